@@ -1,0 +1,160 @@
+"""What the middleware reads from a Spyne application, and that Spyne can be imported at all."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spyne import Application, ComplexModel, Fault, Integer, ServiceBase, Unicode, rpc
+from spyne.protocol.soap import Soap11
+from spyne.server.wsgi import WsgiApplication
+
+from wsrm_mq.contrib.spyne_compat import is_spyne, one_way_operations, understood_headers
+
+ROOT = Path(__file__).parents[2]
+
+
+class Trace(ComplexModel):
+    __namespace__ = "urn:example:trace"
+    id = Unicode
+
+
+class Ticket(ComplexModel):
+    __namespace__ = "urn:example:ticket"
+    id = Unicode
+
+
+class Traced(ServiceBase):
+    __in_header__ = Trace
+
+    @rpc(Integer, Unicode)
+    def put_order(ctx: Any, n: int, text: str) -> None:
+        pass
+
+    @rpc(Unicode, _returns=Unicode)
+    def echo(ctx: Any, text: str) -> str:
+        return text
+
+
+class Plain(ServiceBase):
+    @rpc(Unicode, _body_style="bare")
+    def note(ctx: Any, text: str) -> None:
+        pass
+
+    @rpc(Unicode, _body_style="bare", _returns=Unicode)
+    def look_up(ctx: Any, text: str) -> str:
+        return text
+
+    @rpc(_throws=Fault)
+    def check(ctx: Any) -> None:
+        pass
+
+    @rpc(_out_header=(Ticket,))
+    def draw(ctx: Any) -> None:
+        pass
+
+    @rpc(_in_header=(Ticket,))
+    def redeem(ctx: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def application() -> Application:
+    return Application([Traced, Plain], "urn:example:orders", in_protocol=Soap11(), out_protocol=Soap11())
+
+
+def test_operations_that_answer_nothing_at_all_are_one_way(application: Application) -> None:
+    assert one_way_operations(application) == {
+        "{urn:example:orders}put_order",
+        "{urn:example:orders}note",
+        "{urn:example:orders}redeem",
+    }
+
+
+def test_the_namespaces_of_declared_headers_are_understood(application: Application) -> None:
+    assert understood_headers(application) == {"urn:example:trace", "urn:example:ticket"}
+
+
+def test_the_wsgi_server_around_an_application_is_read_like_it(application: Application) -> None:
+    server = WsgiApplication(application)
+    assert is_spyne(application)
+    assert is_spyne(server)
+    assert one_way_operations(server) == one_way_operations(application)
+    assert understood_headers(server) == understood_headers(application)
+
+
+def test_of_any_other_application_nothing_is_known() -> None:
+    def app(environ: object, start_response: object) -> list[bytes]:
+        return []
+
+    assert not is_spyne(app)
+    assert one_way_operations(app) == frozenset()
+    assert understood_headers(app) == frozenset()
+
+
+def test_the_names_are_those_that_spyne_dispatches_by(application: Application) -> None:
+    """A request for each one-way operation, by the name we tell, reaches an operation: there is no fault."""
+    for name in one_way_operations(application):
+        namespace, _, local = name[1:].partition("}")
+        body = (
+            f'<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body>'
+            f'<x:{local} xmlns:x="{namespace}"/></s:Body></s:Envelope>'
+        ).encode()
+        statuses: list[str] = []
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "SERVER_NAME": "localhost",
+            "SERVER_PORT": "80",
+            "PATH_INFO": "/",
+            "CONTENT_TYPE": "text/xml; charset=utf-8",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+            "wsgi.url_scheme": "http",
+        }
+        answer = WsgiApplication(application)(environ, lambda status, _: statuses.append(status))  # noqa: B023
+        content = b"".join(answer)
+        assert statuses == ["200 OK"], (name, content)
+
+
+def run(program: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_spyne_can_be_imported_after_it_on_every_python() -> None:
+    said = run(
+        "import wsrm_mq.contrib.spyne_compat, http.client\n"
+        "from spyne.server.wsgi import WsgiApplication\n"
+        "from spyne.util.six.moves.urllib.parse import quote\n"
+        "from spyne.util.six.moves import http_client\n"
+        "print(quote('a b'), http_client is http.client, http.client.__spec__.name)"
+    )
+    assert said == "a%20b True http.client"
+
+
+def test_it_does_not_import_spyne() -> None:
+    said = run(
+        "import sys, wsrm_mq.contrib.spyne_compat as compat\n"
+        "print(compat.is_spyne(object()), 'spyne' in sys.modules)"
+    )
+    assert said == "False False"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Spyne needs no help before Python 3.12")
+@pytest.mark.parametrize("part", ["six", "cgi"])
+def test_a_missing_part_of_spyne_is_named_with_the_way_to_get_it(part: str) -> None:
+    said = run(
+        f"import sys, wsrm_mq.contrib.spyne_compat; sys.modules[{part!r}] = None\n"
+        "try:\n"
+        "    import spyne\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)"
+    )
+    assert said.startswith(f"No module named {part!r}. Install")
+    assert "pip install 'wsrm-mq[spyne]'" in said

@@ -1,0 +1,157 @@
+"""The orders service (``tests/servers/orders.py``) as a process that tests start, kill and look into."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+TICK: Final = os.sysconf("SC_CLK_TCK")
+T = TypeVar("T")
+
+
+def within(seconds: float, look: Callable[[], T], wanted: Callable[[T], bool]) -> T:
+    """Look until what is seen is ``wanted``, at most for ``seconds``; the last sight either way."""
+    end = time.monotonic() + seconds
+    while not wanted(seen := look()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return seen
+
+
+class OrdersServer:
+    """One server with its store and the service's own database, both kept over restarts."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.store = directory / "store.db"
+        self.service_db = directory / "service.db"
+        self.log = directory / "server.log"
+        self.options: Mapping[str, Any] = options
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/orders"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, on the port it had before if it had one."""
+        threads = self.options.get("threads", 8)
+        options = {name: value for name, value in self.options.items() if name != "threads"}
+        command = [sys.executable, "-m", "tests.servers.orders", "--store", str(self.store)]
+        command += ["--service-db", str(self.service_db), "--port", str(self.port)]
+        command += ["--threads", str(threads), "--options", json.dumps(options)]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the server did not start:\n{self.log.read_text()[-4000:]}"
+        self.port = json.loads(line)["port"]
+
+    def stop(self) -> None:
+        """End it as an operator would."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut would: no code of it runs any more."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            try:
+                self._process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+                raise
+            finally:
+                assert self._process.stdout is not None
+                self._process.stdout.close()
+                self._process = None
+
+    # ---- what the service saw
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with sqlite3.connect(self.service_db, timeout=10) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def mark(self) -> Seen:
+        """What the service sees from now on."""
+        return Seen(self)
+
+    # ---- what the process costs
+
+    def memory(self) -> int:
+        """Bytes resident."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE
+
+    def cpu(self) -> float:
+        """Seconds of processor time used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def threads(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
+    def sockets(self) -> int:
+        """File descriptors that are sockets."""
+        count = 0
+        for link in Path(f"/proc/{self.pid}/fd").iterdir():
+            try:
+                count += os.readlink(link).startswith("socket:")
+            except OSError:
+                pass
+        return count
+
+
+class Seen:
+    """The service's effects since a moment."""
+
+    def __init__(self, server: OrdersServer) -> None:
+        self._server = server
+        self._since = {table: self._last(table) for table in ("effects", "calls")}
+
+    def _last(self, table: str) -> int:
+        [(last,)] = self._server.rows(f"select ifnull(max(rowid), 0) from {table}")
+        return int(last)
+
+    def _column(self, table: str, column: str) -> list[Any]:
+        query = f"select {column} from {table} where rowid > ? order by rowid"
+        return [value for (value,) in self._server.rows(query, self._since[table])]
+
+    def numbers(self) -> list[int]:
+        """The orders' numbers in the order in which their operations ended."""
+        return self._column("effects", "n")
+
+    def texts(self) -> list[str]:
+        return self._column("effects", "text")
+
+    def calls(self) -> list[int]:
+        """The orders' numbers in the order in which operations began."""
+        return self._column("calls", "n")
+
+    def times(self) -> list[float]:
+        return self._column("effects", "at")
+
+    def soon(self, numbers: list[int], seconds: float = 5) -> list[int]:
+        """The numbers, as soon as they are as many as ``numbers``, or at the latest after ``seconds``."""
+        return within(seconds, self.numbers, lambda seen: len(seen) >= len(numbers))
+
+    def later(self, seconds: float = 0.5) -> list[int]:
+        """The numbers after ``seconds``: for what must not come."""
+        time.sleep(seconds)
+        return self.numbers()

@@ -1,0 +1,1 @@
+"""Deliberate protocol faults, and the check that the tests notice each of them."""

@@ -1,0 +1,40 @@
+"""WS-ReliableMessaging for any WSGI SOAP service.
+
+The public names; the first is all that most users need. They are loaded when first used, so that the command line and
+the inbox stay quick to import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wsrm_mq.config import Settings as Settings
+    from wsrm_mq.errors import NotAuthenticated as NotAuthenticated
+    from wsrm_mq.errors import StoreError as StoreError
+    from wsrm_mq.errors import WSRMError as WSRMError
+    from wsrm_mq.inbox import once as once
+    from wsrm_mq.replay.dispatcher import Event as Event
+    from wsrm_mq.wsgi import WSRMMiddleware as WSRMMiddleware
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "Event": "wsrm_mq.replay.dispatcher",
+    "NotAuthenticated": "wsrm_mq.errors",
+    "Settings": "wsrm_mq.config",
+    "StoreError": "wsrm_mq.errors",
+    "WSRMError": "wsrm_mq.errors",
+    "WSRMMiddleware": "wsrm_mq.wsgi",
+    "once": "wsrm_mq.inbox",
+}
+
+__all__ = ["Event", "NotAuthenticated", "Settings", "StoreError", "WSRMError", "WSRMMiddleware", "once"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'wsrm_mq' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)

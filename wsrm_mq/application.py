@@ -1,0 +1,207 @@
+"""The wrapped WSGI application, called for a stored message: the request is rebuilt from what was kept of it.
+
+Every delivery is called the same way, first time or replay, so a replay can never differ from the first try.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, BinaryIO, Final
+
+from wsrm_mq.envelope import Headers, complete_reply, demote, fault_kind, strip
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.queue.settle import Reply
+from wsrm_mq.replay.delivery import Delivery, Outcome
+from wsrm_mq.sequence.faults import FaultCode
+from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
+
+__all__ = ["Application", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Callable[[bytes], object]]
+WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+_KEPT: Final = (
+    "REQUEST_METHOD",
+    "SCRIPT_NAME",
+    "PATH_INFO",
+    "QUERY_STRING",
+    "CONTENT_TYPE",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+)
+_NEVER_KEPT: Final = frozenset(
+    {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}
+)
+_HOP_BY_HOP: Final = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
+)
+_SOAP = {version.label: version for version in SOAPVersion}
+_ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
+
+
+def capture(environ: Environ, headers: Headers) -> str:
+    """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
+    kept = {name: environ[name] for name in _KEPT if name in environ}
+    for name, value in environ.items():
+        if name.startswith("HTTP_") and name not in _NEVER_KEPT:
+            kept[name] = value
+    return json.dumps(
+        {
+            "environ": kept,
+            "soap": headers.soap.label,
+            "addressing": headers.addressing.label if headers.addressing else None,
+            "action": headers.action,
+            "message_id": headers.message_id,
+        },
+        separators=(",", ":"),
+    )
+
+
+class Application:
+    """Calls ``app`` for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or ``strip``."""
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        policy_of: PolicyOf,
+        *,
+        headers: str = "pass",
+    ) -> None:
+        self._app = app
+        self._policy_of = policy_of
+        self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
+
+    def __call__(self, delivery: Delivery) -> Outcome:
+        kept = json.loads(delivery.environ)
+        refused: list[str] = []
+        try:
+            body, size = self._body(delivery, kept)
+            environ = self._environ(delivery, kept, body, size, refused)
+            status, headers, content = call_wsgi(self._app, environ)
+        except Exception as error:
+            return Outcome(error=_told(error))
+        if refused:
+            return Outcome(error=f"refused by the application: {refused[0]}")
+        return self._judge(delivery, kept, status, headers, content)
+
+    def _body(self, delivery: Delivery, kept: Mapping[str, Any]) -> tuple[BinaryIO, int]:
+        if self._rewrite is None:
+            return delivery.body.open(), delivery.body.size
+        content_type = kept["environ"].get("CONTENT_TYPE", "")
+        rewritten = self._rewrite(delivery.body.open().read(), content_type)
+        return io.BytesIO(rewritten), len(rewritten)
+
+    def _environ(
+        self,
+        delivery: Delivery,
+        kept: Mapping[str, Any],
+        body: BinaryIO,
+        size: int,
+        refused: list[str],
+    ) -> Environ:
+        environ: Environ = {
+            "SCRIPT_NAME": "",
+            "PATH_INFO": "/",
+            "QUERY_STRING": "",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            **kept["environ"],
+            "CONTENT_LENGTH": str(size),
+            "wsgi.version": (1, 0),
+            "wsgi.input": body,
+            "wsgi.input_terminated": True,
+            "wsgi.errors": sys.stderr,
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": True,
+            "wsgi.run_once": False,
+            "wsrm.sequence_id": delivery.identifier,
+            "wsrm.message_number": delivery.number,
+            "wsrm.version": delivery.rm,
+            "wsrm.redelivery": delivery.redelivery,
+            "wsrm.attempt": delivery.attempt,
+            "wsrm.connection": delivery.connection,
+            "wsrm.principal": delivery.principal,
+            "wsrm.replay_id": "",
+            "wsrm.refuse": refused.append,
+        }
+        if delivery.principal is not None:
+            environ["REMOTE_USER"] = delivery.principal
+        return environ
+
+    def _judge(
+        self,
+        delivery: Delivery,
+        kept: Mapping[str, Any],
+        status: str,
+        headers: list[tuple[str, str]],
+        content: bytes,
+    ) -> Outcome:
+        """Whether the answer means that the application has taken the message (design: application failure)."""
+        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        code = int(status.split(" ", 1)[0])
+        fault = fault_kind(content, content_type) if content else None
+        server_error = code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if fault is None and server_error:
+            return Outcome(error=f"answered {status} without a SOAP fault")
+        if fault is FaultCode.RECEIVER and not delivery.wants_reply:
+            return Outcome(error=f"answered {status} with a Receiver fault: {_excerpt(content)}")
+        if fault is not None and delivery.wants_reply and self._policy_of(delivery.partner).retry_faults:
+            return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}")
+        if not delivery.wants_reply:
+            return Outcome()
+        if content and kept["addressing"]:
+            content = complete_reply(
+                content,
+                content_type,
+                soap=_SOAP[kept["soap"]],
+                addressing=_ADDRESSING[kept["addressing"]],
+                relates_to=kept["message_id"],
+                action=_reply_action(kept, fault is not None),
+            )
+        headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
+        return Outcome(Reply(status, tuple(headers), content))
+
+
+def _reply_action(kept: Mapping[str, Any], is_fault: bool) -> str:
+    if is_fault:
+        return _ADDRESSING[kept["addressing"]].soap_fault_action
+    return f"{kept['action'] or ''}Response"
+
+
+def call_wsgi(app: WSGIApplication, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
+    """Call a WSGI application and take its whole answer: status line, headers, body."""
+    started: list[Any] = []
+    written: list[bytes] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        started[:] = [status, list(headers)]
+        return written.append
+
+    result = app(environ, start_response)
+    try:
+        written.extend(result)
+    finally:
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+    if not started:
+        raise RuntimeError("the application did not call start_response")
+    return started[0], started[1], b"".join(written)
+
+
+def _told(error: Exception) -> str:
+    """The last lines of a traceback: enough to find the place, little enough for a column."""
+    lines = traceback.format_exception(error, limit=-3)
+    return f"{type(error).__name__}: {error}\n" + "".join(lines)[-2_000:]
+
+
+def _excerpt(content: bytes) -> str:
+    return content[:500].decode("utf-8", "replace")

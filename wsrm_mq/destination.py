@@ -1,0 +1,518 @@
+"""The RM Destination: it reads a request, says what to commit, and turns what was committed into an answer.
+
+It blocks nowhere and knows no front. A front calls ``examine``; gets an ``Answer``, a ``Forward`` (the wrapped
+application's own business), or a ``Commit``: a verb for the store. It has the verb committed and calls ``conclude``
+with the receipt, which says what is left to do: answer, run the message, or wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import BinaryIO, Final
+
+from wsrm_mq.envelope import (
+    Headers,
+    Limits,
+    acknowledgement_header,
+    close_sequence_response,
+    create_sequence_response,
+    expand,
+    fault_message,
+    piggyback,
+    scan,
+    sequence_acknowledgement,
+    terminate_sequence_response,
+)
+from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
+from wsrm_mq.queue.settle import Reply
+from wsrm_mq.replay.delivery import Delivery
+from wsrm_mq.sequence import faults
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    CreateSequence,
+    EndpointReference,
+    IncompleteSequenceBehavior,
+    SequenceAcknowledgement,
+    TerminateSequence,
+)
+from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.sequence.states import Act
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.versions import SOAPVersion
+
+__all__ = ["Answer", "Commit", "Conclusion", "Forward", "Peer", "RMDestination", "Request", "Run", "Wait"]
+
+log = logging.getLogger("wsrm_mq.destination")
+
+RETRY_AFTER_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response. ``body`` may be empty."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    status_line: str = ""
+
+    @property
+    def line(self) -> str:
+        return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
+
+    one_way: bool = False
+    headers: Headers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What the configuration says of the sender of a request."""
+
+    policy: QueuePolicy
+    name: str | None = None
+    """The partner section that fits."""
+    one_way_answer: str = "acknowledgement"
+    """``empty``: one-way messages are answered 202 without a body."""
+    require_rm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A SOAP POST to a covered path."""
+
+    queue: str
+    content_type: str
+    soap_action: str | None
+    body: Body
+    identify: Callable[[Headers], tuple[str | None, Peer]]
+    """Who sends it (the principal, before anything is stored) and what the configuration says of him."""
+    capture: Callable[[Headers], str]
+    """The part of the request that a replay needs."""
+    content_encoding: str = ""
+    address: str | None = None
+    connection: str | None = None
+    can_wait: bool = True
+    """The front may wait in this request for what becomes of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """``verb`` has to be committed; its result goes to ``conclude``."""
+
+    verb: Callable[[Transaction], Receipt | Created]
+    headers: Headers
+    request: Request
+    peer: Peer
+    size: int = 0
+    arrival: Arrival | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
+
+    claim: Claim
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
+
+    position: int
+    otherwise: Answer
+    bounded: bool
+    """It waits for a gap: such waits are few at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    then: Answer | Run | Wait
+    give: tuple[Claim, Delivery | None] | None = None
+    """A claim for the dispatcher."""
+
+
+EMPTY: Final = Answer(202)
+
+
+class RMDestination:
+    """Stateless between requests. ``one_way`` holds actions and ``{namespace}operation`` names."""
+
+    def __init__(
+        self,
+        *,
+        one_way: frozenset[str] = frozenset(),
+        understood: frozenset[str] | None = None,
+        limits: Limits = Limits(),
+    ) -> None:
+        self._one_way = one_way
+        self._understood = understood
+        self._limits = limits
+
+    # first half: what to do
+
+    def examine(self, request: Request) -> Answer | Forward | Commit:
+        try:
+            headers = self._scan(request)
+            return self._examine(request, headers)
+        except EnvelopeError as error:
+            return _refusal(error, request)
+
+    def _scan(self, request: Request) -> Headers:
+        source: bytes | BinaryIO = request.body.content if request.body.content is not None else request.body.open()
+        if request.content_encoding == "gzip":
+            source = expand(source, self._limits)
+        return scan(source, request.content_type, request.soap_action, self._limits)
+
+    def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
+        self._check_understood(headers)
+        principal, peer = request.identify(headers)
+        rm = headers.rm
+        if rm is None or not headers.is_rm:
+            if peer.require_rm:
+                fault = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
+                return _fault(fault, headers)
+            return Forward(self._is_one_way(headers), headers)
+        assert headers.addressing is not None
+        sender = Sender(
+            queue=request.queue,
+            rm=rm,
+            soap=headers.soap,
+            addressing=headers.addressing,
+            principal=principal,
+            peer=request.address,
+            partner=peer.name,
+        )
+        policy = peer.policy
+        element = headers.body
+        if isinstance(element, CreateSequence):
+            _check_create(element, headers)
+            return Commit(
+                lambda tx: create(tx, sender, element, headers.message_id, policy), headers, request, peer
+            )
+        if isinstance(element, CloseSequence | TerminateSequence):
+            _check_reply_to(headers)
+            return Commit(lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer)
+        if headers.sequence is not None:
+            _check_reply_to(headers)
+            return self._message(request, headers, sender, peer)
+        if headers.ack_requested:
+            return Commit(lambda tx: lifecycle(tx, sender, None, headers.ack_requested), headers, request, peer)
+        if headers.acknowledgements:
+            return self._stray_acknowledgement(headers, request)
+        fault = faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on.")
+        return _fault(fault, headers)
+
+    def _message(self, request: Request, headers: Headers, sender: Sender, peer: Peer) -> Commit:
+        assert headers.sequence is not None
+        policy = peer.policy
+        empty_last = headers.sequence.last and headers.body_name is None
+        one_way = empty_last or self._is_one_way(headers)
+        robust = policy.acknowledge is Acknowledge.DELIVERED
+        if not one_way and policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+            raise EnvelopeError(
+                faults.MalformedMessage(
+                    "The sequence is delivered only when it is complete, so no message of it can be answered; "
+                    "send one-way messages."
+                ),
+                headers,
+            )
+        arrival = Arrival(
+            sender=sender,
+            header=headers.sequence,
+            message_id=headers.message_id,
+            action=headers.action,
+            environ=request.capture(headers),
+            connection=request.connection,
+            body=request.body,
+            policy=policy,
+            wants_reply=not one_way,
+            named=one_way and not robust,
+            empty_last=empty_last,
+            ack_requested=headers.ack_requested,
+            waits=request.can_wait and not (one_way and not robust),
+        )
+        return Commit(
+            lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival
+        )
+
+    def _is_one_way(self, headers: Headers) -> bool:
+        if headers.is_one_way_address or headers.action in self._one_way:
+            return True
+        if headers.body_name is None:
+            return False
+        namespace, local = headers.body_name
+        return f"{{{namespace}}}{local}" in self._one_way or local in self._one_way
+
+    def _check_understood(self, headers: Headers) -> None:
+        if self._understood is None:
+            return
+        unknown = tuple(name for name in headers.must_understand if name[0] not in self._understood)
+        if unknown:
+            raise EnvelopeError(
+                faults.NotUnderstood("A mandatory header block is not understood here.", headers=unknown), headers
+            )
+
+    def _stray_acknowledgement(self, headers: Headers, request: Request) -> Answer:
+        """An acknowledgement alone is about a sequence that we send, and no such sequence exists."""
+        identifier = headers.acknowledgements[0].identifier
+        fault = faults.UnknownSequence("The identifier is not that of a sequence sent from here.", identifier)
+        return _fault(fault, headers)
+
+    # second half: what it came to
+
+    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Conclusion:
+        headers = commit.headers
+        if isinstance(receipt, Created):
+            return Conclusion(_created(receipt, headers))
+        for fault in receipt.other_faults:
+            log.warning("ack_requested.unknown sequence=%s", fault.identifier)
+        give = (receipt.claim, None) if receipt.claim is not None else None
+        if receipt.fault is not None:
+            return Conclusion(_receipt_fault(receipt, headers), give)
+        if receipt.no_room:
+            return Conclusion(_no_room(receipt.no_room), give)
+        if commit.arrival is not None:
+            return self._conclude_message(commit, commit.arrival, receipt)
+        if receipt.act in _RESPONSES or (receipt.act is Act.CONFIRM and headers.body is not None):
+            answer = _lifecycle_answer(receipt, headers)
+            if receipt.unfinished is not None and commit.request.can_wait:
+                return Conclusion(Wait(receipt.unfinished, answer, bounded=True), give)
+            return Conclusion(answer, give)
+        if receipt.other_faults and not receipt.others:
+            return Conclusion(_fault(receipt.other_faults[0], headers), give)
+        return Conclusion(_acknowledge(headers, receipt.others), give)
+
+    def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Conclusion:
+        delivery = self._delivery(arrival, receipt) if receipt.is_head else None
+        waits = arrival.wants_reply or arrival.policy.acknowledge is Acknowledge.DELIVERED
+        if not waits or (receipt.settled and not arrival.wants_reply):
+            give = (receipt.claim, delivery) if receipt.claim is not None else None
+            return Conclusion(self._one_way_answer(commit, receipt), give)
+        otherwise = EMPTY
+        if receipt.claim is not None and delivery is not None and commit.request.can_wait:
+            return Conclusion(Run(receipt.claim, delivery))
+        give = (receipt.claim, delivery) if receipt.claim is not None else None
+        if receipt.position is None:  # pruned: the sender is told that it arrived
+            return Conclusion(self._one_way_answer(commit, receipt), give)
+        if not commit.request.can_wait and not receipt.settled:
+            return Conclusion(otherwise, give)
+        bounded = receipt.held or receipt.act is Act.REPEAT
+        return Conclusion(Wait(receipt.position, otherwise, bounded=bounded), give)
+
+    def settled(
+        self,
+        commit: Commit,
+        outcome: str | None,
+        reply: Reply | None,
+        acknowledgement: SequenceAcknowledgement,
+    ) -> Answer:
+        """The answer to a request whose message is settled: its stored reply with the current acknowledgement, or
+        the acknowledgement alone."""
+        headers = commit.headers
+        if isinstance(headers.body, CloseSequence | TerminateSequence):
+            receipt = Receipt(act=Act.CONFIRM, acknowledgement=acknowledgement)
+            return _lifecycle_answer(receipt, headers)
+        if reply is not None and reply.body:
+            assert headers.rm is not None
+            content_type = next((v for n, v in reply.headers if n.lower() == "content-type"), "")
+            fragment = acknowledgement_header(headers.rm, (acknowledgement,))
+            body = piggyback(reply.body, content_type, fragment)
+            code = int(reply.status.split(" ", 1)[0])
+            return Answer(code, body, "", reply.headers, reply.status)
+        if outcome == "dead" and commit.arrival is not None and commit.arrival.wants_reply:
+            fault = faults.ServiceFailure("The message could not be delivered to the service; it was set aside.")
+            return _fault(fault, headers, (acknowledgement,))
+        return _acknowledge(headers, [acknowledgement])
+
+    def _delivery(self, arrival: Arrival, receipt: Receipt) -> Delivery:
+        assert receipt.position is not None
+        return Delivery(
+            position=receipt.position,
+            number=arrival.header.number,
+            identifier=arrival.header.identifier,
+            partner=receipt.partner,
+            rm=arrival.sender.rm.label,
+            environ=arrival.environ,
+            principal=arrival.sender.principal,
+            connection=arrival.connection,
+            body=arrival.body,
+            wants_reply=arrival.wants_reply,
+            at_most_once=arrival.policy.assurance is DeliveryAssurance.AT_MOST_ONCE,
+            is_waited_for=arrival.waits,
+        )
+
+    def _one_way_answer(self, commit: Commit, receipt: Receipt) -> Answer:
+        """200 with an acknowledgement that covers the message: CXF, Metro, WCF, gSOAP and zeep all take it."""
+        assert receipt.acknowledgement is not None
+        acknowledgements = [receipt.acknowledgement, *receipt.others]
+        if commit.peer.one_way_answer == "empty" and not commit.headers.ack_requested:
+            return EMPTY
+        return _acknowledge(commit.headers, acknowledgements)
+
+
+_RESPONSES: Final = (Act.CLOSE, Act.TERMINATE)
+
+
+def _check_reply_to(headers: Headers) -> None:
+    """Replies leave on the response they belong to; another address has no channel yet."""
+    reply_to = headers.reply_to
+    if reply_to is None or headers.reply_anonymous or headers.is_one_way_address:
+        return
+    raise EnvelopeError(
+        faults.InvalidAddressingHeader(
+            "Replies are sent on the HTTP response only: ReplyTo has to be anonymous or none.",
+            header="ReplyTo",
+            detail_code="OnlyAnonymousAddressSupported",
+        ),
+        headers,
+    )
+
+
+def _check_create(element: CreateSequence, headers: Headers) -> None:
+    reason = _why_refused(element, headers)
+    if reason:
+        raise EnvelopeError(faults.CreateSequenceRefused(reason), headers)
+
+
+def _why_refused(element: CreateSequence, headers: Headers) -> str:
+    assert headers.addressing is not None
+    if element.uses_security:
+        return f"{element.uses_security} is not offered here: no sequence is bound to a token or a TLS session."
+    if element.acks_to is None:
+        return "AcksTo is missing."
+    if not _is_anonymous(element.acks_to, headers):
+        return (
+            f"AcksTo has to be the anonymous address {headers.addressing.anonymous}: "
+            "acknowledgements are sent on the HTTP response only."
+        )
+    if headers.reply_to is not None and not headers.reply_anonymous:
+        return "ReplyTo has to be anonymous: the response is sent on the HTTP response only."
+    return ""
+
+
+def _is_anonymous(reference: EndpointReference, headers: Headers) -> bool:
+    assert headers.addressing is not None
+    return reference.address == headers.addressing.anonymous
+
+
+def _content_type(headers: Headers) -> str:
+    return f"{headers.soap.media_type}; charset=utf-8"
+
+
+def _envelope(status: int, body: bytes, headers: Headers) -> Answer:
+    return Answer(status, body, _content_type(headers))
+
+
+def _fault(
+    fault: faults.Fault, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
+) -> Answer:
+    status, body = fault_message(
+        fault, headers.soap, headers.addressing, headers.rm, headers.message_id, acknowledgements
+    )
+    return _envelope(status, body, headers)
+
+
+def _refusal(error: EnvelopeError, request: Request) -> Answer:
+    """The fault for a request that cannot be read; what is known of its versions is kept."""
+    context = error.context
+    if isinstance(context, Headers):
+        answer = _fault(error.fault, context)
+    else:
+        soap = (
+            SOAPVersion.SOAP_1_2
+            if "soap+xml" in request.content_type.lower()
+            else SOAPVersion.SOAP_1_1
+        )
+        status, body = fault_message(error.fault, soap, None, None, None)
+        answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
+    log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
+    return replace(answer, status=error.status) if error.status else answer
+
+
+def _created(created: Created, headers: Headers) -> Answer:
+    sequence = created.sequence
+    assert sequence is not None
+    assert headers.addressing is not None
+    return _envelope(
+        200,
+        create_sequence_response(
+            headers.soap,
+            headers.addressing,
+            sequence.terms.rm,
+            headers.message_id,
+            sequence.terms.identifier,
+            expires=created.lifetime,
+            behavior=sequence.terms.behavior,
+        ),
+        headers,
+    )
+
+
+def _receipt_fault(receipt: Receipt, headers: Headers) -> Answer:
+    assert receipt.fault is not None
+    final = (receipt.acknowledgement,) if receipt.acknowledgement and receipt.acknowledgement.final else ()
+    shown = final if isinstance(receipt.fault, faults.SequenceClosed) else ()
+    log.info("request.refused fault=%s sequence=%s", receipt.fault.name, receipt.fault.identifier)
+    return _fault(receipt.fault, headers, shown)
+
+
+def _no_room(reason: str) -> Answer:
+    log.warning("request.no_room %s", reason)
+    return unavailable(reason)
+
+
+def unavailable(reason: str) -> Answer:
+    """503: nothing was stored, nothing is acknowledged, the sender comes again."""
+    return Answer(
+        503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(RETRY_AFTER_SECONDS)),)
+    )
+
+
+def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:
+    element = headers.body
+    assert isinstance(element, CloseSequence | TerminateSequence)
+    rm = headers.rm
+    assert rm is not None
+    assert headers.addressing is not None
+    if not rm.has_close:
+        return EMPTY  # 1.0: TerminateSequence is one-way
+    render = close_sequence_response if isinstance(element, CloseSequence) else terminate_sequence_response
+    acknowledgements = (receipt.acknowledgement,) if receipt.acknowledgement else ()
+    body = render(
+        headers.soap, headers.addressing, rm, headers.message_id, element.identifier, acknowledgements
+    )
+    return _envelope(200, body, headers)
+
+
+def _acknowledge(headers: Headers, acknowledgements: list[SequenceAcknowledgement]) -> Answer:
+    rm, addressing = headers.rm, headers.addressing
+    assert rm is not None
+    assert addressing is not None
+    sayable = tuple(ack for ack in acknowledgements if ack.ranges or rm.has_none)
+    if not sayable:
+        return EMPTY  # 1.0 cannot say that nothing was accepted
+    body = sequence_acknowledgement(headers.soap, addressing, rm, sayable, headers.message_id)
+    return _envelope(200, body, headers)
+
+
+def reply_headers(answer: Answer) -> list[tuple[str, str]]:
+    """The HTTP headers of an answer, with its length."""
+    headers = [(name, value) for name, value in answer.headers if name.lower() != "content-length"]
+    if answer.content_type:
+        headers.append(("Content-Type", answer.content_type))
+    headers.append(("Content-Length", str(len(answer.body))))
+    return headers
+

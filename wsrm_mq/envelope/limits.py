@@ -1,0 +1,35 @@
+"""What an incoming envelope may cost us, as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one request. All counts are of the part that is read: up to Body's first child.
+
+    ``header_bytes`` bounds everything that grows with the input (names, attribute values, namespace
+    declarations, text), so the others need only bound what is more expensive than its bytes.
+    """
+
+    header_bytes: int = 256 * 1024
+    depth: int = 100
+    elements: int = 5_000
+    attributes: int = 200
+    """Of one element."""
+    identifier_bytes: int = 1_024
+    """Of a sequence identifier, in UTF-8."""
+    parameter_bytes: int = 8_192
+    """Of all reference parameters of one endpoint reference."""
+    part_header_bytes: int = 16 * 1024
+    """Of the MIME headers of one part of a multipart/related body."""
+    body_bytes: int = 64 * 1024 * 1024
+    """Of a body after ``expand``."""
+    expansion_ratio: int = 200
+    """Expanded to compressed; looked at from the first mebibyte on."""
+    strict_addressing: bool = False
+    """Refuse what WS-Addressing demands and some stacks leave out: MessageID on lifecycle requests, and
+    ReplyTo on a CreateSequence with WS-Addressing 2004/08 (D-CRE-028, A-006)."""

@@ -1,0 +1,151 @@
+"""The root part of a multipart/related body (RFC 2387): the envelope of a message with attachments or MTOM.
+
+Nothing is copied but the pieces that are looked at; the part ends where its boundary is, wherever a reader
+stops.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from wsrm_mq.envelope.content import ContentType, parse_content_type
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.outline import Readable, Source
+from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.sequence.faults import MalformedMessage
+
+__all__ = ["Part", "PartStream", "root_part"]
+
+_PIECE: Final = 8 * 1024
+_PLAIN: Final = frozenset(("", "7bit", "8bit", "binary"))
+_MAX_BOUNDARY: Final = 200
+"""RFC 2046 allows 70."""
+
+
+class PartStream:
+    """Reads a part, never beyond its boundary. ``offset`` is where the part begins in the source."""
+
+    def __init__(self, window: _Window, boundary: bytes) -> None:
+        self.offset = window.position
+        self._window = window
+        self._boundary = boundary
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most ``size`` bytes, fewer only at the end of the part; all the rest with -1."""
+        if size < 0:
+            pieces = []
+            while piece := self.read(_PIECE):
+                pieces.append(piece)
+            return b"".join(pieces)
+        ahead = self._window.peek(size + len(self._boundary))
+        end = ahead.find(self._boundary)
+        return self._window.take(min(size, len(ahead)) if end < 0 else min(size, end))
+
+
+class Part(NamedTuple):
+    stream: PartStream
+    content: ContentType
+
+
+def root_part(source: Source, content: ContentType, limits: Limits) -> Part:
+    """The part that ``start`` names, else the first. Raises ``EnvelopeError`` if there is no such part."""
+    boundary = content.parameters.get("boundary", "").encode("latin-1", "replace")
+    if not boundary or len(boundary) > _MAX_BOUNDARY:
+        raise _refuse("The multipart body has no usable boundary.")
+    wanted = content.parameters.get("start", "").strip().strip("<>")
+    window = _Window(source)
+    # A boundary is always at the start of a line. The first one of a body may have no line end before it.
+    between = b"\n--" + boundary
+    found = window.starts_with(between[1:]) or window.skip_to(between)
+    first = True
+    while found and not window.starts_with(b"--") and window.skip_to(b"\n"):
+        fields = _part_header(window, limits)
+        if (first and not wanted) or (wanted and fields.get("content-id", "").strip("<>") == wanted):
+            if fields.get("content-transfer-encoding", "").lower() not in _PLAIN:
+                raise _refuse(
+                    "The root part has a content transfer encoding; only 7bit, 8bit and binary are read."
+                )
+            return Part(PartStream(window, between), parse_content_type(fields.get("content-type", "")))
+        first = False
+        found = window.skip_to(between)
+    raise _refuse("The multipart body has no root part.")
+
+
+def _part_header(window: _Window, limits: Limits) -> dict[str, str]:
+    """The MIME header fields of the part at the window; the window is behind their empty line afterwards."""
+    block = window.peek(limits.part_header_bytes)
+    lines: list[str] = []
+    position = 0
+    while (end := block.find(b"\n", position)) >= 0:
+        line = block[position:end].rstrip(b"\r").decode("latin-1")
+        position = end + 1
+        if not line:
+            window.take(position)
+            return {
+                name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
+            }
+        if line[0] in " \t" and lines:
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+    raise _refuse("The header of a MIME part does not end.")
+
+
+class _Window:
+    """A source seen through a buffer that only moves forward; ``position`` is the offset of its first
+    byte."""
+
+    def __init__(self, source: Source) -> None:
+        self.position = 0
+        self._buffer = b""
+        self._source: Readable = (
+            _Slices(source) if isinstance(source, bytes | bytearray | memoryview) else source
+        )
+
+    def peek(self, size: int) -> bytes:
+        """The next ``size`` bytes without taking them, fewer at the end of the source."""
+        while len(self._buffer) < size:
+            piece = self._source.read(max(size - len(self._buffer), _PIECE))
+            if not piece:
+                break
+            self._buffer += piece
+        return self._buffer[:size]
+
+    def take(self, size: int) -> bytes:
+        """Takes up to ``size`` bytes of what was peeked at."""
+        piece, self._buffer = self._buffer[:size], self._buffer[size:]
+        self.position += len(piece)
+        return piece
+
+    def skip_to(self, token: bytes) -> bool:
+        """Moves behind the next ``token``; false if there is none."""
+        while True:
+            ahead = self.peek(_PIECE)
+            found = ahead.find(token)
+            if found >= 0:
+                self.take(found + len(token))
+                return True
+            if len(ahead) < _PIECE:
+                return False
+            self.take(len(ahead) - len(token))
+
+    def starts_with(self, token: bytes) -> bool:
+        """Takes ``token`` if it is next."""
+        return self.peek(len(token)) == token and bool(self.take(len(token)))
+
+
+class _Slices:
+    """Bytes in memory, read like a file and without being copied as a whole."""
+
+    def __init__(self, body: bytes | bytearray | memoryview) -> None:
+        self._body = memoryview(body)
+        self._position = 0
+
+    def read(self, size: int, /) -> bytes:
+        piece = bytes(self._body[self._position : self._position + size])
+        self._position += len(piece)
+        return piece
+
+
+def _refuse(reason: str) -> EnvelopeError:
+    return EnvelopeError(MalformedMessage(reason), status=400)

@@ -1,0 +1,132 @@
+"""Everything a destination says, as bytes in UTF-8.
+
+``to`` is the endpoint reference of an addressable receiver; without it the message is for the response of the
+request (anonymous). ``relates_to`` is the request's MessageID, ``None`` if it had none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wsrm_mq.envelope.duration import render_duration
+from wsrm_mq.envelope.fragments import (
+    acknowledgements,
+    addressing_headers,
+    endpoint,
+    envelope,
+    new_message_id,
+)
+from wsrm_mq.envelope.soap_fault import fault, fault_status
+from wsrm_mq.envelope.text import escape
+from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior, SequenceAcknowledgement
+from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
+
+__all__ = [
+    "acknowledgement_header",
+    "close_sequence_response",
+    "create_sequence_response",
+    "fault",
+    "fault_status",
+    "new_message_id",
+    "sequence_acknowledgement",
+    "terminate_sequence_response",
+]
+
+
+def acknowledgement_header(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> bytes:
+    """A ``SequenceAcknowledgement`` header block for each of ``acks``; never mustUnderstand (D-ACK-026).
+
+    An acknowledgement of nothing is ``None`` in 1.1 and no block at all in 1.0 (D-ACK-005, D-ACK-006).
+    """
+    return acknowledgements(rm, acks).encode()
+
+
+def sequence_acknowledgement(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    acks: Iterable[SequenceAcknowledgement],
+    relates_to: str | None = None,
+    to: EndpointReference | None = None,
+) -> bytes:
+    """A stand-alone acknowledgement: the headers of ``acks`` and an empty Body (D-ACK-027)."""
+    action = rm.action("SequenceAcknowledgement")
+    headers = addressing_headers(addressing, action, relates_to, to)
+    return envelope(soap, headers + acknowledgements(rm, acks), "")
+
+
+def create_sequence_response(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    relates_to: str | None,
+    identifier: str,
+    *,
+    expires: int | None = None,
+    behavior: IncompleteSequenceBehavior | None = None,
+    accept: EndpointReference | None = None,
+    to: EndpointReference | None = None,
+) -> bytes:
+    """``expires`` in milliseconds, left out for never; ``behavior`` is left out in 1.0, which has none
+    (D-CRE-026).
+
+    ``accept`` is the AcksTo of the accepted Offer, ``None`` without one.
+    """
+    body = [
+        f'<wsrm:CreateSequenceResponse xmlns:wsrm="{rm.namespace}">'
+        f"<wsrm:Identifier>{escape(identifier)}</wsrm:Identifier>"
+    ]
+    if expires is not None:
+        body.append(f"<wsrm:Expires>{render_duration(expires)}</wsrm:Expires>")
+    if behavior is not None and rm.has_incomplete_behavior:
+        body.append(f"<wsrm:IncompleteSequenceBehavior>{behavior}</wsrm:IncompleteSequenceBehavior>")
+    if accept is not None:
+        body.append(f"<wsrm:Accept><wsrm:AcksTo>{endpoint(addressing, accept)}</wsrm:AcksTo></wsrm:Accept>")
+    body.append("</wsrm:CreateSequenceResponse>")
+    headers = addressing_headers(addressing, rm.action("CreateSequenceResponse"), relates_to, to)
+    return envelope(soap, headers, "".join(body))
+
+
+def close_sequence_response(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    relates_to: str | None,
+    identifier: str,
+    acks: Iterable[SequenceAcknowledgement] = (),
+    to: EndpointReference | None = None,
+) -> bytes:
+    """With the final acknowledgement as a header: WCF ends the session without it (conformance §1.5)."""
+    return _ending_response("CloseSequenceResponse", soap, addressing, rm, relates_to, identifier, acks, to)
+
+
+def terminate_sequence_response(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    relates_to: str | None,
+    identifier: str,
+    acks: Iterable[SequenceAcknowledgement] = (),
+    to: EndpointReference | None = None,
+) -> bytes:
+    return _ending_response(
+        "TerminateSequenceResponse", soap, addressing, rm, relates_to, identifier, acks, to
+    )
+
+
+def _ending_response(
+    local: str,
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    relates_to: str | None,
+    identifier: str,
+    acks: Iterable[SequenceAcknowledgement],
+    to: EndpointReference | None,
+) -> bytes:
+    headers = addressing_headers(addressing, rm.action(local), relates_to, to)
+    body = (
+        f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">'
+        f"<wsrm:Identifier>{escape(identifier)}</wsrm:Identifier></wsrm:{local}>"
+    )
+    return envelope(soap, headers + acknowledgements(rm, acks), body)

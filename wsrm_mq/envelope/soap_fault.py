@@ -1,0 +1,154 @@
+"""``fault``: any fault of ``sequence.faults`` as a SOAP message (conformance §2.2, §2.4, §5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from wsrm_mq.envelope.fragments import acknowledgements, addressing_headers, envelope
+from wsrm_mq.envelope.text import escape, escape_attribute
+from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
+from wsrm_mq.sequence.faults import (
+    ActionMismatch,
+    AddressingHeaderRequired,
+    Fault,
+    FaultCode,
+    FaultFamily,
+    InvalidAddressingHeader,
+    MessageNumberRollover,
+    NotUnderstood,
+)
+from wsrm_mq.versions import SOAP_VERSIONS, WSA_2004, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
+
+__all__ = ["fault", "fault_status"]
+
+_WITHOUT_DETAIL: Final = (WSA_2004,)
+"""Addressing versions whose faults have neither a third-level code nor ProblemHeaderQName."""
+
+_UPGRADE: Final = "<soap:Upgrade>{}</soap:Upgrade>".format(
+    "".join(f'<soap:SupportedEnvelope qname="e:Envelope" xmlns:e="{ns}"/>' for ns in reversed(SOAP_VERSIONS))
+)
+
+
+def fault_status(fault: Fault, soap: SOAPVersion) -> int:
+    """The HTTP status that goes with a fault: 400 for the sender's under SOAP 1.2, else 500 (§5.1)."""
+    return 400 if soap is SOAPVersion.SOAP_1_2 and fault.blame is FaultCode.SENDER else 500
+
+
+def fault(
+    fault: Fault,
+    soap: SOAPVersion,
+    addressing: AddressingVersion | None,
+    rm: RMVersion | None,
+    relates_to: str | None,
+    acks: Iterable[SequenceAcknowledgement] = (),
+    to: EndpointReference | None = None,
+) -> tuple[int, bytes]:
+    """(HTTP status, message).
+
+    Without ``addressing`` the message has no addressing headers, unless the fault is one that needs a
+    version: then it is the first that goes with ``rm``. Without ``rm`` an RM fault is in the namespace of
+    1.1.
+    """
+    rm = rm or WSRM_1_1
+    version = addressing or rm.addressings[0]
+    headers = ""
+    if addressing is not None or fault.family is not FaultFamily.SOAP:
+        headers = addressing_headers(version, _action(fault, version, rm), relates_to, to)
+    subcode, detail = _subcode(fault, version), _detail(fault, version, rm)
+    # Prefixes inside values need a declaration around them; elements of detail make their own.
+    prefixes = f'xmlns:wsrm="{rm.namespace}" xmlns:wsa="{version.namespace}"'
+    if soap is SOAPVersion.SOAP_1_1:
+        headers += _detail_header(fault, subcode, detail, version, rm)
+        body = _soap_1_1(fault, subcode, prefixes)
+    else:
+        headers += _soap_1_2_headers(fault)
+        body = _soap_1_2(fault, subcode, detail, version, prefixes)
+    return fault_status(fault, soap), envelope(soap, headers + acknowledgements(rm, acks), body)
+
+
+def _action(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
+    match fault.family:
+        case FaultFamily.RM:
+            return rm.fault_action(addressing)
+        case FaultFamily.ADDRESSING:
+            return addressing.fault_action
+        case FaultFamily.SOAP:
+            return addressing.soap_fault_action
+
+
+def _subcode(fault: Fault, addressing: AddressingVersion) -> str:
+    """The subcode as a QName, empty for none."""
+    local = {"HeaderRequired": addressing.header_required, "InvalidHeader": addressing.invalid_header}.get(
+        fault.subcode, fault.subcode
+    )
+    return {FaultFamily.RM: f"wsrm:{local}", FaultFamily.ADDRESSING: f"wsa:{local}", FaultFamily.SOAP: ""}[
+        fault.family
+    ]
+
+
+def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
+    """The detail elements, each with its own declarations (F-001 to F-009)."""
+    if fault.is_header_fault and fault.identifier is not None:
+        detail = f'<wsrm:Identifier xmlns:wsrm="{rm.namespace}">{escape(fault.identifier)}</wsrm:Identifier>'
+        if isinstance(fault, MessageNumberRollover) and rm.has_close:
+            detail += f'<wsrm:MaxMessageNumber xmlns:wsrm="{rm.namespace}">{fault.max_number}</wsrm:MaxMessageNumber>'
+        return detail
+    if isinstance(fault, AddressingHeaderRequired | InvalidAddressingHeader | ActionMismatch):
+        if fault.header and addressing not in _WITHOUT_DETAIL:
+            return (
+                f'<wsa:ProblemHeaderQName xmlns:wsa="{addressing.namespace}">'
+                f"wsa:{escape(fault.header)}</wsa:ProblemHeaderQName>"
+            )
+    return ""
+
+
+def _detail_header(
+    fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, rm: RMVersion
+) -> str:
+    """SOAP 1.1 keeps the detail of errors in header blocks out of its Fault: it travels in a header block
+    itself."""
+    if fault.is_header_fault:
+        if rm.wraps_fault_detail and detail:
+            detail = f"<wsrm:Detail>{detail}</wsrm:Detail>"
+        return (
+            f'<wsrm:SequenceFault xmlns:wsrm="{rm.namespace}">'
+            f"<wsrm:FaultCode>{subcode}</wsrm:FaultCode>{detail}</wsrm:SequenceFault>"
+        )
+    if fault.family is FaultFamily.ADDRESSING and detail:
+        return f'<wsa:FaultDetail xmlns:wsa="{addressing.namespace}">{detail}</wsa:FaultDetail>'
+    return ""
+
+
+def _soap_1_1(fault: Fault, subcode: str, prefixes: str) -> str:
+    code = subcode if subcode and not fault.is_header_fault else f"soap:{fault.blame.value[1]}"
+    return (
+        f"<soap:Fault {prefixes}><faultcode>{code}</faultcode>"
+        f'<faultstring xml:lang="en">{escape(fault.reason)}</faultstring></soap:Fault>'
+    )
+
+
+def _soap_1_2(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, prefixes: str) -> str:
+    third = getattr(fault, "detail_code", "") if addressing not in _WITHOUT_DETAIL else ""
+    third = f"<soap:Subcode><soap:Value>wsa:{escape(third)}</soap:Value></soap:Subcode>" if third else ""
+    second = f"<soap:Subcode><soap:Value>{subcode}</soap:Value>{third}</soap:Subcode>" if subcode else ""
+    return (
+        f"<soap:Fault {prefixes}><soap:Code><soap:Value>soap:{fault.blame.value[0]}</soap:Value>{second}</soap:Code>"
+        f'<soap:Reason><soap:Text xml:lang="en">{escape(fault.reason)}</soap:Text></soap:Reason>'
+        + f"<soap:Detail>{detail}</soap:Detail>" * bool(detail)
+        + "</soap:Fault>"
+    )
+
+
+def _soap_1_2_headers(fault: Fault) -> str:
+    if isinstance(fault, NotUnderstood):
+        return "".join(_not_understood(*name) for name in fault.headers)
+    return _UPGRADE if fault.blame is FaultCode.VERSION_MISMATCH else ""
+
+
+def _not_understood(namespace: str, local: str) -> str:
+    if not namespace:
+        return f'<soap:NotUnderstood qname="{escape_attribute(local)}"/>'
+    return (
+        f'<soap:NotUnderstood qname="n:{escape_attribute(local)}" xmlns:n="{escape_attribute(namespace)}"/>'
+    )

@@ -1,0 +1,122 @@
+"""Every exception of the package.
+
+::
+
+    WSRMError
+    ├── EnvelopeError            the request cannot be read as an RM message; carries the fault to answer
+    ├── ConfigurationError       an option is wrong; the message names the nearest right one
+    ├── StoreError               .hint says what to do next
+    │   ├── StoreUnavailable     missing, locked, read-only, unreadable
+    │   │   ├── StoreBusy        another process holds the write lock for longer than the busy timeout
+    │   │   └── StoreFull        no space left; nothing was stored
+    │   ├── StoreCorrupt         not a database, or a damaged one
+    │   └── SchemaMismatch       written by a newer version of wsrm_mq
+    ├── NotAuthenticated         `authenticate` turns a request away; answered 401
+    ├── NotFound                 no such sequence, message, queue
+    ├── NotAllowed               the state of the thing forbids the verb
+    ├── FenceLost                somebody else owns the sequence by now: the settlement is refused
+    └── InboxError               the inbox was given a connection or an environ it cannot use
+
+What a peer does wrong is never an exception of the protocol core: it is a ``Fault`` in a ``Step``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wsrm_mq.sequence.faults import Fault
+
+__all__ = [
+    "ConfigurationError",
+    "EnvelopeError",
+    "FenceLost",
+    "InboxError",
+    "NotAllowed",
+    "NotAuthenticated",
+    "NotFound",
+    "SchemaMismatch",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "WSRMError",
+]
+
+
+class WSRMError(Exception):
+    """Root of all errors of this package."""
+
+
+class EnvelopeError(WSRMError):
+    """A request that cannot be read. ``fault`` is what to answer; ``context`` what is known of the envelope so far
+    (an ``envelope.scan.Headers``), or ``None`` where nothing was readable; ``status`` the HTTP status that fits."""
+
+    def __init__(self, fault: Fault, context: object | None = None, status: int | None = None) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+        self.context = context
+        self.status = status
+
+
+class ConfigurationError(WSRMError):
+    """An option, key or value that cannot be used."""
+
+
+class StoreError(WSRMError):
+    """Something about the store. ``hint`` is the next step, for the operator."""
+
+    hint = "Run `wsrm-mq store verify`."
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} {self.hint}".strip()
+
+
+class StoreUnavailable(StoreError):
+    hint = "Check the path and its permissions, then try again."
+
+
+class StoreBusy(StoreUnavailable):
+    hint = "Another process holds the write lock; try again, and look for a long transaction if it stays so."
+
+
+class StoreFull(StoreUnavailable):
+    hint = "Free disk space; senders are answered 503 and resend."
+
+
+class StoreCorrupt(StoreError):
+    hint = "Keep the file as it is, restore the last backup beside it, and run `wsrm-mq store verify` on both."
+
+
+class SchemaMismatch(StoreError):
+    hint = "Install the version of wsrm_mq that wrote it, or a newer one."
+
+
+class NotAuthenticated(WSRMError):
+    """Raised by an ``authenticate`` callable to turn a request away. ``challenge`` is the WWW-Authenticate value."""
+
+    def __init__(self, message: str = "Authentication is required.", challenge: str = "Basic") -> None:
+        super().__init__(message)
+        self.challenge = challenge
+
+
+class NotFound(WSRMError):
+    """There is no such thing in the store."""
+
+
+class NotAllowed(WSRMError):
+    """The thing exists, but its state forbids what was asked."""
+
+
+class FenceLost(WSRMError):
+    """The sequence went to another owner meanwhile; what this one did is recorded there as a possible redelivery."""
+
+
+class InboxError(WSRMError):
+    """The inbox cannot work with what it was given."""

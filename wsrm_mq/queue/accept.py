@@ -1,0 +1,347 @@
+"""Taking responsibility: CreateSequence, messages, and the other lifecycle messages, each in one transaction.
+
+The protocol step is taken here, on the row that this transaction read. What goes out is rendered from what was
+committed, never from what was about to be.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import shutil
+import uuid
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final, cast
+
+from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.ownership import Claim, take
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.elements import (
+    AckRequested,
+    CloseSequence,
+    CreateSequence,
+    SequenceAcknowledgement,
+    SequenceHeader,
+    TerminateSequence,
+)
+from wsrm_mq.sequence.faults import Fault, MalformedMessage, UnknownSequence
+from wsrm_mq.sequence.inbound import Disposition, InboundSequence, Terms, grant, receive
+from wsrm_mq.sequence.states import Act, State
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
+
+__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create", "lifecycle"]
+
+
+_PIECE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who speaks, in which versions, to which queue: what a sequence is bound to."""
+
+    queue: str
+    rm: RMVersion
+    soap: SOAPVersion
+    addressing: AddressingVersion
+    principal: str | None = None
+    peer: str | None = None
+    """The address it speaks from."""
+    partner: str | None = None
+    """The configuration section that fits it."""
+
+
+class Body:
+    """The bytes of a message as received: in memory, or in a spooled file where they are many."""
+
+    __slots__ = ("content", "file", "size")
+
+    def __init__(self, content: bytes | None, file: BinaryIO | None = None, size: int = 0) -> None:
+        self.content = content
+        self.file = file
+        self.size = len(content) if content is not None else size
+
+    def open(self) -> BinaryIO:
+        """A stream from the first byte. A spooled body has one: do not open it twice at a time."""
+        if self.content is not None:
+            return io.BytesIO(self.content)
+        assert self.file is not None
+        self.file.seek(0)
+        return self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
+
+    sender: Sender
+    header: SequenceHeader
+    message_id: str | None
+    action: str | None
+    environ: str
+    connection: str | None
+    body: Body
+    policy: QueuePolicy
+    wants_reply: bool = False
+    named: bool = True
+    empty_last: bool = False
+    ack_requested: tuple[AckRequested, ...] = ()
+    waits: bool = False
+    """A request will wait here for what becomes of it."""
+
+
+@dataclass(slots=True)
+class Receipt:
+    """What became of a message, as committed."""
+
+    act: Act | None = None
+    fault: Fault | None = None
+    no_room: str = ""
+    acknowledgement: SequenceAcknowledgement | None = None
+    """The acknowledgement of the carrying message's sequence."""
+    others: list[SequenceAcknowledgement] = field(default_factory=list)
+    """What AckRequested headers asked for, of other sequences."""
+    other_faults: list[Fault] = field(default_factory=list)
+    position: int | None = None
+    settled: bool = False
+    claim: Claim | None = None
+    is_head: bool = False
+    """The claim's first message is this one: it can be run without reading it again."""
+    held: bool = False
+    """It waits for a number that was not received."""
+    partner: str | None = None
+    """Of the sequence: its policy rules retries."""
+    unfinished: int | None = None
+    """Close and Terminate: position of the last message that runs or may run and is not named yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    sequence: InboundSequence | None
+    lifetime: int = 0
+    """Granted Expires, in ms."""
+    fault: Fault | None = None
+
+
+def create(
+    tx: Transaction,
+    sender: Sender,
+    request: CreateSequence,
+    message_id: str | None,
+    policy: QueuePolicy,
+) -> Created:
+    """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
+    queue = tx.queue(sender.queue)
+    create_id = f"{sender.principal or sender.peer or ''} {message_id}" if message_id else None
+    if create_id is not None:
+        known = tx.execute(sql.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
+        record = tx.sequence_named(known[0]) if known else None
+        if record is not None and record.value.state is State.CREATED:
+            return Created(record.value, lifetime=(record.value.terms.expires_at or tx.now) - record.created_at)
+    terms = Terms(
+        identifier=f"urn:uuid:{uuid.UUID(bytes=secrets.token_bytes(16), version=4)}",
+        rm=sender.rm,
+        soap=sender.soap,
+        addressing=sender.addressing,
+        behavior=policy.behavior,
+        assurance=policy.assurance,
+        ordered=policy.ordered,
+        inactivity=policy.inactivity,
+        incomplete_reason=policy.incomplete_reason,
+    )
+    value = grant(request, terms, tx.now, policy.max_expires)
+    record = SequenceRecord(
+        0,
+        queue,
+        value,
+        principal=sender.principal,
+        peer=sender.peer,
+        partner=sender.partner,
+        created_at=tx.now,
+    )
+    record = tx.add_sequence(record, create_id)
+    tx.ledger("created", record)
+    return Created(value, lifetime=(value.terms.expires_at or tx.now) - tx.now)
+
+
+def accept(tx: Transaction, arrival: Arrival) -> Receipt:
+    """Take one message of a sequence: step, message, entry, claim, in this transaction."""
+    receipt = Receipt()
+    record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
+    if record is not None:
+        _accept_into(tx, record, arrival, receipt)
+        receipt.acknowledgement = record.value.acknowledgement()
+    _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
+    return receipt
+
+
+def lifecycle(
+    tx: Transaction,
+    sender: Sender,
+    element: CloseSequence | TerminateSequence | None,
+    ack_requested: tuple[AckRequested, ...] = (),
+) -> Receipt:
+    """CloseSequence, TerminateSequence, or AckRequested alone."""
+    receipt = Receipt()
+    identifier = element.identifier if element is not None else None
+    if element is not None:
+        record = _find(tx, sender, element.identifier, receipt)
+        if record is not None:
+            _end(tx, record, element, receipt)
+            receipt.acknowledgement = record.value.acknowledgement()
+    _answer_ack_requested(tx, sender, ack_requested, receipt, identifier)
+    return receipt
+
+
+def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> SequenceRecord | None:
+    """The sequence that ``sender`` may speak of. A stranger learns nothing: to him it is unknown (SEC-003)."""
+    record = tx.sequence_named(identifier)
+    known = (
+        record is not None
+        and record.principal == sender.principal
+        and record.value.terms.rm is sender.rm
+        and record.queue == tx.queue(sender.queue)
+    )
+    if record is None or not known:
+        receipt.fault = UnknownSequence("The identifier is not that of a sequence known here.", identifier)
+        return None
+    terms = record.value.terms
+    if terms.soap is not sender.soap or terms.addressing is not sender.addressing:
+        receipt.fault = MalformedMessage(
+            f"The sequence was created with SOAP {terms.soap.label} and WS-Addressing {terms.addressing.label}; "
+            "all its messages have to use the same."
+        )
+        return None
+    return record
+
+
+def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
+    number = arrival.header.number
+    step = receive(
+        record.value,
+        arrival.header,
+        tx.now,
+        bounds=arrival.policy.bounds,
+        named=arrival.named,
+        empty_last=arrival.empty_last,
+    )
+    accepted = number if step.act is Act.ACCEPT else None
+    apply_step(tx, record, step, accepted=accepted)
+    receipt.act, receipt.fault, receipt.no_room = step.act, step.fault, step.no_room
+    if step.act is Act.ACCEPT:
+        receipt.position = _store(tx, record, arrival, step.disposition)
+        receipt.settled = step.disposition is not None
+        receipt.held = number >= record.value.deliver_below
+    elif step.act is Act.REPEAT:
+        record.duplicates += 1
+        _repeat(tx, record, arrival, receipt)
+    if step.act is not None or step.ended_now:
+        receipt.claim = take(tx, record)
+        receipt.is_head = receipt.claim is not None and accepted is not None and record.cursor == number
+    receipt.partner = record.partner
+
+
+def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:
+    body = arrival.body
+    message = tx.execute(
+        sql.ADD_MESSAGE,
+        {
+            "message_id": arrival.message_id,
+            "action": arrival.action,
+            "environ": arrival.environ,
+            "principal": arrival.sender.principal,
+            "connection": arrival.connection,
+            "received_at": tx.now,
+            "body_size": body.size,
+            "body": body.content,
+        },
+    ).lastrowid
+    if body.content is None:
+        _store_spooled(tx, message, body)
+    settled = disposition is not None
+    position = tx.execute(
+        sql.ADD_ENTRY,
+        {
+            "queue": record.queue,
+            "message": message,
+            "sequence": record.id,
+            "number": arrival.header.number,
+            "wants_reply": int(arrival.wants_reply),
+            "named": int(arrival.named or settled),
+            "waiter": tx.instance_name if arrival.waits else None,
+            "outcome": "discarded" if settled else None,
+            "reason": disposition.value if disposition else None,
+            "settled_at": tx.now if settled else None,
+        },
+    ).lastrowid
+    assert position is not None
+    if disposition is not None:
+        number = arrival.header.number
+        record.passed(number) if record.cursor == number else None
+        tx.ledger("discarded", record, number=number, position=position, reason=disposition.value)
+    return position
+
+
+def _store_spooled(tx: Transaction, message: int | None, body: Body) -> None:
+    """Write a large body piece by piece: it is never whole in memory."""
+    tx.execute("UPDATE message SET body = zeroblob(?) WHERE id = ?", (body.size, message))
+    with tx.db.blobopen("message", "body", cast(int, message)) as blob:
+        shutil.copyfileobj(body.open(), cast(BinaryIO, blob), _PIECE)
+
+
+def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
+    """A duplicate: find the first copy, and let its outcome wake this request too."""
+    found = tx.execute(
+        sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}
+    ).fetchone()
+    if found is None:  # retention has taken the entry; the ranges still know the number
+        receipt.settled = True
+        return
+    receipt.position = found[0]
+    receipt.settled = found[1] is not None
+    receipt.held = arrival.header.number >= record.value.deliver_below
+    if arrival.waits and not receipt.settled:
+        tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
+
+
+def _end(
+    tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: Receipt
+) -> None:
+    step = receive(record.value, element, tx.now)
+    running = max((upper for _lower, upper in record.value.unnamed), default=None)
+    apply_step(tx, record, step)
+    receipt.act, receipt.fault = step.act, step.fault
+    if running is not None and step.act in (Act.CLOSE, Act.TERMINATE):
+        found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": running}).fetchone()
+        if found is not None and found[1] is None and running < record.value.deliver_below:
+            receipt.unfinished = found[0]
+            tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
+    receipt.claim = take(tx, record)
+
+
+def _answer_ack_requested(
+    tx: Transaction,
+    sender: Sender,
+    requests: tuple[AckRequested, ...],
+    receipt: Receipt,
+    carried: str | None,
+) -> None:
+    """Answer each AckRequested once. One that fails does not stop the message it rides on (D-ACK-018)."""
+    for identifier in dict.fromkeys(request.identifier for request in requests):
+        if identifier == carried:
+            continue
+        answer = Receipt()
+        record = _find(tx, sender, identifier, answer)
+        if record is not None:
+            step = receive(record.value, AckRequested(identifier), tx.now)
+            apply_step(tx, record, step)
+            answer.fault = step.fault
+        if record is None or answer.fault is not None:
+            assert answer.fault is not None
+            receipt.other_faults.append(answer.fault)
+        else:
+            receipt.others.append(record.value.acknowledgement())
+
+

@@ -1,0 +1,81 @@
+"""How a sequence ends in the store: protocol steps written down, the clock, and the way to the dead letters.
+
+A tail of any length is given up in one step (``discard_from``: from then on nothing there can be delivered); its
+entries follow to the dead-letter queue in batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsrm_mq.sequence.inbound import Step, TimePassed, receive
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["apply_step", "bury", "bury_batch", "due", "expire"]
+
+
+def apply_step(
+    tx: Transaction,
+    record: SequenceRecord,
+    step: Step,
+    *,
+    accepted: int | None = None,
+    reason: str | None = None,
+) -> None:
+    """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life."""
+    newly_discarding = step.sequence.discard_from is not None and record.value.discard_from is None
+    record.follow(step.sequence, accepted)
+    if step.closed_now:
+        tx.ledger("closed", record, number=step.sequence.last_number)
+    if step.ended_now:
+        record.ended_at = tx.now
+        tx.ledger("ended", record, reason=reason or str(step.sequence.ended))
+    if step.released_across:
+        tx.ledger("released_across_gap", record, reason=f"missing {step.released_across}")
+    if newly_discarding:
+        record.discarding = True
+        tx.ledger("discarding", record, number=step.sequence.discard_from, reason=step.sequence.discard_reason)
+
+
+def due(tx: Transaction, count: int) -> list[int]:
+    """The keys of sequences whose time is over."""
+    return [key for (key,) in tx.execute(sql.DUE, {"now": tx.now, "count": count})]
+
+
+def expire(tx: Transaction, key: int) -> None:
+    """Let the clock end a sequence, silently (D-EXP-001)."""
+    record = tx.sequence(key)
+    if record is not None:
+        step = receive(record.value, TimePassed(), tx.now)
+        if step.ended_now:
+            apply_step(tx, record, step)
+
+
+def bury(tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str, actor: str | None = None) -> None:
+    """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
+    dead_letters = tx.dead_letters(record.queue)
+    row = {"key": position, "dead_letters": dead_letters, "reason": reason, "now": tx.now}
+    if tx.execute(sql.BURY, row).rowcount:
+        if number in record.value.unnamed:
+            record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
+        tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor)
+
+
+def bury_batch(tx: Transaction, key: int, count: int = 500) -> bool:
+    """Move up to ``count`` given-up entries to the dead letters; answers whether there are more."""
+    record = tx.sequence(key)
+    if record is None or not record.discarding or record.value.discard_from is None:
+        return False
+    lower = record.value.discard_from
+    doomed = tx.execute(sql.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
+    reason = record.value.discard_reason or "discarded"
+    for position, number in doomed:
+        bury(tx, record, position, number, reason)
+    if len(doomed) == count:
+        return True
+    record.discarding = False
+    if record.cursor >= lower:
+        record.cursor = record.value.limit
+    return False

@@ -1,0 +1,61 @@
+"""What an operator does to a sequence: each act is one transaction and leaves its ledger row."""
+
+from __future__ import annotations
+
+from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.ownership import settle_cursor
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["resume", "skip"]
+
+
+def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
+    """Try a blocked sequence, or one that waits for its next retry, again now, from the first step of the ladder.
+    Answers the number that will be tried."""
+    record = _idle(tx, identifier)
+    position, number = _head(tx, record)
+    if record.blocked is None and record.retry_at is None:
+        raise NotAllowed(f"{identifier} is neither blocked nor waiting for a retry; there is nothing to resume.")
+    record.blocked = None
+    record.retry_at = None
+    tx.execute(sql.FREE_RETRY, {"key": position})
+    tx.execute("UPDATE entry SET failures = 0 WHERE id = ?", (position,))
+    tx.ledger("resumed", record, number=number, position=position, reason=reason, actor=actor)
+    return number
+
+
+def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: str) -> int:
+    """Send the message that stops a sequence to the dead letters and let the sequence go on. Answers its position."""
+    record = _idle(tx, identifier)
+    if number not in record.value.received:
+        raise NotAllowed(f"number {number} of {identifier} was never received; only what stops a sequence can be skipped.")
+    position, head = _head(tx, record)
+    if number != head:
+        raise NotAllowed(f"number {number} of {identifier} is not what stops it; that is number {head}.")
+    bury(tx, record, position, number, "skipped", actor=actor)
+    record.blocked = None
+    record.retry_at = None
+    record.cursor = number
+    settle_cursor(tx, record)
+    tx.ledger("skipped", record, number=number, position=position, reason=reason, actor=actor)
+    return position
+
+
+def _idle(tx: Transaction, identifier: str) -> SequenceRecord:
+    record = tx.sequence_named(identifier)
+    if record is None:
+        raise NotFound(f"There is no sequence {identifier}.")
+    if record.owner is not None:
+        raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
+    return record
+
+
+def _head(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:
+    settle_cursor(tx, record)
+    found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
+    if found is None or not record.cursor < record.value.deliver_below:
+        raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver.")
+    return found[0], record.cursor

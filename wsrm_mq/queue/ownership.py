@@ -1,0 +1,129 @@
+"""Who may run a sequence: a claim, which only a commit can give.
+
+The commit that makes a message deliverable takes its sequence for this process if it is free; whoever gets the claim
+runs the sequence or hands the claim on. A sequence is given back only in a transaction that sees nothing deliverable,
+so a message that arrives while it is owned is never forgotten: the owner sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.queue.poison import after_failure
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["RUN_AHEAD", "Claim", "claim", "give_back", "runnable", "still_mine", "take", "take_over"]
+
+RUN_AHEAD = 64
+"""How many messages may run ahead of the last settled commit: so many may be repeated after a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to run one sequence. ``fence`` proves it: a settlement under an older one is refused (I3)."""
+
+    sequence: int
+    fence: int
+
+
+def take(tx: Transaction, record: SequenceRecord) -> Claim | None:
+    """Take a free sequence that has something deliverable now; ``None`` where there is nothing to take."""
+    if record.owner is not None or not record.is_deliverable:
+        return None
+    if record.retry_at is not None and record.retry_at > tx.now:
+        return None
+    record.owner = tx.instance
+    record.fence += 1
+    record.running_since = tx.now
+    record.retry_at = None
+    return Claim(record.id, record.fence)
+
+
+def claim(tx: Transaction, key: int) -> Claim | None:
+    record = tx.sequence(key)
+    return take(tx, record) if record is not None else None
+
+
+def still_mine(tx: Transaction, held: Claim) -> SequenceRecord:
+    """The sequence of a claim, or ``FenceLost``."""
+    record = tx.sequence(held.sequence)
+    if record is None or record.owner != tx.instance or record.fence != held.fence:
+        raise FenceLost(f"sequence {held.sequence} is no longer run under fence {held.fence}")
+    return record
+
+
+def free(record: SequenceRecord) -> None:
+    record.owner = None
+    record.running_since = None
+
+
+def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
+    """Give the sequence back if nothing is deliverable now, or in any case when ``stopping``. Answers whether it was
+    given back; if not, the claim still holds and there is more to run."""
+    record = still_mine(tx, held)
+    settle_cursor(tx, record)
+    if record.is_deliverable and not stopping:
+        waiting_until = _all_wait_until(tx, record)
+        if waiting_until is None:
+            return False
+        record.retry_at = waiting_until
+    free(record)
+    return True
+
+
+def settle_cursor(tx: Transaction, record: SequenceRecord) -> None:
+    """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""
+    limit = record.value.limit
+    (lowest,) = tx.execute(
+        sql.NEXT_LIVE, {"sequence": record.id, "lower": record.cursor, "upper": limit}
+    ).fetchone()
+    record.cursor = limit if lowest is None else lowest
+
+
+def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
+    """Unordered sequences: when the first retry is due if everything deliverable waits for one."""
+    bounds = {"sequence": record.id, "lower": record.cursor, "upper": record.value.deliver_below}
+    runs_now = tx.execute(sql.RUN, {**bounds, "now": tx.now, "count": 1}).fetchone()
+    if runs_now is not None:
+        return None
+    due, _count = tx.execute(sql.RETRIES, {**bounds, "now": tx.now}).fetchone()
+    return int(due) if due is not None else tx.now
+
+
+def runnable(tx: Transaction, count: int) -> list[Claim]:
+    """Take up to ``count`` sequences that are deliverable and run by nobody: at start, and in every poll."""
+    keys = [key for (key,) in tx.execute(sql.RUNNABLE, {"now": tx.now, "count": count})]
+    return [taken for key in keys if (taken := claim(tx, key)) is not None]
+
+
+def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
+    """Free what a dead instance ran. What it may have been running is marked as a possible redelivery; its death
+    counts as a delivery of each head, from the third in a row also as a failure. Answers how many sequences it had."""
+    ended = tx.execute(sql.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
+    keys = [key for (key,) in tx.execute(sql.OWNED_BY, {"owner": instance})]
+    for key in keys:
+        record = tx.sequence(key)
+        if record is None or record.owner != instance:
+            continue
+        free(record)
+        settle_cursor(tx, record)
+        bounds = {"sequence": key, "lower": record.cursor, "upper": record.value.limit}
+        beyond = tx.execute(sql.NTH_LIVE, {**bounds, "skip": RUN_AHEAD}).fetchone()
+        record.redelivery_below = max(record.redelivery_below, beyond[0] if beyond else record.value.limit)
+        head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": key, "number": record.cursor}).fetchone()
+        if head is None or not record.is_deliverable:
+            continue
+        position = head[0]
+        tx.execute(sql.COUNT_DEATH, {"key": position, "error": "its holder died while it ran"})
+        failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
+        tx.ledger("holder_died", record, number=number, position=position, attempt=deaths)
+        if deaths >= 3:
+            policy = policy_of(record.partner)
+            after_failure(tx, record, position, number, failures, policy, "its holder died while it ran")
+    if ended:
+        tx.ledger("instance_gone", reason=f"instance {instance}")
+    return len(keys)

@@ -1,0 +1,61 @@
+"""What follows a failed delivery: wait for the next step of the ladder, or, after the last, what the queue says."""
+
+from __future__ import annotations
+
+import enum
+
+from wsrm_mq.queue.ending import apply_step, bury
+from wsrm_mq.queue.policy import OnPoison, QueuePolicy
+from wsrm_mq.sequence.inbound import GaveUp, receive
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["Aftermath", "after_failure"]
+
+
+class Aftermath(enum.Enum):
+    RETRY = "retry"
+    BLOCKED = "blocked"
+    BURIED = "buried"
+    ENDED = "ended"
+
+
+def after_failure(
+    tx: Transaction,
+    record: SequenceRecord,
+    position: int,
+    number: int,
+    failures: int,
+    policy: QueuePolicy,
+    error: str,
+) -> Aftermath:
+    """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
+    if failures <= len(policy.retry):
+        retry_at = tx.now + policy.retry[failures - 1]
+        tx.execute("UPDATE entry SET retry_at = ? WHERE id = ?", (retry_at, position))
+        if record.value.terms.ordered:
+            record.retry_at = retry_at
+        return Aftermath.RETRY
+    return _POISON[policy.on_poison](tx, record, position, number, error)
+
+
+def _block(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
+    record.blocked = position
+    tx.ledger("blocked", record, number=number, position=position, reason=error)
+    return Aftermath.BLOCKED
+
+
+def _dead_letter(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
+    bury(tx, record, position, number, "max_failures")
+    record.passed(number)
+    return Aftermath.BURIED
+
+
+def _terminate(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
+    tx.execute(sql.FREE_RETRY, {"key": position})
+    apply_step(tx, record, receive(record.value, GaveUp(), tx.now), reason=error)
+    return Aftermath.ENDED
+
+
+_POISON = {OnPoison.BLOCK: _block, OnPoison.DEAD_LETTER: _dead_letter, OnPoison.TERMINATE: _terminate}

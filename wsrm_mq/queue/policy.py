@@ -1,0 +1,52 @@
+"""What a queue promises and how it behaves when its application fails."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
+from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
+
+__all__ = ["Acknowledge", "OnPoison", "PolicyOf", "QueuePolicy"]
+
+
+class OnPoison(enum.StrEnum):
+    """What happens to a message whose last try failed."""
+
+    BLOCK = "block"
+    """The sequence stops there until an operator resumes or skips."""
+    DEAD_LETTER = "dead_letter"
+    """The message goes to the dead letters and the sequence goes on."""
+    TERMINATE = "terminate"
+    """The sequence ends; the source is told SequenceTerminated."""
+
+
+class Acknowledge(enum.StrEnum):
+    STORED = "stored"
+    DELIVERED = "delivered"
+    """An acknowledgement names a number only once the application has taken it (CXF: robust)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePolicy:
+    """The policy of a wrapped endpoint. Times in ms."""
+
+    retry: tuple[int, ...] = (1_000, 5_000, 15_000, 60_000, 300_000)
+    """The ladder: how long to wait before the second, third, … try. Empty: no second try."""
+    on_poison: OnPoison = OnPoison.BLOCK
+    acknowledge: Acknowledge = Acknowledge.STORED
+    behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
+    incomplete_reason: str = "first_gap"
+    assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
+    ordered: bool = True
+    max_expires: int = 7 * 24 * 3_600_000
+    inactivity: int | None = None
+    bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=4_096))
+    retry_faults: bool = False
+    """Any fault of a two-way operation counts as a failure, not as the answer."""
+
+
+PolicyOf = Callable[[str | None], QueuePolicy]
+"""A partner's name, ``None`` for those without a section → the policy that rules their sequences."""

@@ -1,0 +1,127 @@
+"""What became of a delivery, in one transaction: settled with its reply, or failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wsrm_mq.queue.ownership import Claim, free, give_back, settle_cursor, still_mine
+from wsrm_mq.queue.poison import Aftermath, after_failure
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.ranges import EMPTY
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction, as_json
+
+__all__ = ["Failed", "Reply", "Settled", "add_reply", "fail", "settle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An application's answer, as it is stored and sent again: status line without the protocol, headers, body."""
+
+    status: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    released: bool
+    """The sequence was given back."""
+    waiter: str | None
+    """Name of the instance where a request waits for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    aftermath: Aftermath
+    attempt: int
+    retry_at: int | None
+    released: bool
+
+
+def settle(
+    tx: Transaction,
+    held: Claim,
+    position: int,
+    number: int,
+    *,
+    reply: Reply | None = None,
+    release: bool = False,
+    waited_for: bool = False,
+) -> Settled:
+    """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
+    ``waited_for``: a request may wait for it, say where. Raises ``FenceLost`` where the sequence belongs to somebody
+    else by now."""
+    record = still_mine(tx, held)
+    waiter = None
+    if waited_for:
+        row = {"key": position, "now": tx.now, "outcome": "delivered", "reason": None, "delivered": 1}
+        found = tx.execute(sql.SETTLE, row).fetchone()
+        waiter = found[0] if found else None
+    else:
+        tx.execute(sql.SETTLE_PLAIN, {"key": position, "now": tx.now})
+    if reply is not None:
+        add_reply(tx, position, reply)
+    _name(record, number)
+    _pass(tx, record, number)
+    record.running_since = tx.now
+    return Settled(release and _give_back_quickly(tx, held, record), waiter)
+
+
+def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> bool:
+    """``give_back``, without a query in the usual case: nothing is deliverable."""
+    if record.is_deliverable:
+        return give_back(tx, held)
+    free(record)
+    return True
+
+
+def add_reply(tx: Transaction, position: int, reply: Reply) -> None:
+    tx.execute(
+        sql.ADD_REPLY,
+        {
+            "entry": position,
+            "status": reply.status,
+            "headers": as_json(reply.headers),
+            "stored_at": tx.now,
+            "body": reply.body,
+        },
+    )
+
+
+def fail(
+    tx: Transaction,
+    held: Claim,
+    position: int,
+    number: int,
+    error: str,
+    policy: QueuePolicy,
+) -> Failed:
+    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on."""
+    record = still_mine(tx, held)
+    tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
+    failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
+    tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
+    aftermath = after_failure(tx, record, position, number, failures, policy, error)
+    goes_on = aftermath is Aftermath.BURIED or (
+        aftermath is Aftermath.RETRY and not record.value.terms.ordered
+    )
+    if goes_on:
+        released = give_back(tx, held)
+    else:
+        free(record)
+        released = True
+    return Failed(aftermath, failures, record.retry_at, released)
+
+
+def _name(record: SequenceRecord, number: int) -> None:
+    if record.value.unnamed is not EMPTY and number in record.value.unnamed:
+        record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
+
+
+def _pass(tx: Transaction, record: SequenceRecord, number: int) -> None:
+    if record.value.terms.skips_gaps:
+        settle_cursor(tx, record)
+    else:
+        record.passed(number)

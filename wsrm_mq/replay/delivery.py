@@ -1,0 +1,47 @@
+"""One message on its way to the application, and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.settle import Reply
+
+__all__ = ["Call", "Delivery", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """All that a call of the application needs. ``environ`` is the stored part of the request, as JSON."""
+
+    position: int
+    number: int
+    identifier: str
+    partner: str | None
+    rm: str
+    environ: str
+    principal: str | None
+    connection: str | None
+    body: Body
+    wants_reply: bool
+    attempt: int = 1
+    """1 for the first try."""
+    redelivery: bool = False
+    """The application may have seen it before."""
+    at_most_once: bool = False
+    """Settled before the call."""
+    is_waited_for: bool = False
+    """A request waits for the settlement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``error`` says why the application has not taken the message; ``None``: it has."""
+
+    reply: Reply | None = None
+    error: str | None = None
+
+
+Call = Callable[[Delivery], Outcome]
+"""Calls the application. Raises nothing: a raising application is an ``Outcome`` with an error."""

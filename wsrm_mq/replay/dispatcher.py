@@ -1,0 +1,369 @@
+"""Both loops. The first hands an in-order message to the application the moment it is committed; the second replays
+what was held the moment its gap closes, a retry is due, or a process has started. They are one loop: a claim comes in,
+its sequence's deliverable messages are run in order, each is settled, the claim is given back.
+
+A small pool of threads takes a sequence at a time: at most 64 messages or 50 ms if others wait, then the next. An
+operation that blocks delays no connection and no other sequence; the pool grows while all its threads are busy.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import BinaryIO, Final, NamedTuple, cast
+
+from wsrm_mq.errors import FenceLost, StoreError
+from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.ownership import Claim, give_back
+from wsrm_mq.queue.poison import Aftermath
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, settle
+from wsrm_mq.replay.delivery import Call, Delivery, Outcome
+from wsrm_mq.replay.pipeline import Pipeline
+from wsrm_mq.replay.waiting import Waiters
+from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.writer import Verb
+
+__all__ = ["Dispatcher", "Event", "OnEvent"]
+
+log = logging.getLogger("wsrm_mq.dispatch")
+
+RUN_LENGTH: Final = 64
+RUN_SECONDS: Final = 0.050
+FRESH_QUEUE: Final = 1_000
+"""With more claims waiting than this, bodies are not kept in memory for the run but read again."""
+
+
+class Event(NamedTuple):
+    """Something an operator should hear of: ``name`` is stable, e.g. ``delivery.failed``."""
+
+    name: str
+    sequence: str
+    number: int
+    detail: str
+
+
+OnEvent = Callable[[Event], None]
+
+
+class _Run(NamedTuple):
+    claim: Claim
+    first: Delivery | None
+    """The message that made the sequence deliverable, if it is still in memory."""
+
+
+class Dispatcher:
+    """Runs sequences. ``policy_of`` answers a partner's policy."""
+
+    def __init__(
+        self,
+        store: Store,
+        call: Call,
+        policy_of: PolicyOf,
+        waiters: Waiters,
+        *,
+        threads: int = 8,
+        max_threads: int = 64,
+        on_event: OnEvent | None = None,
+        on_retry: Callable[[int], None] = lambda _at: None,
+    ) -> None:
+        self._store = store
+        self._call = call
+        self._policy_of = policy_of
+        self._waiters = waiters
+        self._threads = threads
+        self._max_threads = max_threads
+        self._on_event = on_event
+        self._on_retry = on_retry
+        self._runs: deque[_Run] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle = 0
+        self._workers: set[threading.Thread] = set()
+        self._stopping = False
+        self.running = 0
+
+    def start(self) -> None:
+        self._stopping = False
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Let every thread finish its message, settle it and give its sequence back. Answers whether all did so
+        within ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+            workers = list(self._workers)
+        for worker in workers:
+            worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(worker.is_alive() for worker in workers)
+
+    def give(self, claim: Claim, first: Delivery | None = None) -> None:
+        """Hand a claim to the pool. Never blocks."""
+        with self._changed:
+            if len(self._runs) > FRESH_QUEUE:
+                first = None
+            self._runs.append(_Run(claim, first))
+            if self._idle:
+                self._changed.notify()
+            elif len(self._workers) < self._max_threads:
+                worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
+                self._workers.add(worker)
+                worker.start()
+
+    def run_here(self, claim: Claim, delivery: Delivery) -> Outcome | None:
+        """Run one message in this thread and wait until it is settled; what else its sequence has goes to the pool.
+        Answers ``None`` where the settlement was refused: the sequence went to somebody else meanwhile."""
+        try:
+            if delivery.at_most_once:
+                outcome = self._settle_then_call(claim, delivery)
+                released = self._store.call(lambda tx: give_back(tx, claim), keep=True)
+            else:
+                outcome = self._attempt(delivery)
+                if outcome.error is not None:
+                    released = self._fail(claim, delivery, outcome.error).released
+                else:
+                    done = self._store.call(
+                        _settling(claim, delivery, outcome, release=True), keep=True, size=_size(outcome)
+                    )
+                    self._settled(delivery, done)
+                    released = done.released
+        except FenceLost as error:
+            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
+            return None
+        if not released:
+            self.give(claim)
+        return outcome
+
+    # the pool
+
+    def _work(self) -> None:
+        me = threading.current_thread()
+        try:
+            while (run := self._next()) is not None:
+                try:
+                    self._run(run)
+                except FenceLost as error:
+                    log.error("delivery.fence_lost %s", error)
+                except StoreError as error:
+                    log.error("dispatch.store_error %s", error)
+                except Exception:
+                    log.exception("dispatch.failed sequence=%d", run.claim.sequence)
+        finally:
+            with self._changed:
+                self._workers.discard(me)
+
+    def _next(self) -> _Run | None:
+        with self._changed:
+            while not self._runs:
+                if self._stopping or self._idle >= self._threads:
+                    return None
+                self._idle += 1
+                try:
+                    self._changed.wait()
+                finally:
+                    self._idle -= 1
+            return self._runs.popleft()
+
+    def _run(self, run: _Run) -> None:
+        """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
+        claim, first = run
+        pipeline = Pipeline()
+        begun, count, after = time.monotonic(), 0, 0
+        deliveries = [first] if first is not None else self._read(claim, after)
+        while deliveries and not self._stopping and not pipeline.lost:
+            for index, delivery in enumerate(deliveries):
+                # A short batch is the end of what is deliverable, as far as one can see.
+                last = index == len(deliveries) - 1 and len(deliveries) < RUN_LENGTH
+                if self._one(claim, delivery, pipeline, last):
+                    return
+                count, after = count + 1, delivery.number + 1
+                if self._stopping or pipeline.lost:
+                    break
+            if self._runs and count >= RUN_LENGTH and time.monotonic() - begun > RUN_SECONDS:
+                break
+            deliveries = self._read(claim, after)
+        pipeline.drain()
+        if pipeline.lost:
+            return
+        stopping = self._stopping
+        if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
+            self.give(claim)
+
+    def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline, last: bool) -> bool:
+        """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
+        failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool."""
+        if delivery.at_most_once:
+            pipeline.drain()
+            self._settle_then_call(claim, delivery)
+            return False
+        outcome = self._attempt(delivery)
+        if outcome.error is not None:
+            pipeline.drain()
+            if not pipeline.lost and not self._fail(claim, delivery, outcome.error).released:
+                self.give(claim)
+            return True
+        pipeline.enter()
+
+        def told(done: Settled | None, error: BaseException | None) -> None:
+            pipeline.leave(error)
+            if done is None:
+                log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
+                return
+            self._settled(delivery, done)
+            if last and not done.released:
+                self.give(claim)
+
+        self._store.submit(_settling(claim, delivery, outcome, release=last), told, keep=True, size=_size(outcome))
+        return last
+
+    def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
+        """At most once: a crash from here on loses the message, nothing repeats it."""
+        done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
+        outcome = self._attempt(delivery)
+
+        def note(tx: Transaction) -> None:
+            if outcome.reply is not None:
+                add_reply(tx, delivery.position, outcome.reply)
+            if outcome.error is not None:
+                record = tx.sequence(claim.sequence)
+                tx.ledger(
+                    "failed", record, number=delivery.number, position=delivery.position, reason=outcome.error
+                )
+
+        if outcome.reply is not None or outcome.error is not None:
+            self._store.call(note, keep=True, size=_size(outcome))
+        if outcome.error is not None:
+            self._tell("delivery.lost", delivery, outcome.error)
+        self._settled(delivery, done)
+        return outcome
+
+    def _attempt(self, delivery: Delivery) -> Outcome:
+        self.running += 1
+        try:
+            return self._call(delivery)
+        finally:
+            self.running -= 1
+
+    def _fail(self, claim: Claim, delivery: Delivery, error: str) -> Failed:
+        policy = self._policy_of(delivery.partner)
+        failed = self._store.call(
+            lambda tx: fail(tx, claim, delivery.position, delivery.number, error, policy), keep=True
+        )
+        self._tell(_EVENTS[failed.aftermath], delivery, error)
+        if failed.aftermath is not Aftermath.RETRY:
+            self._waiters.notify(delivery.position)
+        if failed.retry_at is not None:
+            self._on_retry(failed.retry_at)
+        return failed
+
+    def _settled(self, delivery: Delivery, done: Settled) -> None:
+        self._waiters.notify(delivery.position)
+        if done.waiter is not None and self._store.presence is not None and done.waiter != self._store.presence.name:
+            self._store.wake(done.waiter, word=str(delivery.position))
+
+    def _tell(self, name: str, delivery: Delivery, detail: str) -> None:
+        """Acknowledged and not delivered must be loud."""
+        log.error("%s sequence=%s number=%d error=%r", name, delivery.identifier, delivery.number, detail)
+        if self._on_event is not None:
+            try:
+                self._on_event(Event(name, delivery.identifier, delivery.number, detail))
+            except Exception:
+                log.exception("on_event failed")
+
+    def _read(self, claim: Claim, after: int) -> list[Delivery]:
+        """The next deliverable messages of a sequence, from ``after`` on; none is an answer too."""
+        with self._store.reader() as db:
+            bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
+            cursor, limit, discard_from, redelivery_below, identifier, partner, assurance, rm = bounds
+            rows = db.execute(
+                sql.RUN,
+                {
+                    "sequence": claim.sequence,
+                    "lower": max(cursor, after),
+                    "upper": limit if discard_from is None else min(limit, discard_from),
+                    "now": self._store.clock(),
+                    "count": RUN_LENGTH,
+                },
+            ).fetchall()
+        return [
+            Delivery(
+                position=position,
+                number=number,
+                identifier=identifier,
+                partner=partner,
+                rm=rm,
+                environ=environ,
+                principal=principal,
+                connection=connection,
+                body=Body(body) if body is not None else StoredBody(self._store, message, size),
+                wants_reply=bool(wants_reply),
+                attempt=deliveries + 1,
+                redelivery=deliveries > 0 or number < redelivery_below,
+                at_most_once=assurance == DeliveryAssurance.AT_MOST_ONCE,
+            )
+            for (
+                position,
+                number,
+                deliveries,
+                _failures,
+                wants_reply,
+                _waiter,
+                message,
+                environ,
+                principal,
+                connection,
+                size,
+                body,
+            ) in rows
+        ]
+
+
+class StoredBody(Body):
+    """A large body in the store, copied to a temporary file when the application reads it: no connection is lent
+    while the application runs."""
+
+    __slots__ = ("_message", "_store")
+
+    def __init__(self, store: Store, message: int, size: int) -> None:
+        super().__init__(None, None, size)
+        self._store = store
+        self._message = message
+
+    def open(self) -> BinaryIO:
+        file = tempfile.TemporaryFile()
+        with self._store.reader() as db, db.blobopen("message", "body", self._message, readonly=True) as blob:
+            shutil.copyfileobj(cast(BinaryIO, blob), file, 1024 * 1024)
+        file.seek(0)
+        return file
+
+
+def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bool) -> Verb[Settled]:
+    return lambda tx: settle(
+        tx,
+        claim,
+        delivery.position,
+        delivery.number,
+        reply=outcome.reply,
+        release=release,
+        waited_for=delivery.wants_reply or delivery.is_waited_for,
+    )
+
+
+def _size(outcome: Outcome) -> int:
+    return len(outcome.reply.body) if outcome.reply else 0
+
+
+_EVENTS: Final = {
+    Aftermath.RETRY: "delivery.failed",
+    Aftermath.BLOCKED: "sequence.blocked",
+    Aftermath.BURIED: "delivery.dead",
+    Aftermath.ENDED: "sequence.failed",
+}

@@ -1,0 +1,38 @@
+"""Requests that wait for what becomes of a message, by position."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Waiters"]
+
+
+class Waiters:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[int, list[threading.Event]] = {}
+
+    @contextmanager
+    def expecting(self, position: int) -> Iterator[threading.Event]:
+        """An event that is set when the message at ``position`` is settled. Look at the store after entering and
+        before waiting: what was settled earlier tells nobody again."""
+        event = threading.Event()
+        with self._lock:
+            self._waiting.setdefault(position, []).append(event)
+        try:
+            yield event
+        finally:
+            with self._lock:
+                waiting = self._waiting[position]
+                waiting.remove(event)
+                if not waiting:
+                    del self._waiting[position]
+
+    def notify(self, position: int) -> None:
+        if not self._waiting:
+            return
+        with self._lock:
+            for event in self._waiting.get(position, ()):
+                event.set()

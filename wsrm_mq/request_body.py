@@ -1,0 +1,94 @@
+"""The body of a WSGI request, by the rules of the servers: a length, or an input that ends, or none at all.
+
+A large body goes to a temporary file as it comes in; it is never whole in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from wsrm_mq.queue.accept import Body
+
+__all__ = ["BodyRefused", "read_body"]
+
+_PIECE: Final = 65_536
+
+
+class BodyRefused(Exception):
+    """The body cannot be taken: ``status`` and what to tell the sender."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class _Chunks:
+    """uWSGI's way to read a chunked body, as a file."""
+
+    def __init__(self, chunked_read: Callable[[], bytes]) -> None:
+        self._chunked_read = chunked_read
+
+    def read(self, _size: int = -1) -> bytes:
+        return self._chunked_read()
+
+
+def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int) -> Body:
+    """Read the whole body. ``limit`` and ``spool_over`` are in bytes. Raises ``BodyRefused``."""
+    source, length = _source(environ)
+    if length is not None and length > limit:
+        raise BodyRefused(413, f"The body is larger than {limit} bytes.")
+    if length is not None and length <= spool_over:
+        content = _read_exactly(source, length)
+        if len(content) < length:
+            raise BodyRefused(400, f"The body ended after {len(content)} of {length} bytes.")
+        return Body(content)
+    return _spool(source, length, limit, spool_over)
+
+
+def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
+    length = environ.get("CONTENT_LENGTH")
+    if length not in (None, ""):
+        if not str(length).isdecimal():
+            raise BodyRefused(400, "Content-Length is not a number.")
+        return environ["wsgi.input"], int(str(length))
+    if environ.get("wsgi.input_terminated") or "asgi.scope" in environ:
+        return environ["wsgi.input"], None
+    try:
+        import uwsgi  # type: ignore[import-not-found]
+    except ImportError:
+        raise BodyRefused(411, "Send Content-Length.") from None
+    return _Chunks(uwsgi.chunked_read), None
+
+
+def _read_exactly(source: Any, length: int) -> bytes:
+    content: bytes = source.read(length)
+    if len(content) == length or not content:
+        return content
+    pieces = [content]
+    left = length - len(content)
+    while left and (piece := source.read(left)):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _spool(source: Any, length: int | None, limit: int, spool_over: int) -> Body:
+    spool: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)
+    size = 0
+    while length is None or size < length:
+        piece = source.read(_PIECE if length is None else min(_PIECE, length - size))
+        if not piece:
+            break
+        size += len(piece)
+        if size > limit:
+            raise BodyRefused(413, f"The body is larger than {limit} bytes.")
+        spool.write(piece)
+    if length is not None and size < length:
+        raise BodyRefused(400, f"The body ended after {size} of {length} bytes.")
+    if size <= spool_over:
+        spool.seek(0)
+        return Body(spool.read())
+    return Body(None, spool, size)

@@ -1,0 +1,98 @@
+"""The RM elements of a message, parsed: frozen values named as the specification names them.
+
+They carry no XML. Times are integers in milliseconds; ``None`` in an ``expires`` field means never.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = [
+    "AckRequested",
+    "CloseSequence",
+    "CreateSequence",
+    "EndpointReference",
+    "IncompleteSequenceBehavior",
+    "Offer",
+    "SequenceAcknowledgement",
+    "SequenceHeader",
+    "TerminateSequence",
+]
+
+
+class IncompleteSequenceBehavior(enum.StrEnum):
+    """What the destination does with a sequence that ends with numbers missing (WS-RM 1.1 §3.4)."""
+
+    NO_DISCARD = "NoDiscard"
+    """Everything accepted is delivered, in ascending order across the gaps."""
+    DISCARD_ENTIRE_SEQUENCE = "DiscardEntireSequence"
+    """Nothing is delivered before the sequence is known to be complete; nothing at all if it is not."""
+    DISCARD_FOLLOWING_FIRST_GAP = "DiscardFollowingFirstGap"
+    """Only the unbroken run from number 1 is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReference:
+    """A WS-Addressing endpoint reference.
+
+    ``parameters`` holds each reference parameter (and 2004/08 reference property) as stand-alone XML text.
+    """
+
+    address: str
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceHeader:
+    """The ``Sequence`` header block. ``number`` may lie above 2^63-1: the sequence answers that, not the parser."""
+
+    identifier: str
+    number: int
+    last: bool = False
+    """The 1.0 ``LastMessage`` marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class AckRequested:
+    identifier: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceAcknowledgement:
+    """An acknowledgement: ``ranges`` are (lower, upper), both inclusive; ``None`` on the wire is no range at all."""
+
+    identifier: str
+    ranges: tuple[tuple[int, int], ...] = ()
+    nacks: tuple[int, ...] = ()
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    identifier: str
+    endpoint: EndpointReference | None = None
+    expires: int | None = None
+    behavior: IncompleteSequenceBehavior | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSequence:
+    acks_to: EndpointReference | None
+    expires: int | None = None
+    """Milliseconds asked for; ``None`` for never (absent or any zero duration)."""
+    offer: Offer | None = None
+    uses_security: str | None = None
+    """``UsesSequenceSTR`` or ``UsesSequenceSSL`` (header) or ``SecurityTokenReference`` (child), where present."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSequence:
+    identifier: str
+    last_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TerminateSequence:
+    identifier: str
+    last_number: int | None = None

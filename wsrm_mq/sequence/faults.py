@@ -1,0 +1,191 @@
+"""The faults a destination answers with, one class each (WS-RM 1.1 §4, WS-Addressing 1.0 SOAP binding §6).
+
+A fault is a value, returned by the protocol step: a peer's mistake never unwinds the transaction that has to
+record it. How a fault looks on the wire is ``envelope.render``'s business; the class attributes say all it needs.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "ActionMismatch",
+    "ActionNotSupported",
+    "AddressingHeaderRequired",
+    "CreateSequenceRefused",
+    "Fault",
+    "FaultCode",
+    "FaultFamily",
+    "InvalidAddressingHeader",
+    "LastMessageNumberExceeded",
+    "MalformedMessage",
+    "MessageNumberRollover",
+    "NotUnderstood",
+    "SequenceClosed",
+    "SequenceTerminated",
+    "ServiceFailure",
+    "UnknownSequence",
+    "VersionMismatch",
+    "WSRMRequired",
+]
+
+
+class FaultCode(enum.Enum):
+    """Who is to blame: SOAP 1.2 (code), SOAP 1.1 (faultcode)."""
+
+    SENDER = ("Sender", "Client")
+    RECEIVER = ("Receiver", "Server")
+    MUST_UNDERSTAND = ("MustUnderstand", "MustUnderstand")
+    VERSION_MISMATCH = ("VersionMismatch", "VersionMismatch")
+
+
+class FaultFamily(enum.Enum):
+    """Whose namespace the subcode is in; it also decides the wsa:Action of the fault message."""
+
+    RM = "rm"
+    ADDRESSING = "addressing"
+    SOAP = "soap"
+    """No subcode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Base of all faults: ``reason`` is for people, ``identifier`` the sequence that it is about, if any."""
+
+    reason: str
+    identifier: str | None = None
+    ours: bool = False
+    """The cause lies with this side (a limit, a failing service): the code becomes Receiver."""
+
+    code: ClassVar[FaultCode] = FaultCode.SENDER
+    family: ClassVar[FaultFamily] = FaultFamily.SOAP
+    subcode: ClassVar[str] = ""
+    is_header_fault: ClassVar[bool] = False
+    """Under SOAP 1.1 an RM fault about a header travels in a ``SequenceFault`` header."""
+
+    @property
+    def name(self) -> str:
+        return self.subcode or self.code.value[0]
+
+    @property
+    def blame(self) -> FaultCode:
+        return FaultCode.RECEIVER if self.ours else self.code
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceTerminated(Fault):
+    family = FaultFamily.RM
+    subcode = "SequenceTerminated"
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownSequence(Fault):
+    family = FaultFamily.RM
+    subcode = "UnknownSequence"
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class MessageNumberRollover(Fault):
+    max_number: int = 0
+
+    family = FaultFamily.RM
+    subcode = "MessageNumberRollover"
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class LastMessageNumberExceeded(Fault):
+    """WS-RM 1.0 only."""
+
+    family = FaultFamily.RM
+    subcode = "LastMessageNumberExceeded"
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceClosed(Fault):
+    """WS-RM 1.1 only."""
+
+    family = FaultFamily.RM
+    subcode = "SequenceClosed"
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSequenceRefused(Fault):
+    family = FaultFamily.RM
+    subcode = "CreateSequenceRefused"
+
+
+@dataclass(frozen=True, slots=True)
+class WSRMRequired(Fault):
+    family = FaultFamily.RM
+    subcode = "WSRMRequired"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressingHeaderRequired(Fault):
+    """``header`` is the local name of the addressing header that is missing."""
+
+    header: str = ""
+
+    family = FaultFamily.ADDRESSING
+    subcode = "HeaderRequired"
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidAddressingHeader(Fault):
+    """``detail_code`` is the third-level code of WS-Addressing 1.0, e.g. ``InvalidCardinality``."""
+
+    header: str = ""
+    detail_code: str = ""
+
+    family = FaultFamily.ADDRESSING
+    subcode = "InvalidHeader"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionMismatch(Fault):
+    """HTTP's action and wsa:Action differ (WS-Addressing 1.0 SOAP binding §6.4.1.7)."""
+
+    header: str = "Action"
+    detail_code: str = "ActionMismatch"
+
+    family = FaultFamily.ADDRESSING
+    subcode = "InvalidHeader"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionNotSupported(Fault):
+    family = FaultFamily.ADDRESSING
+    subcode = "ActionNotSupported"
+
+
+@dataclass(frozen=True, slots=True)
+class NotUnderstood(Fault):
+    """``headers`` are (namespace, local name) of the mandatory header blocks that nobody here understands."""
+
+    headers: tuple[tuple[str, str], ...] = ()
+
+    code = FaultCode.MUST_UNDERSTAND
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMismatch(Fault):
+    code = FaultCode.VERSION_MISMATCH
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedMessage(Fault):
+    """Not acceptable as SOAP or as RM: the sender's mistake, nothing recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFailure(Fault):
+    """Our side cannot: the Receiver's fault."""
+
+    code = FaultCode.RECEIVER

@@ -1,0 +1,385 @@
+"""A sequence as its RM Destination knows it, and the one function that changes it.
+
+``receive(sequence, event, now)`` takes the sequence as a value and answers a ``Step``: the next value and what must
+happen because of it. No I/O, no clock, no threads. What the source did wrong comes back as a fault, never as an
+exception: an exception would unwind the transaction that has to record it.
+
+Three integers rule delivery: ``expected`` (lowest number not received), ``limit`` (deliver below it; never falls) and,
+kept by the store, ``cursor`` (lowest unsettled). An accepted number below ``limit`` is deliverable, at or above it held.
+Filling a gap moves ``limit`` on one value, however long the run behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from wsrm_mq.sequence import faults
+from wsrm_mq.sequence.elements import (
+    AckRequested,
+    CloseSequence,
+    CreateSequence,
+    IncompleteSequenceBehavior,
+    SequenceAcknowledgement,
+    SequenceHeader,
+    TerminateSequence,
+)
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
+from wsrm_mq.sequence.states import TRANSITIONS, Act, Event, State
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
+
+__all__ = [
+    "Bounds",
+    "DeliveryAssurance",
+    "Disposition",
+    "Ended",
+    "GaveUp",
+    "InboundSequence",
+    "Step",
+    "Terms",
+    "TimePassed",
+    "grant",
+    "receive",
+]
+
+
+class DeliveryAssurance(enum.StrEnum):
+    """What the destination promises its application (WS-RM 1.1 §2.4). ``ordered`` is separate."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+    """Settled before it is dispatched: a crash loses it, nothing repeats it."""
+
+
+class Ended(enum.StrEnum):
+    """How a sequence ended."""
+
+    TERMINATED = "terminated"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    """The source broke the protocol; it was told SequenceTerminated or the fault that says what it did."""
+    FAILED = "failed"
+    """This side gave it up; the source is told SequenceTerminated."""
+
+
+class Disposition(enum.StrEnum):
+    """Why an accepted message is settled without delivery, at once."""
+
+    LATE = "late"
+    """At most once, in order: a higher number was delivered before."""
+    EMPTY_LAST_MESSAGE = "empty_last_message"
+    """1.0: a message that only says which number is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What was agreed when the sequence was created; it never changes. Times in ms since the epoch."""
+
+    identifier: str
+    rm: RMVersion
+    soap: SOAPVersion
+    addressing: AddressingVersion
+    behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
+    assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
+    ordered: bool = True
+    expires_at: int | None = None
+    inactivity: int | None = None
+    """A sequence without traffic ends after this many ms."""
+    incomplete_reason: str = "first_gap"
+    """What the messages behind the first gap are dead-lettered with, where the behavior discards them."""
+
+    @property
+    def skips_gaps(self) -> bool:
+        """Nothing waits for a missing number."""
+        return not self.ordered or self.assurance is DeliveryAssurance.AT_MOST_ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one sequence may hold. Room is checked on acceptance; ``None`` is no bound."""
+
+    max_held: int | None = None
+    """Messages that wait behind a gap (Q-051)."""
+    max_ranges: int | None = None
+    window: int | None = None
+    """A number at or above ``expected + window`` is not accepted (D-SEQ-024)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboundSequence:
+    terms: Terms
+    active_at: int
+    """Last traffic, ms since the epoch."""
+    state: State = State.CREATED
+    received: AckRanges = EMPTY
+    unnamed: AckRanges = EMPTY
+    """Accepted numbers that no acknowledgement may name yet."""
+    limit: int = 1
+    last_number: int | None = None
+    """The last number, once the source has said it (LastMessage, LastMsgNumber)."""
+    ended: Ended | None = None
+    discard_from: int | None = None
+    """Unsettled numbers from here on go to the dead letters; they are never delivered."""
+    discard_reason: str | None = None
+
+    @property
+    def expected(self) -> int:
+        return self.received.expected
+
+    @property
+    def deliver_below(self) -> int:
+        return self.limit if self.discard_from is None else min(self.limit, self.discard_from)
+
+    @property
+    def due_at(self) -> int | None:
+        """When the clock ends it, ms since the epoch."""
+        if self.state is State.ENDED:
+            return None
+        expires_at, inactivity = self.terms.expires_at, self.terms.inactivity
+        idle_at = None if inactivity is None else self.active_at + inactivity
+        return min((at for at in (expires_at, idle_at) if at is not None), default=None)
+
+    @property
+    def held(self) -> int:
+        """How many accepted numbers wait."""
+        return self.received.count(self.limit)
+
+    @property
+    def is_complete(self) -> bool:
+        """The ranges are exactly 1…n, and n is the last number where that is known."""
+        highest = self.received.highest
+        return self.expected == highest + 1 and self.last_number in (None, highest)
+
+    def acknowledgement(self) -> SequenceAcknowledgement:
+        """What an acknowledgement says now: every accepted number but the unnamed; once final, every one."""
+        final = self.state is not State.CREATED
+        named = self.received if final else self.received.without(self.unnamed)
+        return SequenceAcknowledgement(
+            self.terms.identifier, named.ranges, final=final and self.terms.rm.has_none
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The clock, for a sequence nobody writes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``."""
+
+
+Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | TimePassed | GaveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``act`` is what was done; a fault leaves ``act`` ``None``. Fields below it say what the store has to write."""
+
+    sequence: InboundSequence
+    act: Act | None = None
+    fault: faults.Fault | None = None
+    disposition: Disposition | None = None
+    no_room: str = ""
+    """Not accepted and not recorded, for want of room; the reason, for the log. The sender is told to come again."""
+    released_across: AckRanges = EMPTY
+    """Missing numbers that delivery passed over because the sequence ended."""
+    ended_now: bool = False
+    closed_now: bool = False
+
+
+def grant(
+    request: CreateSequence, terms: Terms, now: int, max_expires: int
+) -> InboundSequence:
+    """The sequence that answers ``request``. Expires is granted as a finite time of at most ``max_expires`` ms:
+    gSOAP reads ``PT0S``, which means never, as already over."""
+    lifetime = min(request.expires or max_expires, max_expires)
+    return InboundSequence(replace(terms, expires_at=now + lifetime), active_at=now)
+
+
+def receive(
+    sequence: InboundSequence,
+    event: Input,
+    now: int,
+    *,
+    bounds: Bounds = Bounds(),
+    named: bool = True,
+    empty_last: bool = False,
+) -> Step:
+    """Take one event and answer the next sequence and what must happen because of it.
+
+    ``now`` is in ms since the epoch. ``named=False`` accepts the message without letting acknowledgements name it
+    yet; ``empty_last`` says that the message is a 1.0 LastMessage with an empty body. A sequence whose time is over
+    ends first, and the event meets the ended one.
+    """
+    due_at = sequence.due_at
+    if due_at is not None and now >= due_at:
+        sequence = _end(sequence, Ended.EXPIRED)
+        if isinstance(event, TimePassed):
+            return Step(sequence, Act.END, ended_now=True, released_across=_crossed(sequence))
+        step = receive(sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
+        return replace(step, ended_now=True, released_across=_crossed(sequence))
+    if isinstance(event, TimePassed):
+        return Step(sequence, Act.IGNORE)
+
+    kind = _classify(sequence, event)
+    cell = TRANSITIONS[sequence.terms.rm.label][sequence.state][kind]
+    if not isinstance(cell.act, Act):
+        return _refuse(sequence, event, cell.act, cell.state)
+    if cell.act is Act.ACCEPT:
+        assert isinstance(event, SequenceHeader)
+        return _accept(sequence, event, now, bounds, named, empty_last)
+    if cell.act in (Act.CLOSE, Act.TERMINATE, Act.END):
+        return _finish(sequence, event, cell.act, cell.state, now)
+    return Step(replace(sequence, active_at=now), cell.act)
+
+
+def _classify(sequence: InboundSequence, event: Input) -> Event:
+    match event:
+        case SequenceHeader(number=number, last=last):
+            known_last = sequence.last_number
+            if number in sequence.received:
+                contradicted = last and number != known_last
+                return Event.LAST_CONTRADICTED if contradicted else Event.DUPLICATE
+            if number > MAX_MESSAGE_NUMBER:
+                return Event.ABOVE_MAXIMUM
+            if known_last is not None and number > known_last:
+                return Event.ABOVE_LAST
+            if not last:
+                return Event.NEW
+            plausible = known_last is None and number > sequence.received.highest
+            return Event.LAST if plausible else Event.LAST_CONTRADICTED
+        case AckRequested():
+            return Event.ACK_REQUESTED
+        case CloseSequence(last_number=stated):
+            return Event.END_CONTRADICTED if _contradicts(sequence, stated) else Event.CLOSE
+        case TerminateSequence(last_number=stated):
+            return Event.END_CONTRADICTED if _contradicts(sequence, stated) else Event.TERMINATE
+        case _:
+            return Event.FAILED
+
+
+def _contradicts(sequence: InboundSequence, stated: int | None) -> bool:
+    if stated is None or sequence.state is State.ENDED:
+        return False
+    return stated < sequence.received.highest or sequence.last_number not in (None, stated)
+
+
+def _accept(
+    sequence: InboundSequence, header: SequenceHeader, now: int, bounds: Bounds, named: bool, empty_last: bool
+) -> Step:
+    number, terms = header.number, sequence.terms
+    no_room = _no_room(sequence, number, bounds)
+    if no_room:
+        return Step(sequence, no_room=no_room)
+    disposition = None
+    if empty_last and header.last:
+        disposition = Disposition.EMPTY_LAST_MESSAGE
+    elif terms.assurance is DeliveryAssurance.AT_MOST_ONCE and terms.ordered and number < sequence.limit:
+        disposition = Disposition.LATE
+    accepted = replace(
+        sequence,
+        active_at=now,
+        received=sequence.received.add(number),
+        unnamed=sequence.unnamed if named or disposition else sequence.unnamed.add(number),
+        last_number=number if header.last else sequence.last_number,
+    )
+    return Step(replace(accepted, limit=_limit(accepted, number)), Act.ACCEPT, disposition=disposition)
+
+
+def _limit(sequence: InboundSequence, number: int) -> int:
+    """Where delivery may go to after ``number`` was accepted; never lower than before."""
+    if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        known_complete = sequence.last_number is not None and sequence.is_complete
+        return sequence.received.highest + 1 if known_complete else sequence.limit
+    if sequence.terms.skips_gaps:
+        return max(sequence.limit, sequence.received.highest + 1)
+    return sequence.received.end_of(number) + 1 if number == sequence.limit else sequence.limit
+
+
+def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
+    """Why ``number`` cannot be taken. What fills the first gap is always taken: it makes room."""
+    expected = sequence.expected
+    if number == expected:
+        return ""
+    if bounds.window is not None and number >= expected + bounds.window:
+        return f"number {number} is beyond the window of {bounds.window} from {expected}"
+    if (
+        bounds.max_ranges is not None
+        and len(sequence.received) >= bounds.max_ranges
+        and sequence.received.opens_range(number)
+    ):
+        return f"{len(sequence.received)} ranges are open, max_ranges is {bounds.max_ranges}"
+    held_apart = sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+    if bounds.max_held is not None and not held_apart and number > sequence.limit:
+        held = sequence.held
+        if held >= bounds.max_held:
+            return f"{held} messages are held behind number {expected}, max_held is {bounds.max_held}"
+    return ""
+
+
+def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now: int) -> Step:
+    if isinstance(event, CloseSequence | TerminateSequence) and event.last_number is not None:
+        sequence = replace(sequence, last_number=event.last_number)
+    before = sequence.state
+    if isinstance(event, GaveUp):
+        following = replace(sequence, state=state, ended=Ended.FAILED, discard_from=1, discard_reason="sequence_failed")
+    else:
+        settled = sequence if before is State.CLOSED else _apply_behavior(sequence)
+        ended = Ended.TERMINATED if state is State.ENDED else None
+        following = replace(settled, state=state, ended=ended)
+    following = replace(following, active_at=now)
+    return Step(
+        following,
+        act,
+        released_across=_crossed(following) if before is State.CREATED else EMPTY,
+        closed_now=before is State.CREATED and state is State.CLOSED,
+        ended_now=state is State.ENDED,
+    )
+
+
+def _refuse(sequence: InboundSequence, event: Input, fault: type[faults.Fault], state: State) -> Step:
+    identifier = sequence.terms.identifier
+    if sequence.state is State.ENDED and sequence.ended is Ended.FAILED:
+        fault = faults.SequenceTerminated
+    answer: faults.Fault
+    if fault is faults.MessageNumberRollover:
+        answer = faults.MessageNumberRollover(
+            _REASONS[fault], identifier, max_number=MAX_MESSAGE_NUMBER
+        )
+    else:
+        ours = sequence.ended is Ended.FAILED
+        answer = fault(_REASONS[fault], identifier, ours=ours)
+    if state is State.ENDED and sequence.state is not State.ENDED:
+        return Step(_end(sequence, Ended.REFUSED), fault=answer, ended_now=True)
+    return Step(sequence, fault=answer)
+
+
+def _end(sequence: InboundSequence, how: Ended) -> InboundSequence:
+    settled = sequence if sequence.state is State.CLOSED else _apply_behavior(sequence)
+    return replace(settled, state=State.ENDED, ended=how)
+
+
+def _apply_behavior(sequence: InboundSequence) -> InboundSequence:
+    """Decide once, at the end, what happens to what is still held (WS-RM 1.1 §3.4, IncompleteSequenceBehavior)."""
+    everything = sequence.received.highest + 1
+    if sequence.is_complete or sequence.terms.behavior is IncompleteSequenceBehavior.NO_DISCARD:
+        return replace(sequence, limit=max(sequence.limit, everything))
+    if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        return replace(sequence, discard_from=1, discard_reason="incomplete_sequence")
+    return replace(sequence, discard_from=sequence.expected, discard_reason=sequence.terms.incomplete_reason)
+
+
+def _crossed(sequence: InboundSequence) -> AckRanges:
+    return sequence.received.gaps() if sequence.discard_from is None else EMPTY
+
+
+_REASONS: dict[type[faults.Fault], str] = {
+    faults.UnknownSequence: "The identifier is not that of a sequence known here.",
+    faults.SequenceTerminated: "The sequence was ended because of an error that cannot be repaired.",
+    faults.SequenceClosed: "The sequence is closed and takes no new message.",
+    faults.MessageNumberRollover: "The message number is above the largest one allowed.",
+    faults.LastMessageNumberExceeded: "The message number is above that of the last message of the sequence.",
+    faults.MalformedMessage: "The message does not fit the version of WS-ReliableMessaging of its sequence.",
+}

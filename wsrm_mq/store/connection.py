@@ -1,0 +1,130 @@
+"""One way to open a SQLite connection, and one table from its errors to ours.
+
+WAL with synchronous=FULL: what a commit has answered survives a power cut. Every connection has a busy timeout; no
+checkpoint happens by chance inside somebody's commit (the writer makes them, see ``writer``).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+
+__all__ = ["BUSY_TIMEOUT_MS", "connect_reader", "connect_writer", "create_file", "store_errors", "translate"]
+
+BUSY_TIMEOUT_MS: Final = 5_000
+
+_NETWORK_FILE_SYSTEMS: Final = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "fuse.sshfs", "ceph", "glusterfs"}
+
+_BY_CODE: Final[dict[int, type[StoreError]]] = {
+    sqlite3.SQLITE_BUSY: StoreBusy,
+    sqlite3.SQLITE_LOCKED: StoreBusy,
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_IOERR: StoreUnavailable,
+    sqlite3.SQLITE_READONLY: StoreUnavailable,
+    sqlite3.SQLITE_CANTOPEN: StoreUnavailable,
+    sqlite3.SQLITE_PERM: StoreUnavailable,
+    sqlite3.SQLITE_AUTH: StoreUnavailable,
+    sqlite3.SQLITE_CORRUPT: StoreCorrupt,
+    sqlite3.SQLITE_NOTADB: StoreCorrupt,
+}
+"""Primary result code -> our error. Anything else is a mistake of ours and stays what it is."""
+
+
+def translate(error: sqlite3.Error, path: Path) -> Exception:
+    """Our error for a SQLite one, or the error itself where it is not about the store as a whole."""
+    code = getattr(error, "sqlite_errorcode", None)
+    kind = _BY_CODE.get(code & 0xFF) if code is not None else None
+    return kind(f"{path}: {error}.") if kind is not None else error
+
+
+@contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def create_file(path: Path) -> None:
+    """Make an empty store file that only its owner may read; the WAL beside it inherits the mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: cannot be created: {error.strerror}.") from error
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """The writer's connection. The file has to exist. Autocommit mode: every transaction is begun in words."""
+    _refuse_network(path)
+    with store_errors(path):
+        db = _open(path, "rw")
+        if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreUnavailable(f"{path}: write-ahead logging cannot be switched on.")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("PRAGMA journal_size_limit = 67108864")
+        db.execute("PRAGMA cache_size = -32768")
+        return db
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that can only read. It sees every commit that came before its statement."""
+    with store_errors(path):
+        db = _open(path, "rw")
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    if not path.exists():
+        raise StoreUnavailable(f"{path}: there is no such store.", "Create it with `wsrm-mq store init`.")
+    db = sqlite3.connect(
+        f"file:{_quoted(path)}?mode={mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _quoted(path: Path) -> str:
+    from urllib.parse import quote
+
+    return quote(str(path))
+
+
+def _refuse_network(path: Path) -> None:
+    """WAL shares memory between processes, which no network file system offers."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    where = str(path.resolve())
+    best, kind = "", ""
+    for line in mounts:
+        _device, point, file_system, *_rest = line.split(" ")
+        point = point.encode().decode("unicode_escape")
+        inside = where == point or where.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, file_system
+    if kind in _NETWORK_FILE_SYSTEMS:
+        raise StoreUnavailable(
+            f"{path}: is on a network file system ({kind}), where write-ahead logging cannot work.",
+            "Put the store on a local disk.",
+        )

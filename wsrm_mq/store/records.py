@@ -1,0 +1,191 @@
+"""A sequence as the store keeps it: the protocol's value and, beside it, how far delivery has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
+from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.states import State
+from wsrm_mq.store.statements import SEQUENCE_COLUMNS
+from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
+
+__all__ = ["SequenceRecord"]
+
+_RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1)}
+_SOAP = {version.label: version for version in SOAPVersion}
+_ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
+
+
+class SequenceRecord:
+    """One row of ``sequence`` with its ranges. Mutable inside one transaction, which works on a copy."""
+
+    __slots__ = (
+        "blocked",
+        "created_at",
+        "cursor",
+        "discarding",
+        "duplicates",
+        "ended_at",
+        "fence",
+        "id",
+        "owner",
+        "partner",
+        "peer",
+        "principal",
+        "queue",
+        "redelivery_below",
+        "retry_at",
+        "running_since",
+        "value",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        queue: int,
+        value: InboundSequence,
+        *,
+        principal: str | None = None,
+        peer: str | None = None,
+        partner: str | None = None,
+        created_at: int = 0,
+    ) -> None:
+        self.id = id
+        self.queue = queue
+        self.value = value
+        self.principal = principal
+        self.peer = peer
+        self.partner = partner
+        self.created_at = created_at
+        self.cursor = 1
+        """The lowest accepted and unsettled number; ``limit`` if there is none."""
+        self.owner: int | None = None
+        """Key of the instance that runs it."""
+        self.fence = 0
+        """Grows with every change of owner; a settlement has to bring the one it was given."""
+        self.running_since: int | None = None
+        self.retry_at: int | None = None
+        self.blocked: int | None = None
+        self.redelivery_below = 0
+        self.duplicates = 0
+        self.discarding = False
+        self.ended_at: int | None = None
+
+    @classmethod
+    def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
+        columns = dict(zip(SEQUENCE_COLUMNS, row, strict=True))
+        terms = Terms(
+            identifier=columns["identifier"],
+            rm=_RM[columns["rm"]],
+            soap=_SOAP[columns["soap"]],
+            addressing=_ADDRESSING[columns["addressing"]],
+            behavior=IncompleteSequenceBehavior(columns["behavior"]),
+            assurance=DeliveryAssurance(columns["assurance"]),
+            ordered=bool(columns["ordered"]),
+            expires_at=columns["expires_at"],
+            inactivity=columns["inactivity"],
+            incomplete_reason=columns["incomplete_reason"],
+        )
+        value = InboundSequence(
+            terms,
+            active_at=columns["active_at"],
+            state=State(columns["state"]),
+            received=ranges,
+            unnamed=unnamed,
+            limit=columns["limit"],
+            last_number=columns["last_number"],
+            ended=Ended(columns["ended"]) if columns["ended"] else None,
+            discard_from=columns["discard_from"],
+            discard_reason=columns["discard_reason"],
+        )
+        record = cls(
+            columns["id"],
+            columns["queue"],
+            value,
+            principal=columns["principal"],
+            peer=columns["peer"],
+            partner=columns["partner"],
+            created_at=columns["created_at"],
+        )
+        for name in ("cursor", "owner", "fence", "running_since", "retry_at", "blocked", "redelivery_below"):
+            setattr(record, name, columns[name])
+        record.duplicates = columns["duplicates"]
+        record.discarding = bool(columns["discarding"])
+        record.ended_at = columns["ended_at"]
+        return record
+
+    def copy(self) -> SequenceRecord:
+        twin = object.__new__(SequenceRecord)
+        for name in SequenceRecord.__slots__:
+            setattr(twin, name, getattr(self, name))
+        return twin
+
+    @property
+    def terms_row(self) -> dict[str, object]:
+        terms = self.value.terms
+        return {
+            "queue": self.queue,
+            "principal": self.principal,
+            "peer": self.peer,
+            "partner": self.partner,
+            "identifier": terms.identifier,
+            "rm": terms.rm.label,
+            "soap": terms.soap.label,
+            "addressing": terms.addressing.label,
+            "behavior": terms.behavior.value,
+            "assurance": terms.assurance.value,
+            "ordered": int(terms.ordered),
+            "incomplete_reason": terms.incomplete_reason,
+            "created_at": self.created_at,
+            "expires_at": terms.expires_at,
+            "inactivity": terms.inactivity,
+        }
+
+    @property
+    def row(self) -> dict[str, object]:
+        """The columns that change, by name."""
+        value = self.value
+        return {
+            "state": value.state.value,
+            "ended": value.ended.value if value.ended else None,
+            "ended_at": self.ended_at,
+            "active_at": value.active_at,
+            "due_at": value.due_at,
+            "last_number": value.last_number,
+            "expected": value.received.expected,
+            "cursor": self.cursor,
+            "limit": value.limit,
+            "discard_from": value.discard_from,
+            "discard_reason": value.discard_reason,
+            "discarding": int(self.discarding),
+            "owner": self.owner,
+            "fence": self.fence,
+            "running_since": self.running_since,
+            "retry_at": self.retry_at,
+            "blocked": self.blocked,
+            "redelivery_below": self.redelivery_below,
+            "duplicates": self.duplicates,
+        }
+
+    @property
+    def is_deliverable(self) -> bool:
+        """Something is below the limit, unsettled, and neither blocked nor given up."""
+        return self.blocked is None and self.cursor < self.value.deliver_below
+
+    def follow(self, value: InboundSequence, accepted: int | None = None) -> None:
+        """Take the next protocol value; the cursor goes where its definition puts it."""
+        previous = self.value
+        self.value = value
+        if self.cursor >= previous.limit and value.limit > previous.limit:
+            # Everything below the old limit is settled: the next unsettled is the next received.
+            self.cursor = value.received.first_from(previous.limit, value.limit)
+        if accepted is not None and accepted < self.cursor:
+            self.cursor = accepted
+
+    def passed(self, number: int) -> None:
+        """``number`` was settled in order: the cursor goes to the next received number."""
+        if number >= self.cursor:
+            self.cursor = self.value.received.first_from(number + 1, self.value.limit)
+

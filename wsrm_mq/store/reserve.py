@@ -1,0 +1,53 @@
+"""Some disk kept back, so that what was done can still be written down when the disk is full.
+
+A settlement must be stored: the application has done the work. The reserve is a file of zeros that is given up when a
+commit fails for want of space, and made again when there is plenty.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Reserve"]
+
+_SIZE: Final = 1024 * 1024
+_PLENTY: Final = 8 * _SIZE
+_LOOK_EVERY_SECONDS: Final = 5.0
+
+
+class Reserve:
+    """A file of ``size`` bytes at ``path``, shared by the instances of a store."""
+
+    def __init__(self, path: Path, size: int = _SIZE) -> None:
+        self._path = path
+        self._size = size
+        self._looked_at = 0.0
+
+    def restore(self) -> None:
+        """Make the file if it is missing and there is room; looks only every few seconds."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_EVERY_SECONDS:
+            return
+        self._looked_at = now
+        if self._path.exists():
+            return
+        try:
+            if shutil.disk_usage(self._path.parent).free < _PLENTY:
+                return
+            handle = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.posix_fallocate(handle, 0, self._size)
+            finally:
+                os.close(handle)
+        except OSError:
+            self.release()
+
+    def release(self) -> None:
+        try:
+            self._path.unlink()
+        except OSError:
+            pass

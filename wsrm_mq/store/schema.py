@@ -1,0 +1,104 @@
+"""Which schema a store has, and how it comes to the one this version wants.
+
+Migrations are Alembic's and live in this package. Each upgrade is one transaction: a crash leaves the old schema or
+the new one. A store from a newer version is refused, never guessed at (Q-113).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.store.connection import create_file, store_errors
+
+__all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
+
+KNOWN: Final = ("0001",)
+"""Every revision this version can read, oldest first. A test holds it against the migration scripts."""
+
+HEAD: Final = KNOWN[-1]
+
+
+def revision(db: sqlite3.Connection, path: Path) -> str | None:
+    """The revision of the store behind ``db``; ``None`` for an empty file."""
+    with store_errors(path):
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            return None
+        if "alembic_version" not in tables:
+            raise StoreCorrupt(f"{path}: is an SQLite database, but not a wsrm_mq store.", "Name another file.")
+        row = db.execute("SELECT version_num FROM alembic_version").fetchone()
+        return str(row[0]) if row else None
+
+
+def ensure(path: Path) -> None:
+    """Bring the store at ``path`` to ``HEAD``, creating it where there is none.
+
+    Raises ``SchemaMismatch`` for a store that a newer version wrote.
+    """
+    if not path.exists():
+        create_file(path)
+    if _revision_at(path) != HEAD:
+        migrate(path)
+
+
+def migrate(path: Path) -> tuple[str | None, str]:
+    """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date."""
+    before = _revision_at(path)
+    if before is not None and before not in KNOWN:
+        raise SchemaMismatch(
+            f"{path}: has schema {before}, this version knows up to {HEAD}; a downgrade is not possible."
+        )
+    if before != HEAD:
+        _upgrade(path)
+    return before, HEAD
+
+
+def _revision_at(path: Path) -> str | None:
+    with store_errors(path):
+        db = sqlite3.connect(path, timeout=30)
+        try:
+            found = revision(db, path)
+        finally:
+            db.close()
+    if found is not None and found not in KNOWN:
+        raise SchemaMismatch(
+            f"{path}: has schema {found}, this version knows up to {HEAD}; a downgrade is not possible."
+        )
+    return found
+
+
+def _upgrade(path: Path) -> None:
+    # Imported here: Alembic and SQLAlchemy's engine cost 0.3 s, and only a new or an old store needs them.
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "connect")
+    def _autocommit(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver must not begin or commit on its own
+        connection.execute("PRAGMA journal_mode = WAL")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    config = Config()
+    config.set_main_option("script_location", "wsrm_mq:store/migrations")
+    try:
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, HEAD)
+    except Exception as error:
+        original = getattr(error, "orig", None)
+        if isinstance(original, sqlite3.Error):
+            with store_errors(path):
+                raise original from error
+        raise
+    finally:
+        engine.dispose()

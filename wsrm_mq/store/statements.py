@@ -1,0 +1,346 @@
+"""Every hot statement, written as a SQLAlchemy Core expression and compiled to text once per process.
+
+The text is run straight on the driver: SQLAlchemy describes the statement, for SQLite now and for another database
+later, and costs nothing per message. Parameters are named.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from sqlalchemy import (
+    Executable,
+    Table,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from wsrm_mq.store.tables import entry, instance, ledger, message, queue, range_, reply, sequence
+
+__all__ = ["compiled"]
+
+INLINE_BODY: Final = 65_536
+"""Bodies up to this many bytes are read with their row; larger ones are streamed."""
+
+_DIALECT: Final = sqlite.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+
+
+def compiled(statement: Executable) -> str:
+    """The SQL text of ``statement``, constants written in place, parameters as ``:name``."""
+    text = statement.compile(dialect=_DIALECT)
+    constants = {name: _literal(bind.effective_value) for name, bind in text.binds.items() if not bind.required}
+    return re.sub(r":(\w+)", lambda found: constants.get(found[1], found[0]), str(text))
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def _values(table: Table, *left_out: str) -> dict[str, Any]:
+    return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
+
+
+p = bindparam
+
+# queues and instances
+
+ADD_QUEUE: Final = compiled(
+    upsert(queue).values(_values(queue, "id")).on_conflict_do_nothing(index_elements=["name"])
+)
+QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
+ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
+END_INSTANCE: Final = compiled(
+    update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
+)
+LIVE_INSTANCES: Final = compiled(
+    select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None))
+)
+
+# messages and entries
+
+ADD_MESSAGE: Final = compiled(insert(message).values(_values(message, "id")))
+ADD_ENTRY: Final = compiled(
+    insert(entry).values(
+        {
+            name: p(name)
+            for name in (
+                "queue",
+                "message",
+                "sequence",
+                "number",
+                "wants_reply",
+                "named",
+                "waiter",
+                "outcome",
+                "reason",
+                "settled_at",
+            )
+        }
+    )
+)
+ENTRY_BY_NUMBER: Final = compiled(
+    select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named).where(
+        entry.c.sequence == p("sequence"), entry.c.number == p("number")
+    )
+)
+SET_WAITER: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(waiter=p("waiter"))
+)
+RUN: Final = compiled(
+    select(
+        entry.c.id,
+        entry.c.number,
+        entry.c.deliveries,
+        entry.c.failures,
+        entry.c.wants_reply,
+        entry.c.waiter,
+        message.c.id,
+        message.c.environ,
+        message.c.principal,
+        message.c.connection,
+        message.c.body_size,
+        case((message.c.body_size <= INLINE_BODY, message.c.body)),
+    )
+    .join(message, message.c.id == entry.c.message)
+    .where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+        or_(entry.c.retry_at.is_(None), entry.c.retry_at <= p("now")),
+    )
+    .order_by(entry.c.number)
+    .limit(p("count"))
+)
+SETTLE: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        outcome=p("outcome"),
+        reason=p("reason"),
+        settled_at=p("now"),
+        named=1,
+        deliveries=entry.c.deliveries + p("delivered"),
+        retry_at=None,
+    )
+    .returning(entry.c.waiter)
+)
+SETTLE_PLAIN: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(outcome="delivered", settled_at=p("now"), named=1, deliveries=entry.c.deliveries + 1)
+)
+FAIL: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        failures=entry.c.failures + 1,
+        deliveries=entry.c.deliveries + p("delivered"),
+        deaths=0,
+        last_error=p("error"),
+        retry_at=p("retry_at"),
+    )
+)
+COUNT_DEATH: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        deliveries=entry.c.deliveries + 1,
+        deaths=entry.c.deaths + 1,
+        failures=entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
+        last_error=p("error"),
+    )
+)
+ENTRY_COUNTERS: Final = compiled(
+    select(entry.c.failures, entry.c.deaths, entry.c.number).where(entry.c.id == p("key"))
+)
+BURY: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        queue=p("dead_letters"),
+        origin=entry.c.queue,
+        outcome="dead",
+        reason=p("reason"),
+        settled_at=p("now"),
+        named=1,
+        retry_at=None,
+    )
+)
+DOOMED: Final = compiled(
+    select(entry.c.id, entry.c.number)
+    .where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(entry.c.number)
+    .limit(p("count"))
+)
+NEXT_LIVE: Final = compiled(
+    select(func.min(entry.c.number)).where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+    )
+)
+NTH_LIVE: Final = compiled(
+    select(entry.c.number)
+    .where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(entry.c.number)
+    .limit(1)
+    .offset(p("skip"))
+)
+RETRIES: Final = compiled(
+    select(func.min(entry.c.retry_at), func.count()).where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+        entry.c.retry_at > p("now"),
+    )
+)
+FREE_RETRY: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0)
+)
+UNNAMED: Final = compiled(
+    select(entry.c.number)
+    .where(entry.c.sequence == p("sequence"), entry.c.named == 0)
+    .order_by(entry.c.number)
+)
+
+# replies
+
+ADD_REPLY: Final = compiled(insert(reply).values(_values(reply)))
+REPLY: Final = compiled(
+    select(reply.c.status, reply.c.headers, reply.c.body).where(reply.c.entry == p("key"))
+)
+OUTCOME_AND_REPLY: Final = compiled(
+    select(entry.c.outcome, entry.c.sequence, reply.c.status, reply.c.headers, reply.c.body)
+    .join(reply, reply.c.entry == entry.c.id, isouter=True)
+    .where(entry.c.id == p("key"))
+)
+
+# sequences
+
+TERMS_COLUMNS: Final = (
+    "identifier",
+    "rm",
+    "soap",
+    "addressing",
+    "behavior",
+    "assurance",
+    "ordered",
+    "incomplete_reason",
+    "created_at",
+    "expires_at",
+    "inactivity",
+)
+SAVED_COLUMNS: Final = (
+    "state",
+    "ended",
+    "ended_at",
+    "active_at",
+    "due_at",
+    "last_number",
+    "expected",
+    "cursor",
+    "limit",
+    "discard_from",
+    "discard_reason",
+    "discarding",
+    "owner",
+    "fence",
+    "running_since",
+    "retry_at",
+    "blocked",
+    "redelivery_below",
+    "duplicates",
+)
+ADD_SEQUENCE: Final = compiled(
+    insert(sequence).values(
+        {name: p(name) for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)}
+    )
+)
+SAVE_SEQUENCE: Final = compiled(
+    update(sequence).where(sequence.c.id == p("key")).values({name: p(name) for name in SAVED_COLUMNS})
+)
+SEQUENCE_COLUMNS: Final = tuple(column.name for column in sequence.columns)
+SEQUENCE_BY_IDENTIFIER: Final = compiled(select(sequence).where(sequence.c.identifier == p("identifier")))
+SEQUENCE_BY_ID: Final = compiled(select(sequence).where(sequence.c.id == p("key")))
+SEQUENCE_BY_CREATE_ID: Final = compiled(
+    select(sequence.c.identifier)
+    .where(sequence.c.create_id == p("create_id"), sequence.c.queue == p("queue"))
+    .order_by(sequence.c.id.desc())
+    .limit(1)
+)
+OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
+_DELIVERABLE = and_(
+    sequence.c.owner.is_(None),
+    sequence.c.blocked.is_(None),
+    sequence.c.cursor < sequence.c.limit,
+    or_(sequence.c.discard_from.is_(None), sequence.c.cursor < sequence.c.discard_from),
+)
+RUNNABLE: Final = compiled(
+    select(sequence.c.id)
+    .where(_DELIVERABLE, or_(sequence.c.retry_at.is_(None), sequence.c.retry_at <= p("now")))
+    .limit(p("count"))
+)
+NEXT_RETRY: Final = compiled(
+    select(func.min(sequence.c.retry_at)).where(_DELIVERABLE, sequence.c.retry_at.is_not(None))
+)
+DISCARDING: Final = compiled(
+    select(sequence.c.id).where(sequence.c.discarding == 1)
+)
+DUE: Final = compiled(
+    select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count"))
+)
+RUN_BOUNDS: Final = compiled(
+    select(
+        sequence.c.cursor,
+        sequence.c.limit,
+        sequence.c.discard_from,
+        sequence.c.redelivery_below,
+        sequence.c.identifier,
+        sequence.c.partner,
+        sequence.c.assurance,
+        sequence.c.rm,
+    ).where(sequence.c.id == p("key"))
+)
+
+# ranges
+
+RANGES: Final = compiled(
+    select(range_.c.lower, range_.c.upper).where(range_.c.sequence == p("sequence")).order_by(range_.c.lower)
+)
+_range_row = upsert(range_).values(_values(range_))
+PUT_RANGE: Final = compiled(
+    _range_row.on_conflict_do_update(
+        index_elements=["sequence", "lower"], set_={"upper": _range_row.excluded.upper}
+    )
+)
+DROP_RANGE: Final = compiled(
+    delete(range_).where(range_.c.sequence == p("sequence"), range_.c.lower == p("key"))
+)
+
+# ledger
+
+ADD_LEDGER: Final = compiled(insert(ledger).values(_values(ledger, "id")))

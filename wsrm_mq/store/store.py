@@ -1,0 +1,211 @@
+"""The store of one process: its file, its writer, its readers and its place among the instances."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store import instances, schema
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.instances import Presence
+from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.writer import Clock, Verb, Writer, wall_clock
+
+__all__ = ["Store", "store_path"]
+
+R = TypeVar("R")
+
+
+def store_path(where: str | os.PathLike[str]) -> Path:
+    """The file that ``where`` names: a path, ``sqlite:///relative``, ``sqlite:////absolute``, or a directory, in which
+    the file is ``store.db``."""
+    text = os.fspath(where)
+    if text.startswith("sqlite:///"):
+        text = text.removeprefix("sqlite:///")
+    elif "://" in text:
+        raise StoreUnavailable(f"{text}: only SQLite stores exist.", "Write sqlite:///path or a path.")
+    path = Path(text)
+    return (path / "store.db" if path.is_dir() else path).absolute()
+
+
+class Store:
+    """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
+
+    def __init__(self, where: str | os.PathLike[str], *, clock: Clock = wall_clock) -> None:
+        self.path = store_path(where)
+        self.clock = clock
+        self.presence: Presence | None = None
+        self._writer: Writer | None = None
+        self._idle_readers: list[sqlite3.Connection] = []
+        self._readers_changed = threading.Condition()
+        self._lent = 0
+        self._closing = False
+        self._suspended = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None
+
+    @property
+    def writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+        return self._writer
+
+    @property
+    def instance(self) -> int:
+        return self.writer.instance
+
+    def open(self) -> None:
+        """Create or migrate the file, take a place among the instances, start the writer."""
+        schema.ensure(self.path)
+        self._closing = False
+        presence = Presence(self.path)
+        try:
+            key = self._register(presence.name)
+            reserve = Reserve(self.path.with_name(self.path.name + ".d") / "reserve")
+            reserve.restore()
+            writer = Writer(
+                self.path, instance=key, instance_name=presence.name, clock=self.clock, reserve=reserve
+            )
+            writer.start()
+        except BaseException:
+            presence.close()
+            raise
+        self.presence = presence
+        self._writer = writer
+
+    def _register(self, name: str) -> int:
+        db = connect_writer(self.path)
+        try:
+            with store_errors(self.path):
+                row = {
+                    "name": name,
+                    "host": socket.gethostname(),
+                    "pid": os.getpid(),
+                    "started_at": self.clock(),
+                }
+                return int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+        finally:
+            db.close()
+
+    def close(self) -> None:
+        """Write what waits, leave the instances, close every connection. Ownership was given back before."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.submit(
+                lambda tx: tx.execute(sql.END_INSTANCE, {"key": writer.instance, "now": tx.now}) and None,
+                lambda _result, _error: None,
+            )
+            writer.stop()
+        with self._readers_changed:
+            self._closing = True
+        self._close_readers()
+        if self.presence is not None:
+            self.presence.close()
+            self.presence = None
+
+    def suspend(self) -> None:
+        """Close every connection for the moment of a fork: none may be open then. What is asked meanwhile waits."""
+        with self._readers_changed:
+            self._suspended = True
+        if self._writer is not None:
+            self._writer.stop(keep_queue=True)
+        self._close_readers()
+
+    def resume(self) -> None:
+        """The parent, after the fork."""
+        if self._writer is not None:
+            self._writer.start()
+        with self._readers_changed:
+            self._suspended = False
+            self._readers_changed.notify_all()
+
+    def abandon(self) -> None:
+        """The child, after the fork: nothing here is its own."""
+        if self.presence is not None:
+            self.presence.abandon()
+
+    def _close_readers(self) -> None:
+        with self._readers_changed:
+            while self._lent:
+                self._readers_changed.wait()
+            for reader in self._idle_readers:
+                reader.close()
+            self._idle_readers.clear()
+
+    def call(self, verb: Verb[R], *, keep: bool = False, size: int = 0) -> R:
+        return self.writer.call(verb, keep=keep, size=size)
+
+    def submit(
+        self,
+        verb: Verb[R],
+        told: Callable[[R | None, BaseException | None], None],
+        *,
+        keep: bool = False,
+        size: int = 0,
+    ) -> None:
+        self.writer.submit(verb, told, keep=keep, size=size)
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A read-only connection, lent for a moment: never across a call of the application."""
+        with self._readers_changed:
+            while self._suspended and not self._closing:
+                self._readers_changed.wait()
+            if self._closing:
+                raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+            self._lent += 1
+            reader = self._idle_readers.pop() if self._idle_readers else None
+        try:
+            if reader is None:
+                reader = connect_reader(self.path)
+            with store_errors(self.path):
+                yield reader
+        finally:
+            with self._readers_changed:
+                self._lent -= 1
+                if reader is not None:
+                    self._idle_readers.append(reader)
+                self._readers_changed.notify_all()
+
+    def wake(self, *names: str, word: str = "look") -> None:
+        """Wake other instances by name; all live ones where no name is given."""
+        if not names:
+            with self.reader() as db:
+                names = tuple(name for _key, name in db.execute(sql.LIVE_INSTANCES))
+        mine = self.presence.name if self.presence else ""
+        instances.wake(self.path, (name for name in names if name != mine), word)
+
+
+def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock) -> R:
+    """One transaction from outside a running instance (CLI): committed, then the live instances are woken."""
+    from wsrm_mq.store.transaction import SequenceCache
+
+    db = connect_writer(path)
+    try:
+        with store_errors(path):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                tx = Transaction(db, clock(), SequenceCache(), 0, "cli")
+                result = verb(tx)
+                tx.flush()
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+            names = [name for _key, name in db.execute(sql.LIVE_INSTANCES)]
+    finally:
+        db.close()
+    instances.wake(path, names)
+    return result

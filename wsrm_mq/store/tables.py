@@ -1,0 +1,216 @@
+"""The tables, described once with SQLAlchemy Core: statements are compiled from them, a test holds the migrations
+against them.
+
+All times are integers, ms since the epoch. An entry's id is the position: AUTOINCREMENT, so a position is never used
+again. The state of an ordered entry is derived from its sequence (``cursor``, ``limit``, ``owner``), never rewritten
+row by row.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+__all__ = ["entry", "instance", "ledger", "message", "metadata", "queue", "range_", "reply", "sequence"]
+
+metadata: Final = MetaData()
+
+QUEUE_KINDS: Final = ("app", "dead_letter")
+OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
+SEQUENCE_STATES: Final = ("created", "closed", "ended")
+
+
+def _one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
+    listed = ", ".join(f"'{word}'" for word in words)
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
+
+
+def _table(name: str, *parts: Column[object] | CheckConstraint | Index, **options: object) -> Table:
+    return Table(name, metadata, *parts, sqlite_strict=True, **options)  # type: ignore[arg-type]
+
+
+queue: Final = _table(
+    "queue",
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    # A dead-letter queue knows whose it is.
+    Column("parent", Integer, ForeignKey("queue.id")),
+    Column("created_at", Integer, nullable=False),
+    _one_of("kind", QUEUE_KINDS),
+)
+
+message: Final = _table(
+    "message",
+    Column("id", Integer, primary_key=True),
+    Column("message_id", Text),
+    Column("action", Text),
+    # The part of the request that a replay needs; never Authorization or Cookie.
+    Column("environ", Text, nullable=False),
+    Column("principal", Text),
+    Column("connection", Text),
+    Column("received_at", Integer, nullable=False),
+    Column("body_size", Integer, nullable=False),
+    # Last, so that reading the other columns touches none of its pages. NULL once retention has freed it.
+    Column("body", LargeBinary),
+)
+Index("message_by_connection", message.c.connection, message.c.id, sqlite_where=text("connection IS NOT NULL"))
+
+entry: Final = _table(
+    "entry",
+    Column("id", Integer, primary_key=True),
+    Column("queue", Integer, ForeignKey("queue.id"), nullable=False),
+    Column("message", Integer, ForeignKey("message.id"), nullable=False),
+    Column("sequence", Integer, ForeignKey("sequence.id")),
+    Column("number", Integer),
+    # The application's answer is kept and sent back.
+    Column("wants_reply", Integer, nullable=False, server_default="0"),
+    # An acknowledgement may name it.
+    Column("named", Integer, nullable=False, server_default="1"),
+    Column("outcome", Text),
+    Column("reason", Text),
+    Column("settled_at", Integer),
+    Column("deliveries", Integer, nullable=False, server_default="0"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("cancels", Integer, nullable=False, server_default="0"),
+    # How often in a row its holder died with it at the head.
+    Column("deaths", Integer, nullable=False, server_default="0"),
+    Column("retry_at", Integer),
+    Column("last_error", Text),
+    # Name of the instance where a request waits for the reply.
+    Column("waiter", Text),
+    Column("origin", Integer, ForeignKey("queue.id")),
+    Column("replay_of", Integer, ForeignKey("entry.id")),
+    _one_of("outcome", OUTCOMES),
+    CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
+    sqlite_autoincrement=True,
+)
+Index("entry_by_number", entry.c.sequence, entry.c.number, unique=True, sqlite_where=text("sequence IS NOT NULL"))
+Index("entry_unnamed", entry.c.sequence, entry.c.number, sqlite_where=text("named = 0"))
+Index("entry_dead", entry.c.queue, entry.c.id, sqlite_where=text("outcome = 'dead'"))
+Index("entry_by_message", entry.c.message)
+
+sequence: Final = _table(
+    "sequence",
+    Column("id", Integer, primary_key=True),
+    Column("queue", Integer, ForeignKey("queue.id"), nullable=False),
+    Column("identifier", Text, nullable=False, unique=True),
+    # The CreateSequence it answered: a repeated one gets the same identifier.
+    Column("create_id", Text),
+    Column("principal", Text),
+    Column("peer", Text),
+    # The partner section that fits the source; its policy rules retries.
+    Column("partner", Text),
+    # What was agreed.
+    Column("rm", Text, nullable=False),
+    Column("soap", Text, nullable=False),
+    Column("addressing", Text, nullable=False),
+    Column("behavior", Text, nullable=False),
+    Column("assurance", Text, nullable=False),
+    Column("ordered", Integer, nullable=False),
+    # What dead letters of an incomplete end are marked with, where the behavior discards.
+    Column("incomplete_reason", Text, nullable=False),
+    Column("created_at", Integer, nullable=False),
+    Column("expires_at", Integer),
+    Column("inactivity", Integer),
+    # Protocol state.
+    Column("state", Text, nullable=False),
+    Column("ended", Text),
+    Column("ended_at", Integer),
+    Column("active_at", Integer, nullable=False),
+    # When the clock ends it: expires_at or the inactivity limit, whichever comes first.
+    Column("due_at", Integer),
+    Column("last_number", Integer),
+    # Delivery state.
+    Column("expected", Integer, nullable=False),
+    Column("cursor", Integer, nullable=False),
+    Column("limit", Integer, nullable=False),
+    Column("discard_from", Integer),
+    Column("discard_reason", Text),
+    # Entries at or above discard_from are still being moved to the dead letters.
+    Column("discarding", Integer, nullable=False, server_default="0"),
+    Column("owner", Integer, ForeignKey("instance.id")),
+    Column("fence", Integer, nullable=False),
+    # Since when the head runs, for `explain`.
+    Column("running_since", Integer),
+    Column("retry_at", Integer),
+    # Position of the entry that stopped it; an operator resumes or skips.
+    Column("blocked", Integer),
+    # Deliveries below this number may be repeated: an owner died while it ran them.
+    Column("redelivery_below", Integer, nullable=False, server_default="0"),
+    Column("duplicates", Integer, nullable=False, server_default="0"),
+    _one_of("state", SEQUENCE_STATES),
+    CheckConstraint("cursor <= \"limit\"", name="cursor_within_limit"),
+)
+Index("sequence_create_id", sequence.c.create_id, sqlite_where=text("create_id IS NOT NULL"))
+Index("sequence_owned", sequence.c.owner, sqlite_where=text("owner IS NOT NULL"))
+# What an instance looks for at start and in every poll: deliverable, and nobody runs it.
+Index(
+    "sequence_runnable",
+    sequence.c.retry_at,
+    sqlite_where=text(
+        "owner IS NULL AND blocked IS NULL AND cursor < \"limit\""
+        " AND (discard_from IS NULL OR cursor < discard_from)"
+    ),
+)
+Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))
+Index("sequence_due", sequence.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
+
+range_: Final = _table(
+    "range",
+    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+    Column("lower", Integer, primary_key=True, autoincrement=False),
+    Column("upper", Integer, nullable=False),
+    CheckConstraint("lower <= upper", name="range_is_not_empty"),
+    sqlite_with_rowid=False,
+)
+
+reply: Final = _table(
+    "reply",
+    Column("entry", Integer, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("headers", Text, nullable=False),
+    Column("stored_at", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+instance: Final = _table(
+    "instance",
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_at", Integer, nullable=False),
+    Column("ended_at", Integer),
+    sqlite_autoincrement=True,
+)
+Index("instance_live", instance.c.id, sqlite_where=text("ended_at IS NULL"))
+
+ledger: Final = _table(
+    "ledger",
+    Column("id", Integer, primary_key=True),
+    Column("at", Integer, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("queue", Integer),
+    Column("sequence", Integer),
+    Column("number", Integer),
+    Column("position", Integer),
+    Column("instance", Text),
+    Column("attempt", Integer),
+    Column("reason", Text),
+    Column("actor", Text),
+    sqlite_autoincrement=True,
+)
+Index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)

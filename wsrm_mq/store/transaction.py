@@ -1,0 +1,199 @@
+"""One write transaction: the connection, the time, and the sequences it works on.
+
+Verbs are plain functions ``verb(tx, …) → result``; a test can call them without threads. A verb asks for a sequence,
+changes the copy it is given, and forgets it: ``flush`` writes each changed sequence once, before COMMIT, however many
+verbs of the batch touched it.
+
+What was read may be kept from one transaction to the next only while ``PRAGMA data_version`` proves that nobody else
+wrote; it is kept only after COMMIT, and any rollback empties it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from typing import Final
+
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+
+__all__ = ["SequenceCache", "Transaction"]
+
+_CACHED_SEQUENCES: Final = 20_000
+
+
+class SequenceCache:
+    """Committed sequences, least recently used first out."""
+
+    def __init__(self, size: int = _CACHED_SEQUENCES) -> None:
+        self._size = size
+        self._by_id: OrderedDict[int, SequenceRecord] = OrderedDict()
+        self._ids: dict[str, int] = {}
+        self.queues: dict[str, int] = {}
+        self._version: int | None = None
+
+    def validate(self, version: int) -> None:
+        """Empty the cache if another connection has committed since (``PRAGMA data_version``)."""
+        if version != self._version:
+            self.clear()
+            self._version = version
+
+    def clear(self) -> None:
+        self._by_id.clear()
+        self._ids.clear()
+        self.queues.clear()
+
+    def id_of(self, identifier: str) -> int | None:
+        return self._ids.get(identifier)
+
+    def get(self, key: int) -> SequenceRecord | None:
+        record = self._by_id.get(key)
+        if record is not None:
+            self._by_id.move_to_end(key)
+        return record
+
+    def put(self, record: SequenceRecord) -> None:
+        self._by_id[record.id] = record
+        self._by_id.move_to_end(record.id)
+        self._ids[record.value.terms.identifier] = record.id
+        if len(self._by_id) > self._size:
+            _key, oldest = self._by_id.popitem(last=False)
+            del self._ids[oldest.value.terms.identifier]
+
+
+class Transaction:
+    """A transaction in progress. ``now`` is one time for all of it, ms since the epoch."""
+
+    def __init__(
+        self, db: sqlite3.Connection, now: int, cache: SequenceCache, instance: int, instance_name: str
+    ) -> None:
+        self.db = db
+        self.execute = db.execute
+        self.now = now
+        self.instance = instance
+        """Key of the instance that writes."""
+        self.instance_name = instance_name
+        self._cache = cache
+        self._touched: dict[int, tuple[SequenceRecord | None, SequenceRecord]] = {}
+
+    # sequences
+
+    def sequence(self, key: int) -> SequenceRecord | None:
+        """The sequence with this key, to be read and changed; ``None`` where there is none."""
+        touched = self._touched.get(key)
+        if touched is not None:
+            return touched[1]
+        record = self._cache.get(key)
+        if record is None:
+            row = self.execute(sql.SEQUENCE_BY_ID, {"key": key}).fetchone()
+            if row is None:
+                return None
+            record = self._load(row)
+        return self._touch(record)
+
+    def sequence_named(self, identifier: str) -> SequenceRecord | None:
+        key = self._cache.id_of(identifier)
+        if key is not None:
+            return self.sequence(key)
+        row = self.execute(sql.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
+        if row is None:
+            return None
+        touched = self._touched.get(row[0])
+        return touched[1] if touched is not None else self._touch(self._load(row))
+
+    def add_sequence(self, record: SequenceRecord, create_id: str | None) -> SequenceRecord:
+        row = {**record.terms_row, **record.row, "create_id": create_id}
+        record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
+        return self._touch(record)
+
+    def _load(self, row: tuple[object, ...]) -> SequenceRecord:
+        key = row[0]
+        ranges = tuple(self.execute(sql.RANGES, {"sequence": key}))
+        unnamed = AckRanges.of(number for (number,) in self.execute(sql.UNNAMED, {"sequence": key}))
+        return SequenceRecord.load(row, AckRanges(ranges), unnamed)
+
+    def _touch(self, record: SequenceRecord) -> SequenceRecord:
+        working = record.copy()
+        self._touched[record.id] = (record, working)
+        return working
+
+    # rows that stand alone
+
+    def queue(self, name: str, kind: str = "app", parent: int | None = None) -> int:
+        """The key of the queue with this name, which is made if it is missing."""
+        known = self._cache.queues.get(name)
+        if known is not None:
+            return known
+        found = self.execute(sql.QUEUE_ID, {"name": name}).fetchone()
+        if found is None:
+            row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now}
+            self.execute(sql.ADD_QUEUE, row)
+            found = self.execute(sql.QUEUE_ID, {"name": name}).fetchone()
+        self._cache.queues[name] = int(found[0])
+        return int(found[0])
+
+    def dead_letters(self, queue: int) -> int:
+        """The key of the dead-letter queue of ``queue``."""
+        name = self.execute("SELECT name FROM queue WHERE id = ?", (queue,)).fetchone()[0]
+        return self.queue(f"{name}#dead", "dead_letter", queue)
+
+    def ledger(
+        self,
+        event: str,
+        record: SequenceRecord | None = None,
+        *,
+        number: int | None = None,
+        position: int | None = None,
+        attempt: int | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        """Write down what an entry's own columns cannot tell."""
+        self.execute(
+            sql.ADD_LEDGER,
+            {
+                "at": self.now,
+                "event": event,
+                "queue": record.queue if record else None,
+                "sequence": record.id if record else None,
+                "number": number,
+                "position": position,
+                "instance": self.instance_name,
+                "attempt": attempt,
+                "reason": reason,
+                "actor": actor,
+            },
+        )
+
+    # the end
+
+    def flush(self) -> None:
+        """Write every changed sequence. Called once, before COMMIT."""
+        for original, working in self._touched.values():
+            assert original is not None
+            if working.row != original.row:
+                self.execute(sql.SAVE_SEQUENCE, {**working.row, "key": working.id})
+            before, after = original.value.received, working.value.received
+            if before is not after:
+                self._flush_ranges(working.id, before.ranges, after.ranges)
+
+    def _flush_ranges(
+        self, key: int, before: tuple[tuple[int, int], ...], after: tuple[tuple[int, int], ...]
+    ) -> None:
+        changed = set(after).difference(before)
+        gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
+        for lower in gone:
+            self.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
+        for lower, upper in changed:
+            self.execute(sql.PUT_RANGE, {"sequence": key, "lower": lower, "upper": upper})
+
+    def committed(self) -> None:
+        """Keep what is now true for the next transaction. Called once, after COMMIT."""
+        for _original, working in self._touched.values():
+            self._cache.put(working)
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,257 @@
+"""The one thread of a process that writes: group commit.
+
+Whatever waits is taken together: BEGIN IMMEDIATE, each verb in turn, COMMIT, then everybody is told. A batch forms by
+itself while the previous one is being synced. Commit first, then acknowledge: nobody learns a result before it is on
+disk.
+
+What can go wrong in a batch:
+
+* busy, full, I/O: nothing of the batch is stored. Verbs that may be refused (an acceptance) fail at once, the sender
+  resends. Verbs that must not be dropped (a settlement) stay and are tried again until they are stored.
+* anything else is one verb's own mistake: the batch is rolled back and its verbs run one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from wsrm_mq.errors import StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.store.connection import connect_writer, translate
+from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.transaction import SequenceCache, Transaction
+
+__all__ = ["Clock", "Verb", "Writer", "wall_clock"]
+
+log = logging.getLogger("wsrm_mq.store")
+
+R = TypeVar("R")
+Verb = Callable[[Transaction], R]
+Clock = Callable[[], int]
+"""ms since the epoch."""
+
+MAX_BATCH: Final = 512
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
+CHECKPOINT_PAGES: Final = 4_000
+RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Waiting(Generic[R]):
+    """A verb in the queue, and whom to tell. ``told`` gets (result, error); it runs in the writer's thread."""
+
+    __slots__ = ("error", "keep", "result", "size", "told", "verb")
+
+    def __init__(
+        self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], keep: bool, size: int
+    ) -> None:
+        self.verb = verb
+        self.told = told
+        self.keep = keep
+        self.size = size
+        self.result: R | None = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """Runs verbs in transactions, in the order they came, in its own thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        instance: int,
+        instance_name: str,
+        clock: Clock = wall_clock,
+        reserve: Reserve | None = None,
+    ) -> None:
+        self.path = path
+        self.instance = instance
+        self.instance_name = instance_name
+        self._clock = clock
+        self._reserve = reserve
+        self._cache = SequenceCache()
+        self._waiting: deque[_Waiting[Any]] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._stopping = False
+        self._closed = False
+        self._idle = True
+        self._db: sqlite3.Connection | None = None
+        self._thread: threading.Thread | None = None
+        self.commits = 0
+        self.committed_verbs = 0
+
+    # for callers
+
+    def start(self) -> None:
+        """Open the connection and write what waits. Also after ``stop(keep_queue=True)``."""
+        self._stopping = self._closed = False
+        self._db = connect_writer(self.path)
+        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-writer", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        verb: Verb[R],
+        told: Callable[[R | None, BaseException | None], None],
+        *,
+        keep: bool = False,
+        size: int = 0,
+    ) -> None:
+        """Queue ``verb``. ``told(result, error)`` runs in the writer's thread after the commit and must not block.
+        ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about."""
+        item = _Waiting(verb, told, keep, size)
+        with self._changed:
+            if self._closed:
+                raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+            self._waiting.append(item)
+            if self._idle:
+                self._idle = False
+                self._changed.notify()
+
+    def call(self, verb: Verb[R], *, keep: bool = False, size: int = 0) -> R:
+        """Run ``verb`` and wait until it is on disk."""
+        done = threading.Lock()
+        done.acquire()
+        outcome: list[Any] = []
+
+        def told(result: R | None, error: BaseException | None) -> None:
+            outcome.extend((result, error))
+            done.release()
+
+        self.submit(verb, told, keep=keep, size=size)
+        done.acquire()
+        result, error = outcome
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    def stop(self, *, keep_queue: bool = False) -> None:
+        """Write what waits, then close the connection. With ``keep_queue`` what is submitted meanwhile waits for the
+        next ``start`` (a fork is near); without it, it is refused."""
+        with self._changed:
+            self._stopping = True
+            self._closed = not keep_queue
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+
+    # the thread
+
+    def _loop(self) -> None:
+        attempt = 0
+        while True:
+            batch = self._take()
+            if batch is None:
+                break
+            kept = self._write(batch)
+            if kept:
+                attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
+                with self._changed:
+                    self._waiting.extendleft(reversed(kept))
+                time.sleep(RETRY_SECONDS[attempt])
+                continue
+            attempt = 0
+            self._checkpoint()
+        assert self._db is not None
+        self._db.close()
+        self._db = None
+        self._cache.clear()
+
+    def _take(self) -> list[_Waiting[Any]] | None:
+        with self._changed:
+            while not self._waiting:
+                if self._stopping:
+                    return None
+                self._idle = True
+                self._changed.wait()
+            self._idle = False
+            batch: list[_Waiting[Any]] = []
+            size = 0
+            while self._waiting and len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
+                item = self._waiting.popleft()
+                batch.append(item)
+                size += item.size
+            return batch
+
+    def _write(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+        """Write a batch and tell its waiters; answers those that have to be tried again."""
+        failure = self._try(batch)
+        if failure is None:
+            self._tell(batch)
+            return []
+        if isinstance(failure, StoreError):
+            return self._fail(batch, failure)
+        kept: list[_Waiting[Any]] = []
+        for item in batch:
+            error = self._try([item])
+            if isinstance(error, StoreError):
+                kept += self._fail([item], error)
+                continue
+            item.error = error
+            self._tell([item])
+        return kept
+
+    def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
+        log.error("store.write_failed error=%s verbs=%d", failure, len(batch))
+        if isinstance(failure, StoreFull) and self._reserve is not None:
+            self._reserve.release()
+        for item in batch:
+            item.error = None if item.keep else failure
+        self._tell([item for item in batch if not item.keep])
+        return [item for item in batch if item.keep]
+
+    def _try(self, batch: list[_Waiting[Any]]) -> BaseException | None:
+        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached."""
+        db = self._db
+        assert db is not None
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
+            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
+            for item in batch:
+                item.error = None
+                item.result = item.verb(tx)
+            tx.flush()
+            db.execute("COMMIT")
+        except BaseException as error:
+            self._cache.clear()
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        tx.committed()
+        self.commits += 1
+        self.committed_verbs += len(batch)
+        return None
+
+    def _tell(self, batch: list[_Waiting[Any]]) -> None:
+        for item in batch:
+            try:
+                item.told(item.result if item.error is None else None, item.error)
+            except Exception:
+                log.exception("store.callback_failed")
+
+    def _checkpoint(self) -> None:
+        """Move the WAL into the file when it has grown, between batches and after everybody was told."""
+        assert self._db is not None
+        try:
+            wal = self.path.with_name(self.path.name + "-wal").stat().st_size
+        except OSError:
+            return
+        if wal >= CHECKPOINT_PAGES * 4096:
+            try:
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.Error as error:
+                log.warning("store.checkpoint_failed error=%s", error)
+        if self._reserve is not None:
+            self._reserve.restore()

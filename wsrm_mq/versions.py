@@ -1,0 +1,147 @@
+"""The protocol versions this package speaks, as data: namespaces, action URIs and what each version lacks.
+
+Nothing here computes. A rule that depends on a version asks a field of the version, never its name.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = [
+    "ADDRESSING_VERSIONS",
+    "MAKE_CONNECTION_NAMESPACE",
+    "MAX_MESSAGE_NUMBER",
+    "RM_VERSIONS",
+    "SOAP_VERSIONS",
+    "WSA_2004",
+    "WSA_2005",
+    "WSRM_1_0",
+    "WSRM_1_1",
+    "AddressingVersion",
+    "RMVersion",
+    "SOAPVersion",
+]
+
+MAX_MESSAGE_NUMBER: Final = 2**63 - 1
+"""The largest MessageNumber (WS-RM 1.1 §3.5; the 1.0 schema allows more, the prose does not)."""
+
+MAKE_CONNECTION_NAMESPACE: Final = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
+
+
+class SOAPVersion(enum.Enum):
+    """SOAP 1.1 or 1.2: the value is the envelope namespace."""
+
+    SOAP_1_1 = "http://schemas.xmlsoap.org/soap/envelope/"
+    SOAP_1_2 = "http://www.w3.org/2003/05/soap-envelope"
+
+    @property
+    def namespace(self) -> str:
+        return self.value
+
+    @property
+    def label(self) -> str:
+        return "1.1" if self is SOAPVersion.SOAP_1_1 else "1.2"
+
+    @property
+    def media_type(self) -> str:
+        return "text/xml" if self is SOAPVersion.SOAP_1_1 else "application/soap+xml"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressingVersion:
+    """One WS-Addressing version. ``none`` is empty in 2004/08, which has no such address."""
+
+    label: str
+    namespace: str
+    anonymous: str
+    none: str
+    fault_action: str
+    """Action of the faults that WS-Addressing itself defines."""
+    header_required: str
+    """Local name of the fault for a missing header."""
+    invalid_header: str
+    soap_fault_action: str
+    """Action of a SOAP fault that no specification gives one of its own."""
+
+
+WSA_2004: Final = AddressingVersion(
+    label="2004/08",
+    namespace="http://schemas.xmlsoap.org/ws/2004/08/addressing",
+    anonymous="http://schemas.xmlsoap.org/ws/2004/08/addressing/role/anonymous",
+    none="",
+    fault_action="http://schemas.xmlsoap.org/ws/2004/08/addressing/fault",
+    header_required="MessageInformationHeaderRequired",
+    invalid_header="InvalidMessageInformationHeader",
+    soap_fault_action="http://schemas.xmlsoap.org/ws/2004/08/addressing/fault",
+)
+
+WSA_2005: Final = AddressingVersion(
+    label="1.0",
+    namespace="http://www.w3.org/2005/08/addressing",
+    anonymous="http://www.w3.org/2005/08/addressing/anonymous",
+    none="http://www.w3.org/2005/08/addressing/none",
+    fault_action="http://www.w3.org/2005/08/addressing/fault",
+    header_required="MessageAddressingHeaderRequired",
+    invalid_header="InvalidAddressingHeader",
+    soap_fault_action="http://www.w3.org/2005/08/addressing/soap/fault",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RMVersion:
+    """One WS-ReliableMessaging version. 1.1 and 1.2 share one namespace and one wire format.
+
+    The flags say what the version has; the state tables of ``sequence.states`` are chosen by ``label``.
+    """
+
+    label: str
+    namespace: str
+    addressings: tuple[AddressingVersion, ...] = field(repr=False)
+    """The WS-Addressing versions that may accompany it."""
+    has_close: bool
+    has_incomplete_behavior: bool
+    has_last_message: bool
+    has_none: bool
+    """An acknowledgement of nothing can be written (``None``), and a last one marked (``Final``)."""
+    own_fault_action: bool
+    wraps_fault_detail: bool
+    """SOAP 1.1 SequenceFault puts its detail into a ``Detail`` element."""
+
+    def action(self, local_name: str) -> str:
+        """The wsa:Action of the lifecycle message ``local_name``."""
+        return f"{self.namespace}/{local_name}"
+
+    def fault_action(self, addressing: AddressingVersion) -> str:
+        """The wsa:Action of an RM fault (WS-RM 1.1 §4; 1.0 uses the addressing version's default)."""
+        return f"{self.namespace}/fault" if self.own_fault_action else addressing.soap_fault_action
+
+
+WSRM_1_0: Final = RMVersion(
+    label="1.0",
+    namespace="http://schemas.xmlsoap.org/ws/2005/02/rm",
+    addressings=(WSA_2004, WSA_2005),
+    has_close=False,
+    has_incomplete_behavior=False,
+    has_last_message=True,
+    has_none=False,
+    own_fault_action=False,
+    wraps_fault_detail=False,
+)
+
+WSRM_1_1: Final = RMVersion(
+    label="1.1",
+    namespace="http://docs.oasis-open.org/ws-rx/wsrm/200702",
+    addressings=(WSA_2005,),
+    has_close=True,
+    has_incomplete_behavior=True,
+    has_last_message=False,
+    has_none=True,
+    own_fault_action=True,
+    wraps_fault_detail=True,
+)
+
+RM_VERSIONS: Final = {v.namespace: v for v in (WSRM_1_0, WSRM_1_1)}
+ADDRESSING_VERSIONS: Final = {v.namespace: v for v in (WSA_2004, WSA_2005)}
+SOAP_VERSIONS: Final = {v.namespace: v for v in SOAPVersion}

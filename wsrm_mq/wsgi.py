@@ -1,0 +1,357 @@
+"""WSRMMiddleware: one line around any WSGI SOAP service makes it reliable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from wsrm_mq.application import Application, Environ, StartResponse, WSGIApplication, call_wsgi, capture
+from wsrm_mq.config import Settings, load
+from wsrm_mq.connections import Connections
+from wsrm_mq.contrib import spyne_compat
+from wsrm_mq.destination import (
+    Answer,
+    Commit,
+    Conclusion,
+    Forward,
+    Peer,
+    Request,
+    RMDestination,
+    Run,
+    Wait,
+    reply_headers,
+    unavailable,
+)
+from wsrm_mq.engine import Engine
+from wsrm_mq.envelope import Headers, Limits, one_way_operations, without_outputs
+from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.answers import settlement
+from wsrm_mq.replay.dispatcher import OnEvent
+from wsrm_mq.request_body import BodyRefused, read_body
+from wsrm_mq.store.writer import Clock, wall_clock
+
+__all__ = ["WSRMMiddleware"]
+
+log = logging.getLogger("wsrm_mq.wsgi")
+
+Authenticate = Callable[[Environ, Headers], str | None]
+
+_SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
+
+
+class WSRMMiddleware:
+    """A WSGI application that speaks WS-ReliableMessaging for ``app``.
+
+    ::
+
+        application = WSRMMiddleware(spyne_wsgi_app, store="orders.db")
+
+    Every keyword is an option of ``wsrm_mq.config.Settings``, in its units (seconds, bytes). Beside them:
+
+    ``authenticate(environ, headers) -> principal``
+        runs before anything is stored; raises ``NotAuthenticated`` to turn a request away. Default: the TLS
+        client's name, else REMOTE_USER.
+    ``connection_key(environ) -> str``
+        names the connection a request came on.
+    ``on_event(event)``
+        hears of what an operator should know; must not block.
+    ``start=False``
+        waits with store and dispatcher for ``start()`` or the first request.
+
+    Constructing it opens the store (``StoreError`` if it cannot be) and delivers what a crash left undelivered.
+    """
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        store: str | os.PathLike[str] = "wsrm.db",
+        *,
+        authenticate: Authenticate | None = None,
+        connection_key: Callable[[Environ], str | None] | None = None,
+        on_event: OnEvent | None = None,
+        start: bool = True,
+        clock: Clock = wall_clock,
+        **options: Any,
+    ) -> None:
+        self._set_up(
+            app,
+            load(None, {}, store=os.fspath(store), **options),
+            authenticate=authenticate,
+            connection_key=connection_key,
+            on_event=on_event,
+            start=start,
+            clock=clock,
+        )
+
+    @classmethod
+    def from_settings(cls, app: WSGIApplication, settings: Settings, **hooks: Any) -> WSRMMiddleware:
+        """Wrap ``app`` with options that are loaded already; ``hooks`` are the keywords that no file can hold."""
+        middleware = cls.__new__(cls)
+        middleware._set_up(app, settings, **hooks)
+        return middleware
+
+    @classmethod
+    def from_config(cls, app: WSGIApplication, path: str | os.PathLike[str], **hooks: Any) -> WSRMMiddleware:
+        """Wrap ``app`` with the options of a ``wsrm-mq.toml`` and the environment."""
+        return cls.from_settings(app, load(Path(path), os.environ), **hooks)
+
+    def _set_up(
+        self,
+        app: WSGIApplication,
+        settings: Settings,
+        *,
+        authenticate: Authenticate | None = None,
+        connection_key: Callable[[Environ], str | None] | None = None,
+        on_event: OnEvent | None = None,
+        start: bool = True,
+        clock: Clock = wall_clock,
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._authenticate = authenticate or _authenticated
+        one_way, understood = _described(app, settings)
+        self._one_way = one_way
+        self._limits = Limits(
+            header_bytes=settings.max_header,
+            body_bytes=settings.max_body,
+            strict_addressing=settings.strict_addressing,
+        )
+        self._destination = RMDestination(one_way=one_way, understood=understood, limits=self._limits)
+        self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
+        self._peers = {
+            name: Peer(
+                settings.policy(partner),
+                name,
+                one_way_answer=partner.one_way_answer,
+                require_rm=settings.effective("require_rm", partner),
+            )
+            for name, partner in settings.partners.items()
+        }
+        self._connections = Connections(
+            connection_key=connection_key,
+            header=settings.connection_header,
+            trusted_proxies=settings.trusted_proxies,
+        )
+        self._gap_waits = threading.BoundedSemaphore(max(1, settings.max_waiting))
+        self._engine = Engine(
+            settings.store,
+            Application(app, self._policy_of, headers=settings.headers),
+            self._policy_of,
+            threads=settings.dispatch_threads,
+            on_event=on_event,
+            clock=clock,
+        )
+        self._start_lock = threading.Lock()
+        self._closed = False
+        if start:
+            self.start()
+
+    # life
+
+    def start(self) -> None:
+        """Open the store and begin to deliver; does nothing where that is done."""
+        with self._start_lock:
+            if not self._engine.is_running:
+                self._engine.start()
+                self._closed = False
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
+        seconds."""
+        self._closed = True
+        return self._engine.close(timeout)
+
+    def __enter__(self) -> WSRMMiddleware:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    # requests
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if not self._covers(environ):
+            return self._forward_untouched(environ, start_response)
+        try:
+            body = read_body(environ, limit=self._settings.max_body, spool_over=self._settings.spool_over)
+        except BodyRefused as refused:
+            refusal = Answer(refused.status, f"{refused.reason}\n".encode(), "text/plain; charset=utf-8")
+            return _send(refusal, start_response)
+        answer: Answer | Forward
+        try:
+            answer = self._answer(environ, body)
+        except StoreError as error:
+            log.error("request.store_error %s", error)
+            answer = unavailable("The store cannot be written now; nothing was taken. Send again later.")
+        except NotAuthenticated as error:
+            answer = Answer(
+                401, f"{error}\n".encode(), "text/plain; charset=utf-8", (("WWW-Authenticate", error.challenge),)
+            )
+        if isinstance(answer, Forward):
+            return self._forward(environ, start_response, body, answer)
+        return _send(answer, start_response)
+
+    def _covers(self, environ: Environ) -> bool:
+        if environ.get("REQUEST_METHOD") != "POST":
+            return False
+        content_type = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+        if content_type not in _SOAP_TYPES:
+            return False
+        paths = self._settings.paths
+        if not paths:
+            return True
+        path = _path(environ)
+        return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
+
+    def _answer(self, environ: Environ, body: Body) -> Answer | Forward:
+        if not self._engine.is_running:
+            if self._closed:
+                return unavailable("The service is shutting down. Send again later.")
+            self.start()
+        request = Request(
+            queue=_path(environ),
+            content_type=environ.get("CONTENT_TYPE", ""),
+            soap_action=environ.get("HTTP_SOAPACTION"),
+            body=body,
+            identify=lambda headers: self._identify(environ, headers),
+            capture=lambda headers: capture(environ, headers),
+            content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
+            address=environ.get("REMOTE_ADDR"),
+            connection=self._connections.name(environ),
+            can_wait=bool(environ.get("wsgi.multithread", True)) or self._settings.max_waiting > 0,
+        )
+        examined = self._destination.examine(request)
+        if not isinstance(examined, Commit):
+            return examined
+        receipt = self._engine.store.call(examined.verb, size=examined.size)
+        return self._finish(examined, self._destination.conclude(examined, receipt))
+
+    def _finish(self, commit: Commit, conclusion: Conclusion) -> Answer:
+        if conclusion.give is not None:
+            self._engine.dispatcher.give(*conclusion.give)
+        match conclusion.then:
+            case Answer() as answer:
+                return answer
+            case Run(claim, delivery):
+                self._engine.dispatcher.run_here(claim, delivery)
+                settled = self._settled(commit, delivery.position)
+                if settled is not None:
+                    return settled
+                return self._wait(commit, Wait(delivery.position, Answer(202), bounded=True))
+            case Wait() as wait:
+                return self._wait(commit, wait)
+
+    def _wait(self, commit: Commit, wait: Wait) -> Answer:
+        """Wait for a message to be settled, up to ``hold_wait``; few requests at a time wait for a gap (Q-035)."""
+        with self._engine.waiters.expecting(wait.position) as event:
+            settled = self._settled(commit, wait.position)
+            if settled is not None:
+                return settled
+            if wait.bounded and not self._gap_waits.acquire(blocking=False):
+                return wait.otherwise
+            try:
+                deadline = time.monotonic() + self._settings.hold_wait
+                while (left := deadline - time.monotonic()) > 0:
+                    # Once a second it looks by itself: a wake-up from another process can be lost.
+                    event.wait(min(left, 1.0))
+                    event.clear()
+                    settled = self._settled(commit, wait.position)
+                    if settled is not None:
+                        return settled
+            finally:
+                if wait.bounded:
+                    self._gap_waits.release()
+        return wait.otherwise
+
+    def _settled(self, commit: Commit, position: int) -> Answer | None:
+        with self._engine.store.reader() as db:
+            found = settlement(db, position)
+        if found is None:
+            return None
+        return self._destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
+
+    def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
+        principal = self._authenticate(environ, headers)
+        matched = self._settings.partner_for(principal, _path(environ), environ.get("REMOTE_ADDR"))
+        if matched is None:
+            return principal, self._default_peer
+        return principal, self._peers[matched[0]]
+
+    def _policy_of(self, partner: str | None) -> QueuePolicy:
+        """The policy of a partner; that of everybody else where his section is gone."""
+        return self._peers.get(partner or "", self._default_peer).policy
+
+    # the wrapped application, unreliably
+
+    def _forward_untouched(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if not (self._one_way and environ.get("REQUEST_METHOD") == "GET" and _asks_for_wsdl(environ)):
+            return self._app(environ, start_response)
+        status, headers, content = call_wsgi(self._app, environ)
+        if status.startswith("200"):
+            content = without_outputs(content, self._one_way)
+        headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
+        start_response(status, [*headers, ("Content-Length", str(len(content)))])
+        return [content]
+
+    def _forward(
+        self, environ: Environ, start_response: StartResponse, body: Body, forward: Forward
+    ) -> Iterable[bytes]:
+        environ["wsgi.input"] = body.open()
+        environ["CONTENT_LENGTH"] = str(body.size)
+        environ["wsgi.input_terminated"] = True
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+        if not forward.one_way:
+            return self._app(environ, start_response)
+        status, headers, content = call_wsgi(self._app, environ)
+        if not status.startswith("200"):
+            start_response(status, headers)
+            return [content]
+        return _send(Answer(202), start_response)
+
+
+def _path(environ: Environ) -> str:
+    return f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/"
+
+
+def _authenticated(environ: Environ, _headers: Headers) -> str | None:
+    """The TLS client's name as servers and proxies show it, else REMOTE_USER, else nobody."""
+    return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
+
+
+def _described(app: WSGIApplication, settings: Settings) -> tuple[frozenset[str], frozenset[str] | None]:
+    """Which operations are one-way and which header namespaces the application understands: as configured, else as a
+    Spyne application declares them."""
+    is_spyne = spyne_compat.is_spyne(app)
+    one_way: set[str] = set()
+    if settings.one_way == "auto" and is_spyne:
+        one_way |= spyne_compat.one_way_operations(app)
+    for name in () if settings.one_way == "auto" else settings.one_way:
+        if name.lower().endswith(".wsdl"):
+            one_way |= one_way_operations(Path(name))
+        else:
+            one_way.add(name)
+    understood = None if settings.understood is None else frozenset(settings.understood)
+    if understood is None and is_spyne:
+        understood = spyne_compat.understood_headers(app) or None
+    return frozenset(one_way), understood
+
+
+def _asks_for_wsdl(environ: Environ) -> bool:
+    query = environ.get("QUERY_STRING", "").lower()
+    return query.split("&")[0].split("=")[0] == "wsdl" or environ.get("PATH_INFO", "").endswith(".wsdl")
+
+
+def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:
+    start_response(answer.line, reply_headers(answer))
+    return [answer.body]
