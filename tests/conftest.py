@@ -1,3 +1,3 @@
 """What every test shares."""
 
-pytest_plugins = ["tests.acceptance.plugin", "pytester"]
+pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "pytester"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, BinaryIO, Final
 
-from wsrm_mq.envelope import Headers, complete_reply, demote, fault_kind, strip
+from wsrm_mq.envelope import Headers, NotAnEnvelope, complete_reply, demote, is_fault, scan, strip
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.replay.delivery import Delivery, Outcome
@@ -50,7 +50,7 @@ _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 def capture(environ: Environ, headers: Headers) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    kept = {name: environ[name] for name in _KEPT if name in environ}
+    kept: Environ = {name: environ[name] for name in _KEPT if name in environ}
     for name, value in environ.items():
         if name.startswith("HTTP_") and name not in _NEVER_KEPT:
             kept[name] = value
@@ -97,7 +97,8 @@ class Application:
         if self._rewrite is None:
             return delivery.body.open(), delivery.body.size
         content_type = kept["environ"].get("CONTENT_TYPE", "")
-        rewritten = self._rewrite(delivery.body.open().read(), content_type)
+        content = delivery.body.open().read()
+        rewritten = self._rewrite(content, scan(content, content_type))
         return io.BytesIO(rewritten), len(rewritten)
 
     def _environ(
@@ -147,7 +148,7 @@ class Application:
         """Whether the answer means that the application has taken the message (design: application failure)."""
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
         code = int(status.split(" ", 1)[0])
-        fault = fault_kind(content, content_type) if content else None
+        fault = is_fault(content, content_type) if content else None
         server_error = code >= HTTPStatus.INTERNAL_SERVER_ERROR
         if fault is None and server_error:
             return Outcome(error=f"answered {status} without a SOAP fault")
@@ -158,22 +159,22 @@ class Application:
         if not delivery.wants_reply:
             return Outcome()
         if content and kept["addressing"]:
-            content = complete_reply(
-                content,
-                content_type,
-                soap=_SOAP[kept["soap"]],
-                addressing=_ADDRESSING[kept["addressing"]],
-                relates_to=kept["message_id"],
-                action=_reply_action(kept, fault is not None),
-            )
+            content = _with_addressing(content, content_type, kept, is_fault=fault is not None)
         headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
         return Outcome(Reply(status, tuple(headers), content))
 
 
-def _reply_action(kept: Mapping[str, Any], is_fault: bool) -> str:
-    if is_fault:
-        return _ADDRESSING[kept["addressing"]].soap_fault_action
-    return f"{kept['action'] or ''}Response"
+def _with_addressing(content: bytes, content_type: str, kept: Mapping[str, Any], *, is_fault: bool) -> bytes:
+    """The reply with the addressing headers that the application did not write; they are stored with it, so that a
+    duplicate gets the same MessageID."""
+    addressing = _ADDRESSING[kept["addressing"]]
+    action = addressing.soap_fault_action if is_fault else f"{kept['action'] or ''}Response"
+    try:
+        return complete_reply(
+            content, content_type, _SOAP[kept["soap"]], addressing, kept["message_id"], action
+        )
+    except NotAnEnvelope:
+        return content
 
 
 def call_wsgi(app: WSGIApplication, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:

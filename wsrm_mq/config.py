@@ -1,17 +1,14 @@
 """Every option: its type, its default, what it means, and where its value comes from.
 
-Flags stand above the environment (``WSRM_MQ_<OPTION>``), that above the file (``wsrm-mq.toml``), that above the
-default. In the file the options are top-level keys; a partner's habits and limits are a ``[partner.NAME]`` section.
-Times are seconds or xs:duration text (``P7D``); what may be missing is written ``"none"``, which TOML has no word for.
-A mistake is a ``ConfigurationError`` that names the place, the key and what is allowed there.
+Flags stand above the environment (``WSRM_MQ_<OPTION>``), that above the file (``wsrm-mq.toml``), that above
+the default. In the file the options are top-level keys; a partner's habits and limits are a section
+``[partner.NAME]``. A mistake is a ``ConfigurationError`` that names the place, the key and what is allowed.
 """
 
 from __future__ import annotations
 
 import difflib
 import ipaddress
-import json
-import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,36 +16,22 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from msgspec.inspect import (
-    BoolType,
-    EnumType,
-    FloatType,
-    IntType,
-    LiteralType,
-    Metadata,
-    NoneType,
-    StrType,
-    Type,
-    UnionType,
-    VarTupleType,
-    type_info,
-)
 
-from wsrm_mq.envelope.duration import parse_duration
 from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.options import Count, Kind, Seconds, Size, described, kinds, option_value, toml
 from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 
 __all__ = [
     "FILE_NAME",
+    "OPTIONS",
     "Loaded",
     "Partner",
     "Settings",
     "as_toml",
     "find_file",
     "load",
-    "options",
     "read",
     "settings_from",
     "under",
@@ -58,26 +41,19 @@ FILE_NAME: Final = "wsrm-mq.toml"
 PREFIX: Final = "WSRM_MQ_"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
 
-Count = Annotated[int, Meta(ge=1)]
-Size = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(gt=0, le=1e10)]
 OnIncomplete = Literal["deliver", "dead_letter"]
 
 
-def _says(text: str) -> Meta:
-    return Meta(description=text)
-
-
 class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A peer's habits and limits: whom it means (all that is given has to fit), and what differs for him. An option
-    left out (``None``; ``UNSET`` where ``None`` means no bound) is the one of ``Settings``."""
+    """A peer's habits and limits: whom it means (all that is given has to fit), and what differs for him. An
+    option left out (``None``; ``UNSET`` where ``None`` is a value) is the one of ``Settings``."""
 
-    principal: Annotated[str | None, _says("The name that `authenticate` answers.")] = None
-    path: Annotated[str | None, _says("A path, with all below it.")] = None
-    address: Annotated[str | None, _says("An address or a network, such as 10.1.0.0/16.")] = None
+    principal: Annotated[str | None, described("The name that `authenticate` answers.")] = None
+    path: Annotated[str | None, described("A path, with all below it.")] = None
+    address: Annotated[str | None, described("An address or a network, such as 10.1.0.0/16.")] = None
     one_way_answer: Annotated[
         Literal["acknowledgement", "empty"],
-        _says("What answers a one-way message; an empty answer makes a Metro client resend for ever."),
+        described("What answers a one-way message; an empty answer makes a Metro client resend for ever."),
     ] = "acknowledgement"
     acknowledge: Acknowledge | None = None
     assurance: DeliveryAssurance | None = None
@@ -87,76 +63,100 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     retry: tuple[float, ...] | None = None
     on_poison: OnPoison | None = None
     max_expires: float | None = None
-    inactivity: float | None | UnsetType = UNSET
-    max_held: int | None | UnsetType = UNSET
-    window: int | None | UnsetType = UNSET
+    inactivity: float | UnsetType | None = UNSET
+    max_held: int | UnsetType | None = UNSET
+    window: int | UnsetType | None = UNSET
     require_rm: bool | None = None
     strict_addressing: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All options, as values that can be used: times in seconds, sizes in bytes. ``load`` and ``settings_from`` make
-    one that is checked."""
+    """All options, as values that can be used: times in seconds, sizes in bytes. ``load`` and
+    ``settings_from`` make one that is checked."""
 
-    store: Annotated[str, _says("The store: a path or sqlite:///path; in a directory, its store.db.")] = "wsrm.db"
-    app: Annotated[str | None, _says("What `wsrm-mq serve` serves, as module:attribute.")] = None
-    host: Annotated[str, _says("Address that `serve` listens on.")] = "127.0.0.1"
+    store: Annotated[
+        str, described("The store: a path or sqlite:///path; in a directory, its store.db.")
+    ] = "wsrm.db"
+    app: Annotated[str | None, described("What `wsrm-mq serve` serves, as module:attribute.")] = None
+    host: Annotated[str, described("Address that `serve` listens on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
-    threads: Annotated[Count, _says("Threads of `serve` that take requests.")] = 8
+    threads: Annotated[Count, described("Threads of `serve` that take requests.")] = 8
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _says("What `serve` logs, on standard error.")
+        Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
     ] = "info"
 
     paths: Annotated[
-        tuple[str, ...] | None, _says("Paths that speak WS-ReliableMessaging, with all below them; none: every path.")
+        tuple[str, ...] | None,
+        described("Paths that speak WS-ReliableMessaging, with all below them; none: every path."),
     ] = None
     one_way: Annotated[
-        tuple[str, ...],
-        _says('Operations without an answer: actions, names, {namespace}names, a .wsdl file, "auto" for Spyne.'),
+        tuple[str, ...] | Literal["auto"],
+        described('Operations without answer: actions, {namespace}names, .wsdl files; "auto" asks Spyne.'),
     ] = ()
     headers: Annotated[
         Literal["pass", "demote", "strip"],
-        _says("RM headers on their way to the service: as they came, without mustUnderstand, or cut out."),
+        described("RM headers on their way to the service: as they came, without mustUnderstand, cut out."),
     ] = "pass"
     understood: Annotated[
-        tuple[str, ...] | None, _says("Header namespaces that the service understands; none: it checks by itself.")
+        tuple[str, ...] | None,
+        described("Header namespaces that the service understands; none: it checks by itself."),
     ] = None
-    require_rm: Annotated[bool, _says("Refuse messages without WS-ReliableMessaging.")] = False
-    strict_addressing: Annotated[bool, _says("Refuse messages that break a MUST of WS-Addressing.")] = False
-    verify_body: Annotated[bool, _says("Check that the body is well-formed before it is acknowledged.")] = False
+    require_rm: Annotated[bool, described("Refuse messages without WS-ReliableMessaging.")] = False
+    strict_addressing: Annotated[
+        bool, described("Refuse messages that break a MUST of WS-Addressing.")
+    ] = False
+    verify_body: Annotated[
+        bool, described("Check that a body is well-formed before it is acknowledged.")
+    ] = False
 
-    acknowledge: Annotated[Acknowledge, _says("When an acknowledgement names a message.")] = Acknowledge.STORED
-    assurance: Annotated[DeliveryAssurance, _says("What the service is promised.")] = DeliveryAssurance.EXACTLY_ONCE
-    ordered: Annotated[bool, _says("Deliver in the order of the message numbers.")] = True
+    acknowledge: Annotated[
+        Acknowledge, described("When an acknowledgement names a message.")
+    ] = Acknowledge.STORED
+    assurance: Annotated[
+        DeliveryAssurance, described("What the service is promised.")
+    ] = DeliveryAssurance.EXACTLY_ONCE
+    ordered: Annotated[bool, described("Deliver in the order of the message numbers.")] = True
     behavior: Annotated[
-        IncompleteSequenceBehavior, _says("What becomes of a sequence that ends with numbers missing.")
+        IncompleteSequenceBehavior, described("What becomes of a sequence that ends with numbers missing.")
     ] = IncompleteSequenceBehavior.NO_DISCARD
     on_incomplete: Annotated[
         OnIncomplete,
-        _says("What is held when a NoDiscard sequence ends; dead_letter announces DiscardFollowingFirstGap."),
+        described("What is held when a NoDiscard sequence ends; dead_letter announces another behavior."),
     ] = "deliver"
     retry: Annotated[
-        tuple[Seconds, ...], _says("Waits before the second, third, … try of a delivery that failed.")
+        tuple[Seconds, ...], described("Waits before the second, third, … try of a delivery that failed.")
     ] = (1.0, 5.0, 15.0, 60.0, 300.0)
-    retry_faults: Annotated[bool, _says("Try again after any fault of a two-way operation.")] = False
-    on_poison: Annotated[OnPoison, _says("What follows when the last try has failed.")] = OnPoison.BLOCK
+    retry_faults: Annotated[bool, described("Try again after any fault of a two-way operation.")] = False
+    on_poison: Annotated[OnPoison, described("What follows when the last try has failed.")] = OnPoison.BLOCK
 
-    max_expires: Annotated[Seconds, _says("Longest life that a sequence is granted.")] = 7 * 86_400.0
-    inactivity: Annotated[Seconds | None, _says("A sequence without traffic for so long ends.")] = None
-    max_held: Annotated[Size | None, _says("Messages of one sequence that may wait behind a gap.")] = 1_000_000
-    max_ranges: Annotated[Count | None, _says("Separate ranges of numbers in one sequence.")] = 4_096
-    window: Annotated[Count | None, _says("How far above the first missing number one is accepted.")] = None
-    max_body: Annotated[Count, _says("Largest request body.")] = 256 * 1024 * 1024
-    spool_over: Annotated[Size, _says("Bodies above this are kept in a temporary file.")] = 1024 * 1024
-    max_header: Annotated[Count, _says("Largest SOAP header.")] = 256 * 1024
+    max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
+    inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
+    max_held: Annotated[
+        Size | None, described("Messages of one sequence that may wait behind a gap.")
+    ] = 1_000_000
+    max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
+    window: Annotated[
+        Count | None, described("How far above the first missing number one is accepted.")
+    ] = None
+    max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
+    spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
+    max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
 
-    hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
-    max_waiting: Annotated[Size, _says("Requests that may wait at a time for a gap or a running duplicate.")] = 4
-    dispatch_threads: Annotated[Count, _says("Threads that call the service for one-way and held messages.")] = 8
+    hold_wait: Annotated[
+        float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")
+    ] = 10.0
+    max_waiting: Annotated[
+        Size, described("Requests that may wait at a time for a gap or a running duplicate.")
+    ] = 4
+    dispatch_threads: Annotated[
+        Count, described("Threads that call the service for one-way and held messages.")
+    ] = 8
 
-    trusted_proxies: Annotated[tuple[str, ...], _says("Addresses whose connection header is believed.")] = ()
+    trusted_proxies: Annotated[
+        tuple[str, ...], described("Addresses whose connection header is believed.")
+    ] = ()
     connection_header: Annotated[
-        str | None, _says("Header in which a trusted proxy names the client's connection.")
+        str | None, described("Header in which a trusted proxy names the client's connection.")
     ] = None
 
     partners: dict[str, Partner] = {}
@@ -172,15 +172,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def policy(self, partner: Partner | None = None) -> QueuePolicy:
         """What a queue promises to ``partner``.
 
-        ``on_incomplete="dead_letter"`` under NoDiscard is announced as what it is, DiscardFollowingFirstGap; the
-        dead letters then say that the sequence was terminated (Q-046).
+        ``on_incomplete="dead_letter"`` under NoDiscard is announced as what it is, DiscardFollowingFirstGap;
+        the dead letters then say that the sequence was terminated (Q-046).
         """
 
         def of(option: str) -> Any:
             return self.effective(option, partner)
 
         behavior = of("behavior")
-        gives_up = of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
+        gives_up = (
+            of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
+        )
         return QueuePolicy(
             retry=tuple(map(_ms, of("retry"))),
             on_poison=of("on_poison"),
@@ -211,7 +213,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def under(prefix: str, path: str) -> bool:
-    """Whether ``path`` is ``prefix`` or lies below it: ``/soap`` covers ``/soap/orders``, not ``/soapbox``."""
+    """Whether ``path`` is ``prefix`` or below it: ``/soap`` covers ``/soap/orders``, not ``/soapbox``."""
     return path == prefix or path.startswith(prefix.rstrip("/") + "/")
 
 
@@ -225,6 +227,16 @@ def _inside(address: str | None, network: str) -> bool:
 def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
+
+OPTIONS: Final[Mapping[str, Kind]] = {
+    name: kind for name, kind in kinds(Settings).items() if name != "partners"
+}
+"""Every option but the partners."""
+
+_PARTNER_OPTIONS: Final[Mapping[str, Kind]] = {
+    name: OPTIONS.get(name, kind) for name, kind in kinds(Partner).items()
+}
+_PARTNER_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Partner)}
 
 # loading
 
@@ -247,7 +259,7 @@ def find_file(environ: Mapping[str, str], directory: Path = Path()) -> Path | No
 def load(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Settings:
     """The settings of the file at ``path`` (``None``: no file), the environment and ``overrides``, which win.
 
-    Raises ``ConfigurationError`` for an unknown key, a value that is not allowed, and options that contradict.
+    Raises ``ConfigurationError`` for an unknown key, a value that is not allowed, options that contradict.
     """
     return read(path, environ, **overrides).settings
 
@@ -262,11 +274,11 @@ def read(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Loa
     layers = {
         "file": _read_file(path) if path is not None else {},
         "env": _from_environ(environ),
-        "flag": _checked(_OPTIONS, _named(overrides), "option "),
+        "flag": _checked(OPTIONS, _named(overrides), "option "),
     }
     settings = Settings(**{option: value for layer in layers.values() for option, value in layer.items()})
     _refuse_contradictions(settings)
-    origins = {option: "default" for option in _OPTIONS}
+    origins = dict.fromkeys(OPTIONS, "default")
     for origin, layer in layers.items():
         origins |= dict.fromkeys(layer, origin)
     return Loaded(settings, origins)
@@ -281,46 +293,48 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file; write one with `wsrm-mq config init`.") from None
+        hint = "write one with `wsrm-mq config init`"
+        raise ConfigurationError(f"{path}: there is no such file; {hint}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: is not TOML: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}.") from error
-    return _checked(_OPTIONS, content, f"{path}: ")
+    return _checked(OPTIONS, content, f"{path}: ")
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
-    names = {PREFIX + option.upper(): option for option in _OPTIONS}
-    given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and name != FILE_VARIABLE}
-    for name in given:
+    names = {PREFIX + option.upper(): option for option in OPTIONS}
+    values = {}
+    for name, text in environ.items():
+        if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+            continue
+        place = f"environment: {name}"
         if name not in names:
-            raise ConfigurationError(f"environment: {_unknown(name, (*names, FILE_VARIABLE))}")
-    return {
-        names[name]: _value(text, names[name], _OPTIONS[names[name]], f"environment: {name}", is_text=True)
-        for name, text in given.items()
-    }
+            raise ConfigurationError(_unknown("environment: ", name, (*names, FILE_VARIABLE)))
+        values[names[name]] = option_value(text, names[name], OPTIONS[names[name]], place, is_text=True)
+    return values
 
 
-def _checked(kinds: Mapping[str, Kind], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _checked(known: Mapping[str, Kind], given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """``given`` as values of options; ``where`` is put before every complaint."""
     checked: dict[str, Any] = {}
     for key, value in given.items():
-        if key == "partner" and kinds is _OPTIONS:
+        if key in known:
+            checked[key] = option_value(value, key, known[key], where + key)
+        elif key == "partner" and known is OPTIONS:
             checked["partners"] = _partners(value, where)
-        elif key in kinds:
-            checked[key] = _value(value, key, kinds[key], where + key)
         else:
-            raise ConfigurationError(where + _unknown(key, kinds if kinds is not _OPTIONS else (*kinds, "partner")))
+            raise ConfigurationError(_unknown(where, key, (*known, "partner")))
     return checked
 
 
 def _partners(sections: Any, where: str) -> dict[str, Partner]:
-    if not isinstance(sections, Mapping) or not all(isinstance(one, Mapping | Partner) for one in sections.values()):
-        raise ConfigurationError(f"{where}partner: allowed are sections, [partner.NAME].")
     partners = {}
-    for name, section in sections.items():
+    for name, section in sections.items() if isinstance(sections, Mapping) else [("NAME", sections)]:
         place = f"{where}partner.{name}"
-        if not isinstance(section, Partner):
+        if not isinstance(section, Mapping | Partner):
+            raise ConfigurationError(f"{place}: allowed is a section, [partner.NAME].")
+        if isinstance(section, Mapping):
             section = Partner(**_checked(_PARTNER_OPTIONS, section, f"{place}."))
         if section.principal is section.path is section.address is None:
             raise ConfigurationError(f"{place}: fits nobody; give it a principal, a path or an address.")
@@ -328,107 +342,10 @@ def _partners(sections: Any, where: str) -> dict[str, Partner]:
     return partners
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
+def _unknown(where: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "`wsrm-mq config init -` shows all there are."
-    return f"there is no option {name}; {hint}"
-
-
-# values
-
-
-class Kind(NamedTuple):
-    """What an option may be: as Python writes it, and taken apart."""
-
-    annotation: Any
-    shape: Type
-
-    @property
-    def description(self) -> str:
-        schema = self.shape.extra_json_schema if isinstance(self.shape, Metadata) else None
-        return str((schema or {}).get("description", ""))
-
-
-def _kinds(struct: type[msgspec.Struct]) -> dict[str, Kind]:
-    return {field.name: Kind(field.type, type_info(field.type)) for field in msgspec.structs.fields(struct)}
-
-
-_OPTIONS: Final = {name: kind for name, kind in _kinds(Settings).items() if name != "partners"}
-_PARTNER_OPTIONS: Final = {name: _OPTIONS.get(name, kind) for name, kind in _kinds(Partner).items()}
-_PARTNER_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Partner)}
-
-
-def options() -> Mapping[str, Kind]:
-    """Every option but the partners, in order."""
-    return _OPTIONS
-
-
-def _value(value: Any, option: str, kind: Kind, place: str, *, is_text: bool = False) -> Any:
-    """``value`` as the type of its option. A text from the environment is read as its type reads."""
-    try:
-        checked = msgspec.convert(_plain(value, kind.shape, is_text), kind.annotation, strict=not is_text)
-        if option in _ADDRESSES and checked is not None:
-            _ADDRESSES[option].read(checked)
-    except (msgspec.ValidationError, ValueError) as error:
-        allowed = _ADDRESSES[option].allowed if option in _ADDRESSES else _allowed(kind.shape)
-        raise ConfigurationError(f"{place}: {value!r} is not allowed; allowed: {allowed}.") from error
-    return checked
-
-
-class _Address(NamedTuple):
-    read: Callable[[Any], object]
-    allowed: str
-
-
-_ADDRESSES: Final = {
-    "address": _Address(lambda text: ipaddress.ip_network(text, strict=False), "an address or a network, 10.1.0.0/16"),
-    "trusted_proxies": _Address(lambda texts: [ipaddress.ip_address(text) for text in texts], "a list of addresses"),
-}
-
-
-def _plain(value: Any, shape: Type, is_text: bool) -> Any:
-    """``value`` without our own ways of writing: durations, "none", and lists with commas in the environment."""
-    match shape:
-        case Metadata(type=inner):
-            return _plain(value, inner, is_text)
-        case UnionType(types=shapes):
-            if isinstance(value, str) and value.casefold() == "none":
-                return None
-            return _plain(value, next(one for one in shapes if not isinstance(one, NoneType)), is_text)
-        case VarTupleType(item_type=item):
-            if isinstance(value, str) and is_text:
-                value = [part.strip() for part in value.split(",") if part.strip()]
-            is_list = isinstance(value, Iterable) and not isinstance(value, str)
-            return [_plain(part, item, is_text) for part in value] if is_list else value
-        case FloatType() if isinstance(value, str) and value.lstrip("-").startswith("P"):
-            return (parse_duration(value) or 0) / 1000
-        case StrType() if isinstance(value, os.PathLike):
-            return os.fspath(value)
-    return value
-
-
-def _allowed(shape: Type) -> str:
-    """What an option of this shape may be, in words."""
-    match shape:
-        case Metadata(type=inner):
-            return _allowed(inner)
-        case UnionType(types=shapes):
-            return " or ".join(map(_allowed, shapes))
-        case EnumType(cls=words):
-            return " or ".join(f'"{word.value}"' for word in words)
-        case LiteralType(values=words):
-            return " or ".join(f'"{word}"' for word in words)
-        case NoneType():
-            return '"none"'
-        case BoolType():
-            return "true or false"
-        case IntType(ge=least, le=most):
-            return f"a whole number from {least}" + (f" to {most}" if most is not None else "")
-        case FloatType(ge=least):
-            return f"seconds {'above' if least is None else 'from'} 0, or a duration such as PT30S"
-        case VarTupleType(item_type=item):
-            return f"a list, of {_allowed(item)} each"
-    return "text"
+    return f"{where}{name}: there is no such option; {hint}"
 
 
 # contradictions
@@ -444,19 +361,19 @@ _CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
     (
         lambda of: of("behavior") is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
         and of("acknowledge") is Acknowledge.DELIVERED,
-        'behavior = "DiscardEntireSequence" delivers nothing before the sequence is complete, acknowledge = "delivered" '
-        'acknowledges nothing before it is delivered: both would wait for each other. Set acknowledge = "stored", or '
-        "another behavior.",
+        'behavior = "DiscardEntireSequence" delivers nothing before the sequence is complete, and '
+        'acknowledge = "delivered" acknowledges nothing before it is delivered: each waits for the other. '
+        'Set acknowledge = "stored", or another behavior.',
     ),
     (
         lambda of: not of("ordered") and _discards(of),
-        "ordered = false delivers across gaps at once, so nothing is left to discard. Set behavior = "
-        '"NoDiscard" and on_incomplete = "deliver", or ordered = true.',
+        "ordered = false delivers across gaps at once, so nothing is left to discard. "
+        'Set behavior = "NoDiscard" and on_incomplete = "deliver", or ordered = true.',
     ),
     (
         lambda of: of("assurance") is DeliveryAssurance.AT_MOST_ONCE and _discards(of),
-        'assurance = "at_most_once" delivers across gaps at once, so nothing is left to discard. Set behavior = '
-        '"NoDiscard" and on_incomplete = "deliver", or another assurance.',
+        'assurance = "at_most_once" delivers across gaps at once, so nothing is left to discard. '
+        'Set behavior = "NoDiscard" and on_incomplete = "deliver", or another assurance.',
     ),
 )
 
@@ -468,7 +385,8 @@ def _refuse_contradictions(settings: Settings) -> None:
                 raise ConfigurationError(f"partner.{name}: {text}" if name else text)
     if settings.connection_header is not None and not settings.trusted_proxies:
         raise ConfigurationError(
-            "connection_header is believed from trusted_proxies only, and there are none. Name them, or leave it out."
+            "connection_header is believed from trusted_proxies only, and there are none. "
+            "Name the proxies, or leave connection_header out."
         )
 
 
@@ -476,42 +394,26 @@ def _refuse_contradictions(settings: Settings) -> None:
 
 
 def as_toml(settings: Settings, origins: Mapping[str, str] | None = None) -> str:
-    """``settings`` as a file that ``load`` reads to the same. Each option comes with what it means; one that has its
-    default is commented out. ``origins`` are noted behind the values."""
-    lines = [f"# {FILE_NAME}: options of wsrm_mq. Flags and WSRM_MQ_<OPTION> stand above this file.", ""]
+    """``settings`` as a file that ``load`` reads to the same. Each option comes with what it means; one that
+    has its default is commented out. ``origins`` are noted behind the values."""
+    lines = [f"# {FILE_NAME}: options of wsrm_mq. Flags and WSRM_MQ_<OPTION> stand above this file."]
     defaults = Settings()
-    for option, kind in _OPTIONS.items():
+    for option, kind in OPTIONS.items():
         value = getattr(settings, option)
         mark = "# " if value == getattr(defaults, option) else ""
         origin = f"  # {origins[option]}" if origins else ""
-        lines += [f"# {kind.description} Allowed: {_allowed(kind.shape)}.", f"{mark}{option} = {_toml(value)}{origin}", ""]
+        lines += ["", f"# {kind.description}", f"# {kind.allowed}", f"{mark}{option} = {toml(value)}{origin}"]
     lines += [
-        "# A partner: who fits all of the principal, path and address given, with what differs for him of",
-        f"# {', '.join(option for option in _PARTNER_OPTIONS if option in _OPTIONS)}.",
-        "#",
+        "",
+        "# A partner: who fits all of the principal, path and address given, and what differs for him of",
+        f"# {', '.join(option for option in _PARTNER_OPTIONS if option in OPTIONS)}.",
         "# [partner.NAME]",
-        *(
-            f'# {option} = ""  # {kind.description} Allowed: {_allowed(kind.shape)}.'
-            for option, kind in _PARTNER_OPTIONS.items()
-            if option not in _OPTIONS
-        ),
     ]
+    for option, kind in _PARTNER_OPTIONS.items():
+        if option not in OPTIONS:
+            lines += [f"# {option} = {toml(_PARTNER_DEFAULTS[option])}  # {kind.description}"]
     for name, partner in settings.partners.items():
         own = {option: getattr(partner, option) for option in _PARTNER_OPTIONS}
-        lines += ["", f"[partner.{_toml(name)}]"]
-        lines += [f"{option} = {_toml(v)}" for option, v in own.items() if v is not _PARTNER_DEFAULTS[option]]
+        lines += ["", f"[partner.{toml(name)}]"]
+        lines += [f"{option} = {toml(v)}" for option, v in own.items() if v is not _PARTNER_DEFAULTS[option]]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    match value:
-        case None:
-            return '"none"'
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return str(value)
-        case tuple():
-            return f"[{', '.join(map(_toml, value))}]"
-    # A JSON string is a TOML one, but for DEL, which TOML wants escaped.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

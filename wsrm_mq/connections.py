@@ -11,6 +11,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Callable, Collection
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 __all__ = ["Connections"]
@@ -43,7 +44,7 @@ class Connections:
     ) -> None:
         self._connection_key = connection_key
         self._header = "HTTP_" + header.upper().replace("-", "_") if header else None
-        self._trusted = frozenset(trusted_proxies)
+        self._trusted = tuple(ip_network(network, strict=False) for network in trusted_proxies)
         self._named: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -51,7 +52,7 @@ class Connections:
         if self._connection_key is not None:
             return self._connection_key(environ)
         address = environ.get("REMOTE_ADDR")
-        if self._header is not None and address in self._trusted:
+        if self._header is not None and self._is_trusted(address):
             shown = environ.get(self._header)
             if shown:
                 return str(shown)
@@ -61,6 +62,12 @@ class Connections:
             if connection is not None:
                 return self._of(connection, address, port)
         return f"{address}:{port}" if address and port else None
+
+    def _is_trusted(self, address: str | None) -> bool:
+        try:
+            return any(ip_address(address or "") in network for network in self._trusted)
+        except ValueError:
+            return False
 
     def _of(self, connection: object, address: str | None, port: object) -> str | None:
         with self._lock:

@@ -11,21 +11,24 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import BinaryIO, Final
+from typing import Final
 
 from wsrm_mq.envelope import (
     Headers,
     Limits,
+    NotAnEnvelope,
     acknowledgement_header,
     close_sequence_response,
     create_sequence_response,
-    expand,
-    fault_message,
     piggyback,
     scan,
     sequence_acknowledgement,
     terminate_sequence_response,
 )
+from wsrm_mq.envelope import fault as render_fault
+from wsrm_mq.envelope.source import Source
+from wsrm_mq.envelope.stream import expand
+from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
 from wsrm_mq.queue.ownership import Claim
@@ -46,7 +49,7 @@ from wsrm_mq.sequence.states import Act
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["Answer", "Commit", "Conclusion", "Forward", "Peer", "RMDestination", "Request", "Run", "Wait"]
+__all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
 
 log = logging.getLogger("wsrm_mq.destination")
 
@@ -103,8 +106,6 @@ class Request:
     content_encoding: str = ""
     address: str | None = None
     connection: str | None = None
-    can_wait: bool = True
-    """The front may wait in this request for what becomes of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +139,13 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
-    then: Answer | Run | Wait
-    give: tuple[Claim, Delivery | None] | None = None
-    """A claim for the dispatcher."""
+class HandOver:
+    """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
+    or a message, without a claim, of a sequence that is being run here."""
+
+    claim: Claim | None
+    sequence: int
+    delivery: Delivery | None
 
 
 EMPTY: Final = Answer(202)
@@ -156,10 +160,12 @@ class RMDestination:
         one_way: frozenset[str] = frozenset(),
         understood: frozenset[str] | None = None,
         limits: Limits = Limits(),
+        verify_body: bool = False,
     ) -> None:
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
+        self._verify_body = verify_body
 
     # first half: what to do
 
@@ -171,10 +177,15 @@ class RMDestination:
             return _refusal(error, request)
 
     def _scan(self, request: Request) -> Headers:
-        source: bytes | BinaryIO = request.body.content if request.body.content is not None else request.body.open()
-        if request.content_encoding == "gzip":
-            source = expand(source, self._limits)
-        return scan(source, request.content_type, request.soap_action, self._limits)
+        headers = scan(self._source(request), request.content_type, request.soap_action, self._limits)
+        if self._verify_body and headers.sequence is not None:
+            check_well_formed(self._source(request), request.content_type, self._limits)
+        return headers
+
+    def _source(self, request: Request) -> Source:
+        body = request.body
+        source: Source = body.content if body.content is not None else body.open()
+        return expand(source, self._limits) if request.content_encoding == "gzip" else source
 
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
@@ -203,23 +214,26 @@ class RMDestination:
                 lambda tx: create(tx, sender, element, headers.message_id, policy), headers, request, peer
             )
         if isinstance(element, CloseSequence | TerminateSequence):
-            _check_reply_to(headers)
+            if rm.has_close:  # 1.0: TerminateSequence is one-way
+                _check_reply_to(headers)
             return Commit(lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer)
         if headers.sequence is not None:
-            _check_reply_to(headers)
             return self._message(request, headers, sender, peer)
         if headers.ack_requested:
             return Commit(lambda tx: lifecycle(tx, sender, None, headers.ack_requested), headers, request, peer)
         if headers.acknowledgements:
             return self._stray_acknowledgement(headers, request)
-        fault = faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on.")
-        return _fault(fault, headers)
+        return _fault(
+            faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."), headers
+        )
 
     def _message(self, request: Request, headers: Headers, sender: Sender, peer: Peer) -> Commit:
         assert headers.sequence is not None
         policy = peer.policy
         empty_last = headers.sequence.last and headers.body_name is None
         one_way = empty_last or self._is_one_way(headers)
+        if not one_way:
+            _check_reply_to(headers)
         robust = policy.acknowledge is Acknowledge.DELIVERED
         if not one_way and policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
             raise EnvelopeError(
@@ -242,7 +256,7 @@ class RMDestination:
             named=one_way and not robust,
             empty_last=empty_last,
             ack_requested=headers.ack_requested,
-            waits=request.can_wait and not (one_way and not robust),
+            waits=not one_way or robust,
         )
         return Commit(
             lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival
@@ -273,44 +287,46 @@ class RMDestination:
 
     # second half: what it came to
 
-    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Conclusion:
+    def hand_over(self, commit: Commit, receipt: Receipt | Created) -> HandOver | None:
+        """What the dispatcher can begin with before the sender is answered; a front calls it in the writer's thread."""
+        if isinstance(receipt, Created):
+            return None
+        arrival = commit.arrival
+        in_hand = arrival is not None and (receipt.is_head or receipt.is_queued)
+        if arrival is not None and receipt.is_head and _is_awaited(arrival):
+            return None  # the request's own thread runs it
+        if receipt.claim is None and not in_hand:
+            return None
+        delivery = self._delivery(arrival, receipt) if arrival is not None and in_hand else None
+        return HandOver(receipt.claim, receipt.sequence, delivery)
+
+    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Run | Wait:
         headers = commit.headers
         if isinstance(receipt, Created):
-            return Conclusion(_created(receipt, headers))
+            return _created(receipt, headers)
         for fault in receipt.other_faults:
             log.warning("ack_requested.unknown sequence=%s", fault.identifier)
-        give = (receipt.claim, None) if receipt.claim is not None else None
         if receipt.fault is not None:
-            return Conclusion(_receipt_fault(receipt, headers), give)
+            return _receipt_fault(receipt, headers)
         if receipt.no_room:
-            return Conclusion(_no_room(receipt.no_room), give)
+            return _no_room(receipt.no_room)
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
-        if receipt.act in _RESPONSES or (receipt.act is Act.CONFIRM and headers.body is not None):
+        if headers.body is not None:
             answer = _lifecycle_answer(receipt, headers)
-            if receipt.unfinished is not None and commit.request.can_wait:
-                return Conclusion(Wait(receipt.unfinished, answer, bounded=True), give)
-            return Conclusion(answer, give)
+            return Wait(receipt.unfinished, answer, bounded=False) if receipt.unfinished is not None else answer
         if receipt.other_faults and not receipt.others:
-            return Conclusion(_fault(receipt.other_faults[0], headers), give)
-        return Conclusion(_acknowledge(headers, receipt.others), give)
+            return _fault(receipt.other_faults[0], headers)
+        return _acknowledge(headers, receipt.others)
 
-    def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Conclusion:
-        delivery = self._delivery(arrival, receipt) if receipt.is_head else None
-        waits = arrival.wants_reply or arrival.policy.acknowledge is Acknowledge.DELIVERED
-        if not waits or (receipt.settled and not arrival.wants_reply):
-            give = (receipt.claim, delivery) if receipt.claim is not None else None
-            return Conclusion(self._one_way_answer(commit, receipt), give)
-        otherwise = EMPTY
-        if receipt.claim is not None and delivery is not None and commit.request.can_wait:
-            return Conclusion(Run(receipt.claim, delivery))
-        give = (receipt.claim, delivery) if receipt.claim is not None else None
+    def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Answer | Run | Wait:
+        if not _is_awaited(arrival) or (receipt.settled and not arrival.wants_reply):
+            return self._one_way_answer(commit, receipt)
+        if receipt.claim is not None and receipt.is_head:
+            return Run(receipt.claim, self._delivery(arrival, receipt))
         if receipt.position is None:  # pruned: the sender is told that it arrived
-            return Conclusion(self._one_way_answer(commit, receipt), give)
-        if not commit.request.can_wait and not receipt.settled:
-            return Conclusion(otherwise, give)
-        bounded = receipt.held or receipt.act is Act.REPEAT
-        return Conclusion(Wait(receipt.position, otherwise, bounded=bounded), give)
+            return self._one_way_answer(commit, receipt)
+        return Wait(receipt.position, EMPTY, bounded=receipt.held or receipt.act is Act.REPEAT)
 
     def settled(
         self,
@@ -329,7 +345,10 @@ class RMDestination:
             assert headers.rm is not None
             content_type = next((v for n, v in reply.headers if n.lower() == "content-type"), "")
             fragment = acknowledgement_header(headers.rm, (acknowledgement,))
-            body = piggyback(reply.body, content_type, fragment)
+            try:
+                body = piggyback(reply.body, content_type, fragment)
+            except NotAnEnvelope:  # an answer that cannot carry a header goes out as it is
+                body = reply.body
             code = int(reply.status.split(" ", 1)[0])
             return Answer(code, body, "", reply.headers, reply.status)
         if outcome == "dead" and commit.arrival is not None and commit.arrival.wants_reply:
@@ -363,7 +382,9 @@ class RMDestination:
         return _acknowledge(commit.headers, acknowledgements)
 
 
-_RESPONSES: Final = (Act.CLOSE, Act.TERMINATE)
+def _is_awaited(arrival: Arrival) -> bool:
+    """The answer to the request depends on what becomes of the message."""
+    return arrival.wants_reply or arrival.policy.acknowledge is Acknowledge.DELIVERED
 
 
 def _check_reply_to(headers: Headers) -> None:
@@ -419,7 +440,7 @@ def _envelope(status: int, body: bytes, headers: Headers) -> Answer:
 def _fault(
     fault: faults.Fault, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
 ) -> Answer:
-    status, body = fault_message(
+    status, body = render_fault(
         fault, headers.soap, headers.addressing, headers.rm, headers.message_id, acknowledgements
     )
     return _envelope(status, body, headers)
@@ -436,7 +457,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
             if "soap+xml" in request.content_type.lower()
             else SOAPVersion.SOAP_1_1
         )
-        status, body = fault_message(error.fault, soap, None, None, None)
+        status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
     log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
     return replace(answer, status=error.status) if error.status else answer

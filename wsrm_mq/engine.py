@@ -49,7 +49,7 @@ class Engine:
         self.store: Store
         self.waiters: Waiters
         self.dispatcher: Dispatcher
-        self._watch: Watch
+        self.watch: Watch
         _engines.add(self)
 
     @property
@@ -67,12 +67,12 @@ class Engine:
             waiters,
             threads=self._threads,
             on_event=self._on_event,
-            on_retry=lambda at: self._watch.nudge(at),
+            on_retry=lambda at: self.watch.nudge(at),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self._watch = Watch(store, dispatcher, waiters, self._policy_of)
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of)
         self._pid = os.getpid()
-        self._watch.start()
+        self.watch.start()
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads
@@ -80,7 +80,7 @@ class Engine:
         if not self.is_running:
             return True
         self._pid = 0
-        self._watch.stop()
+        self.watch.stop()
         finished = self.dispatcher.stop(timeout)
         if finished:
             self.store.close()
@@ -88,13 +88,13 @@ class Engine:
 
     def before_fork(self) -> None:
         if self.is_running:
-            self._watch.stop()
+            self.watch.stop()
             self.store.suspend()
 
     def after_fork_in_parent(self) -> None:
         if self.is_running:
             self.store.resume()
-            self._watch.start()
+            self.watch.start()
 
     def after_fork_in_child(self, parent: int) -> None:
         if self._pid == parent:

@@ -266,7 +266,7 @@ class _SQLAlchemy:
         if (dialect := self._connection.dialect.name) != "postgresql":
             raise InboxError(
                 f"There is no table wsrm_inbox, and making it here could commit your work on {dialect}. Add"
-                f" it to your migrations, with your database's type for bytes:\n{_CREATE.format(bytes='BLOB')}"
+                f" it to your migrations, with the type for bytes there:\n{_CREATE.format(bytes='BLOB')}"
             )
         try:
             with self._connection.begin_nested():

@@ -57,7 +57,7 @@ def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
     if environ.get("wsgi.input_terminated") or "asgi.scope" in environ:
         return environ["wsgi.input"], None
     try:
-        import uwsgi  # type: ignore[import-not-found]
+        import uwsgi
     except ImportError:
         raise BodyRefused(411, "Send Content-Length.") from None
     return _Chunks(uwsgi.chunked_read), None

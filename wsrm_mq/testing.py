@@ -300,7 +300,7 @@ class Reply:
         addressing = next(
             (v for ns, v in ADDRESSING_VERSIONS.items() if header is not None and _all(header, ns, "*")), None
         )
-        body = next(iter(root.find(f"{{{soap.namespace}}}Body") or ()), None)
+        body = root.find(f"{{{soap.namespace}}}Body/*")
 
         def text(local: str) -> str | None:
             return _text(header, f"{{{addressing.namespace}}}{local}") if addressing is not None else None

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.application import Application, Environ, StartResponse, WSGIApplication, call_wsgi, capture
-from wsrm_mq.config import Settings, load
+from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.connections import Connections
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.destination import (
     Answer,
     Commit,
-    Conclusion,
     Forward,
     Peer,
     Request,
@@ -28,9 +27,10 @@ from wsrm_mq.destination import (
     unavailable,
 )
 from wsrm_mq.engine import Engine
-from wsrm_mq.envelope import Headers, Limits, one_way_operations, without_outputs
+from wsrm_mq.envelope import Headers, Limits
+from wsrm_mq.envelope.wsdl import one_way_operations, without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.replay.dispatcher import OnEvent
@@ -82,7 +82,7 @@ class WSRMMiddleware:
     ) -> None:
         self._set_up(
             app,
-            load(None, {}, store=os.fspath(store), **options),
+            settings_from({**options, "store": os.fspath(store)}),
             authenticate=authenticate,
             connection_key=connection_key,
             on_event=on_event,
@@ -123,7 +123,7 @@ class WSRMMiddleware:
             body_bytes=settings.max_body,
             strict_addressing=settings.strict_addressing,
         )
-        self._destination = RMDestination(one_way=one_way, understood=understood, limits=self._limits)
+        self._destination = RMDestination(one_way=one_way, understood=understood, limits=self._limits, verify_body=settings.verify_body)
         self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
         self._peers = {
             name: Peer(
@@ -139,7 +139,7 @@ class WSRMMiddleware:
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
         )
-        self._gap_waits = threading.BoundedSemaphore(max(1, settings.max_waiting))
+        self._gap_waits = threading.Semaphore(settings.max_waiting)
         self._engine = Engine(
             settings.store,
             Application(app, self._policy_of, headers=settings.headers),
@@ -229,18 +229,30 @@ class WSRMMiddleware:
             content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
             address=environ.get("REMOTE_ADDR"),
             connection=self._connections.name(environ),
-            can_wait=bool(environ.get("wsgi.multithread", True)) or self._settings.max_waiting > 0,
         )
         examined = self._destination.examine(request)
         if not isinstance(examined, Commit):
             return examined
-        receipt = self._engine.store.call(examined.verb, size=examined.size)
-        return self._finish(examined, self._destination.conclude(examined, receipt))
+        receipt = self._engine.store.call(
+            examined.verb, size=examined.size, committed=lambda receipt: self._hand_over(examined, receipt)
+        )
+        if isinstance(receipt, Receipt) and (receipt.owned_elsewhere or receipt.discarding):
+            self._engine.watch.look_soon()
+        conclusion = self._destination.conclude(examined, receipt)
+        return self._finish(examined, conclusion, bool(environ.get("wsgi.multithread", True)))
 
-    def _finish(self, commit: Commit, conclusion: Conclusion) -> Answer:
-        if conclusion.give is not None:
-            self._engine.dispatcher.give(*conclusion.give)
-        match conclusion.then:
+    def _hand_over(self, commit: Commit, receipt: Receipt | Created) -> None:
+        """Give the dispatcher its work in the writer's thread: it need not wait for this request's thread."""
+        work = self._destination.hand_over(commit, receipt)
+        if work is None:
+            return
+        if work.claim is not None:
+            self._engine.dispatcher.give(work.claim, work.delivery)
+        elif work.delivery is not None:
+            self._engine.dispatcher.offer(work.sequence, work.delivery)
+
+    def _finish(self, commit: Commit, conclusion: Answer | Run | Wait, many_threads: bool) -> Answer:
+        match conclusion:
             case Answer() as answer:
                 return answer
             case Run(claim, delivery):
@@ -248,17 +260,20 @@ class WSRMMiddleware:
                 settled = self._settled(commit, delivery.position)
                 if settled is not None:
                     return settled
-                return self._wait(commit, Wait(delivery.position, Answer(202), bounded=True))
+                return self._wait(commit, Wait(delivery.position, Answer(202), bounded=True), many_threads)
             case Wait() as wait:
-                return self._wait(commit, wait)
+                return self._wait(commit, wait, many_threads)
 
-    def _wait(self, commit: Commit, wait: Wait) -> Answer:
-        """Wait for a message to be settled, up to ``hold_wait``; few requests at a time wait for a gap (Q-035)."""
+    def _wait(self, commit: Commit, wait: Wait, many_threads: bool) -> Answer:
+        """Wait for a message to be settled, up to ``hold_wait`` (I16).
+
+        Few requests at a time wait for a gap, and none where the server has one thread: it could not take the request
+        that fills it."""
         with self._engine.waiters.expecting(wait.position) as event:
             settled = self._settled(commit, wait.position)
             if settled is not None:
                 return settled
-            if wait.bounded and not self._gap_waits.acquire(blocking=False):
+            if wait.bounded and not (many_threads and self._gap_waits.acquire(blocking=False)):
                 return wait.otherwise
             try:
                 deadline = time.monotonic() + self._settings.hold_wait
@@ -348,8 +363,8 @@ def _described(app: WSGIApplication, settings: Settings) -> tuple[frozenset[str]
 
 
 def _asks_for_wsdl(environ: Environ) -> bool:
-    query = environ.get("QUERY_STRING", "").lower()
-    return query.split("&")[0].split("=")[0] == "wsdl" or environ.get("PATH_INFO", "").endswith(".wsdl")
+    query = str(environ.get("QUERY_STRING", "")).lower()
+    return query.split("&")[0].split("=")[0] == "wsdl" or str(environ.get("PATH_INFO", "")).endswith(".wsdl")
 
 
 def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:

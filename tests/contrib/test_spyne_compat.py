@@ -140,8 +140,7 @@ def test_spyne_can_be_imported_after_it_on_every_python() -> None:
 
 def test_it_does_not_import_spyne() -> None:
     said = run(
-        "import sys, wsrm_mq.contrib.spyne_compat as compat\n"
-        "print(compat.is_spyne(object()), 'spyne' in sys.modules)"
+        "import sys, wsrm_mq.contrib.spyne_compat as compat\nprint(compat.is_spyne(object()), 'spyne' in sys.modules)"
     )
     assert said == "False False"
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.orders_server import OrdersServer
+from tests.support.raw import Dialect, Wire
 from wsrm_mq.versions import RMVersion, SOAPVersion
 
 from .gsoap_client import GsoapClient, Variant, build, missing
-from .orders_server import OrdersServer
-from .raw import Dialect, Wire
 
 StartServer = Callable[..., OrdersServer]
 
@@ -33,8 +34,8 @@ def orders_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSer
 
 
 @pytest.fixture(scope="module")
-def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
-    """A server with nothing set, shared by the tests of a module that leave it alive."""
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
+    """A server with nothing set, for the tests of a module that leave it alive."""
     server = OrdersServer(tmp_path_factory.mktemp("orders"))
     server.start()
     yield server
@@ -42,9 +43,19 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
 
 
 @pytest.fixture
-def gsoap(
-    request: pytest.FixtureRequest, rm: RMVersion, variant: Variant
-) -> Callable[[OrdersServer], GsoapClient]:
+def path() -> str:
+    """Where this test finds the service, and no other test."""
+    return f"/orders/{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def orders(shared_server: OrdersServer, path: str) -> OrdersServer:
+    """The shared server, as this test alone sees it."""
+    return shared_server.at(path)
+
+
+@pytest.fixture
+def gsoap(request: pytest.FixtureRequest, rm: RMVersion, variant: Variant) -> Callable[[OrdersServer], GsoapClient]:
     """A gSOAP RM Source of the parameter ``variant`` for a server."""
     assert variant.rm is rm
     if reason := missing():
@@ -55,15 +66,15 @@ def gsoap(
 
 
 @pytest.fixture(params=list(SOAPVersion), ids=["soap1.1", "soap1.2"])
-def dialect(request: pytest.FixtureRequest, rm: RMVersion) -> Dialect:
+def dialect(request: pytest.FixtureRequest, rm: RMVersion, path: str) -> Dialect:
     """Envelopes in the parameter ``rm`` and each SOAP version."""
-    return Dialect(rm, request.param)
+    return Dialect(rm, request.param, path=path)
 
 
 @pytest.fixture
-def plain() -> Dialect:
+def plain(path: str) -> Dialect:
     """Envelopes in one combination of versions, for what does not depend on them."""
-    return Dialect()
+    return Dialect(path=path)
 
 
 @pytest.fixture

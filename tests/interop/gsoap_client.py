@@ -76,9 +76,7 @@ def build(variant: Variant, root: Path) -> Path:
     parts = [*sorted(SOURCES.iterdir()), *(GSOAP / part for part in (*ENGINE, "plugin/wsrmapi.c"))]
     soap = "-1" if variant.soap is SOAPVersion.SOAP_1_1 else "-2"
     header = f"rm{variant.rm.label.replace('.', '')}.h"
-    state = hashlib.sha256(
-        b"\0".join([header.encode(), soap.encode(), *(part.read_bytes() for part in parts)])
-    )
+    state = hashlib.sha256(b"\0".join([header.encode(), soap.encode(), *(part.read_bytes() for part in parts)]))
     target = root / f"{header[:-2]}{soap}-{state.hexdigest()[:16]}"
     if not target.exists():
         root.mkdir(parents=True, exist_ok=True)
@@ -96,7 +94,17 @@ def build(variant: Variant, root: Path) -> Path:
 def _compile(where: Path, header: str, soap: str) -> None:
     imports = f"{SOURCES}:{GSOAP / 'import'}:{GSOAP}"
     stubs = ["soapcpp2", "-c", "-C", "-x", "-w", "-L", "-a", soap, f"-I{imports}", str(SOURCES / header)]
-    program = ["gcc", "-O1", "-o", "rmclient", "-I.", f"-I{SOURCES}", f"-I{GSOAP / 'plugin'}", f"-I{GSOAP}"]
+    program = [
+        "gcc",
+        "-O1",
+        "-DSOAP_WSRM_FAST_ALLOC",
+        "-o",
+        "rmclient",
+        "-I.",
+        f"-I{SOURCES}",
+        f"-I{GSOAP / 'plugin'}",
+        f"-I{GSOAP}",
+    ]
     program += [str(SOURCES / part) for part in ("rmclient.c", "source.c", "plugin.c")]
     program += ["soapC.c", "soapClient.c", *(str(GSOAP / part) for part in ENGINE), "-lgsoap", "-lpthread"]
     for command in (stubs, program):

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.orders_server import OrdersServer
 from wsrm_mq.versions import SOAPVersion
 
 from .gsoap_client import GsoapClient, Step, Variant, every_variant, one_variant, rm_1_0, rm_1_1
-from .orders_server import OrdersServer
 
 Source = Callable[[OrdersServer], GsoapClient]
 
@@ -30,9 +30,7 @@ def refused(step: Step, *names: str) -> bool:
 @every_variant
 @pytest.mark.spec("D-SEQ-004", "D-SEQ-029", "D-ACK-029", "H-001")
 @pytest.mark.peer("P-01")
-def test_messages_in_order_are_each_acknowledged_on_their_own_answer(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_messages_in_order_are_each_acknowledged_on_their_own_answer(gsoap: Source, orders: OrdersServer) -> None:
     """gSOAP answers a one-way with an empty 202: its source learns nothing before Close."""
     seen = orders.mark()
     created, *sent, state = gsoap(orders).run(["create", "send 1", "send 2", "send 3", "state"])
@@ -129,9 +127,7 @@ def test_a_lost_answer_costs_a_resend_and_no_second_delivery(gsoap: Source, orde
 @every_variant
 @pytest.mark.spec("H-021")
 @pytest.mark.scenario("Q-035")
-def test_twenty_messages_and_a_fault_leave_the_one_connection_open(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_twenty_messages_and_a_fault_leave_the_one_connection_open(gsoap: Source, orders: OrdersServer) -> None:
     """D1: gSOAP's queue closes the shared socket after the first message; its faults always close."""
     seen = orders.mark()
     numbers = list(range(1, 21))
@@ -157,9 +153,7 @@ def test_a_client_without_keep_alive_is_served_on_a_connection_for_each_message(
 @pytest.mark.spec("H-021")
 def test_chunked_requests_are_accepted(gsoap: Source, orders: OrdersServer) -> None:
     seen = orders.mark()
-    steps = gsoap(orders).run(
-        ["chunked on", "create", "send 1 size=200000", "send 2", "chunked off", "send 3"]
-    )
+    steps = gsoap(orders).run(["chunked on", "create", "send 1 size=200000", "send 2", "chunked off", "send 3"])
     assert steps[-1].acked == [(1, 3)]
     assert seen.soon([1, 2, 3]) == [1, 2, 3]
     assert len(seen.texts()[0]) == 200_000
@@ -213,9 +207,7 @@ def test_a_closed_gap_stays_in_the_final_acknowledgement_and_its_number_is_refus
 ) -> None:
     """gSOAP goes on taking numbers up to LastMsgNumber after Close."""
     seen = orders.mark()
-    steps = gsoap(orders).run(
-        ["create", "send 1", "send 3", "send 4", "close 4", "send 2", "dup 3", "terminate 4"]
-    )
+    steps = gsoap(orders).run(["create", "send 1", "send 3", "send 4", "close 4", "send 2", "dup 3", "terminate 4"])
     closed, missing, duplicate, ended = steps[4:]
     assert (closed.acked, closed.final) == ([(1, 1), (3, 4)], True)
     assert refused(missing, "SequenceClosed")
@@ -229,9 +221,7 @@ def test_a_closed_gap_stays_in_the_final_acknowledgement_and_its_number_is_refus
 @rm_1_1
 @pytest.mark.spec("D-ACK-005", "D-ACK-010", "D-CLO-014")
 @pytest.mark.peer("P-29")
-def test_a_sequence_with_no_message_closes_with_none_and_terminates(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_a_sequence_with_no_message_closes_with_none_and_terminates(gsoap: Source, orders: OrdersServer) -> None:
     asked, closed, ended = gsoap(orders).run(["create", "ackreq", "close", "terminate"])[1:]
     assert (asked.acked, asked.final) == ([], False)
     assert (closed.acked, closed.final) == ([], True)
@@ -266,9 +256,7 @@ def test_terminate_is_answered_again_when_repeated_and_nothing_is_taken_after_it
 @rm_1_0
 @pytest.mark.spec("D-LST-002", "D-LST-004", "D-LST-007", "D-LST-009")
 @pytest.mark.peer("P-45")
-def test_the_last_message_of_rm_1_0_is_acknowledged_and_not_delivered(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_the_last_message_of_rm_1_0_is_acknowledged_and_not_delivered(gsoap: Source, orders: OrdersServer) -> None:
     seen = orders.mark()
     steps = gsoap(orders).run(["create", "send 1", "send 2", "close", "ackreq", "dup 3", "send 4"])
     closed, asked, duplicate, above = steps[3:]
@@ -282,9 +270,7 @@ def test_the_last_message_of_rm_1_0_is_acknowledged_and_not_delivered(
 
 @rm_1_0
 @pytest.mark.spec("D-LST-001", "D-LST-003")
-def test_a_gap_below_the_last_message_of_rm_1_0_can_still_be_filled(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_a_gap_below_the_last_message_of_rm_1_0_can_still_be_filled(gsoap: Source, orders: OrdersServer) -> None:
     seen = orders.mark()
     steps = gsoap(orders).run(["create", "send 1", "lose 2", "send 3", "close", "resend", "ackreq"])
     assert (steps[-1].acked, steps[-1].pending) == ([(1, 4)], [])
@@ -304,9 +290,7 @@ def test_terminate_of_rm_1_0_is_one_way_and_ends_the_sequence(gsoap: Source, ord
 
 @every_variant
 @pytest.mark.spec("D-TRM-006", "D-TRM-010", "D-DEL-010")
-def test_what_was_held_when_the_sequence_is_terminated_is_delivered(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_what_was_held_when_the_sequence_is_terminated_is_delivered(gsoap: Source, orders: OrdersServer) -> None:
     """S2: gSOAP's queue drops it silently, though each message got its 202."""
     seen = orders.mark()
     steps = gsoap(orders).run(["create", "send 1", "send 5", "send 3", "terminate"])
@@ -321,9 +305,7 @@ def test_what_was_held_when_the_sequence_is_terminated_is_delivered(
 @pytest.mark.spec("D-SEQ-002", "F-001")
 @pytest.mark.scenario("Q-049")
 @pytest.mark.peer("P-38")
-def test_a_message_for_an_unknown_sequence_is_refused(
-    gsoap: Source, orders: OrdersServer, variant: Variant
-) -> None:
+def test_a_message_for_an_unknown_sequence_is_refused(gsoap: Source, orders: OrdersServer, variant: Variant) -> None:
     seen = orders.mark()
     identifier = uuid.uuid4().urn
     step = gsoap(orders).run([f"unknown {identifier} lost"])[0]
@@ -339,9 +321,7 @@ def test_a_message_for_an_unknown_sequence_is_refused(
 @every_variant
 @pytest.mark.spec("D-ACK-017")
 @pytest.mark.peer("P-08")
-def test_an_acknowledgement_asked_for_an_unknown_sequence_is_a_fault(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_an_acknowledgement_asked_for_an_unknown_sequence_is_a_fault(gsoap: Source, orders: OrdersServer) -> None:
     assert refused(gsoap(orders).run(["create", f"ackreq {uuid.uuid4().urn}"])[-1], "UnknownSequence")
 
 
@@ -433,14 +413,14 @@ def test_a_request_repeated_gets_the_stored_reply_and_the_operation_runs_once(
 
 
 @every_variant
-@pytest.mark.spec("H-006", "H-010", "D-CRE-017", "D-CRE-022")
-def test_replies_are_numbered_in_the_sequence_the_client_offered(gsoap: Source, orders: OrdersServer) -> None:
-    steps = gsoap(orders).run(
-        ["create offer", "echo 1 one", "echo 2 two", "echo 2 two", "echo 3 three", "send 4"]
-    )
-    assert [step.reply for step in steps[1:5]] == ["one", "two", "two", "three"]
-    assert steps[-1].acked == [(1, 4)]
-    assert steps[-1].received == [(1, 3)]
+@pytest.mark.spec("D-CRE-019", "D-CRE-021", "H-005")
+@pytest.mark.peer("P-11")
+def test_an_offer_may_be_made_and_the_exchange_completes_without_it(gsoap: Source, orders: OrdersServer) -> None:
+    steps = gsoap(orders).run(["create offer", "echo 1 one", "echo 2 two", "echo 2 two", "send 3", "terminate"])
+    assert [step.reply for step in steps[1:4]] == ["one", "two", "two"]
+    assert [step.acked for step in steps[1:5]] == [[(1, 1)], [(1, 2)], [(1, 2)], [(1, 3)]]
+    assert steps[-1].received == []
+    assert (steps[-1].state, steps[-1].error) == ("terminated", 0)
 
 
 # ---- without WS-RM
@@ -449,9 +429,7 @@ def test_replies_are_numbered_in_the_sequence_the_client_offered(gsoap: Source, 
 @one_variant
 @pytest.mark.spec("D-SEQ-027")
 @pytest.mark.scenario("Q-044")
-def test_a_message_without_ws_rm_among_held_ones_is_served_at_once(
-    gsoap: Source, orders: OrdersServer
-) -> None:
+def test_a_message_without_ws_rm_among_held_ones_is_served_at_once(gsoap: Source, orders: OrdersServer) -> None:
     seen = orders.mark()
     with gsoap(orders).conversation() as source:
         source.steps("create", "send 2", "send 3")

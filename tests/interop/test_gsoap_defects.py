@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.orders_server import OrdersServer, within
+from tests.support.raw import Answer, Dialect, Wire, both_versions, chunked, in_1_1, open_sequence, put
+
 from .conftest import StartServer
 from .gsoap_client import GsoapClient, every_variant, one_variant
-from .orders_server import OrdersServer, within
-from .raw import Answer, Dialect, Wire, both_versions, chunked, in_1_1, open_sequence, put
 
 Source = Callable[[OrdersServer], GsoapClient]
 
@@ -32,9 +33,7 @@ def test_d1_the_connection_lives_on_while_messages_are_held(gsoap: Source, order
     assert seen.soon(list(range(1, 8))) == list(range(1, 8))
 
 
-def test_d2_an_idle_connection_receives_nothing_it_did_not_ask_for(
-    orders: OrdersServer, plain: Dialect
-) -> None:
+def test_d2_an_idle_connection_receives_nothing_it_did_not_ask_for(orders: OrdersServer, plain: Dialect) -> None:
     """gSOAP's queue writes its 202s to the numbers of file descriptors that others have by now."""
     with Wire(orders.port) as other:
         identifier = open_sequence(other, plain)
@@ -56,9 +55,7 @@ def test_d2_an_idle_connection_receives_nothing_it_did_not_ask_for(
 
 @both_versions
 @pytest.mark.spec("H-021")
-def test_d3_header_and_body_may_come_in_different_segments(
-    wire: Wire, orders: OrdersServer, dialect: Dialect
-) -> None:
+def test_d3_header_and_body_may_come_in_different_segments(wire: Wire, orders: OrdersServer, dialect: Dialect) -> None:
     """As http.client and Java send them; gSOAP's queue acknowledges and never calls the operation."""
     seen = orders.mark()
     identifier = open_sequence(wire, dialect)
@@ -72,15 +69,12 @@ def test_d3_header_and_body_may_come_in_different_segments(
     assert seen.soon([1, 2, 3]) == [1, 2, 3]
 
 
-def test_d4_bodies_around_and_above_64_kib_are_not_over_read(
-    wire: Wire, orders: OrdersServer, plain: Dialect
-) -> None:
+def test_d4_bodies_around_and_above_64_kib_are_not_over_read(wire: Wire, orders: OrdersServer, plain: Dialect) -> None:
     seen = orders.mark()
     identifier = open_sequence(wire, plain)
     empty = len(plain.put(identifier, 1))
     texts = [
-        chr(ord("a") + i) * (size - empty)
-        for i, size in enumerate((65_535, 65_536, 65_537, 66_000, 131_072, 131_073))
+        chr(ord("a") + i) * (size - empty) for i, size in enumerate((65_535, 65_536, 65_537, 66_000, 131_072, 131_073))
     ]
     for number, text in enumerate(texts, 1):
         assert put(wire, plain, identifier, number, text).acked == [(1, number)]
@@ -245,9 +239,7 @@ def test_s4_a_held_message_that_is_resent_is_kept_once_and_the_first_copy_counts
 
 @both_versions
 @pytest.mark.spec("D-DEL-004", "D-ACK-004")
-def test_s5_a_reversed_sequence_is_replayed_at_once(
-    wire: Wire, orders: OrdersServer, dialect: Dialect
-) -> None:
+def test_s5_a_reversed_sequence_is_replayed_at_once(wire: Wire, orders: OrdersServer, dialect: Dialect) -> None:
     """10, 9, … 2 took gSOAP's queue seven seconds."""
     seen = orders.mark()
     identifier = open_sequence(wire, dialect)
@@ -303,9 +295,7 @@ def test_s6_a_held_request_given_up_leaves_its_reply_for_the_resend(
 @pytest.mark.spec("D-DUR-001", "D-ACK-030")
 @pytest.mark.scenario("Q-037")
 @pytest.mark.invariant("I7")
-def test_s7_what_was_acknowledged_while_it_ran_survives_kill_nine(
-    orders_server: StartServer, dialect: Dialect
-) -> None:
+def test_s7_what_was_acknowledged_while_it_ran_survives_kill_nine(orders_server: StartServer, dialect: Dialect) -> None:
     """gSOAP acknowledges before the operation is done, too, and forgets both with the process."""
     server = orders_server()
     seen = server.mark()
@@ -332,9 +322,7 @@ def test_s7_what_was_acknowledged_while_it_ran_survives_kill_nine(
 @pytest.mark.spec("D-DUR-005", "D-ACK-030", "D-DEL-001")
 @pytest.mark.scenario("Q-040")
 @pytest.mark.peer("P-54")
-def test_s8_sequences_ranges_and_held_messages_survive_kill_nine(
-    gsoap: Source, orders_server: StartServer
-) -> None:
+def test_s8_sequences_ranges_and_held_messages_survive_kill_nine(gsoap: Source, orders_server: StartServer) -> None:
     server = orders_server()
     seen = server.mark()
     with gsoap(server).conversation() as source:
@@ -354,9 +342,7 @@ def test_s8_sequences_ranges_and_held_messages_survive_kill_nine(
 
 
 @one_variant
-def test_s8_a_restart_between_two_messages_does_not_lose_the_place(
-    gsoap: Source, orders_server: StartServer
-) -> None:
+def test_s8_a_restart_between_two_messages_does_not_lose_the_place(gsoap: Source, orders_server: StartServer) -> None:
     server = orders_server()
     seen = server.mark()
     with gsoap(server).conversation() as source:
@@ -373,9 +359,7 @@ def test_s8_a_restart_between_two_messages_does_not_lose_the_place(
 # ---- S9, S10: memory and threads
 
 
-def test_s9_memory_does_not_grow_with_the_messages_of_a_connection(
-    orders_server: StartServer, plain: Dialect
-) -> None:
+def test_s9_memory_does_not_grow_with_the_messages_of_a_connection(orders_server: StartServer, plain: Dialect) -> None:
     """gSOAP's queue keeps 164 KB for each until the connection ends: 1,000 messages make 164 MB."""
     server = orders_server()
     seen = server.mark()

@@ -7,10 +7,9 @@ import uuid
 
 import pytest
 
+from tests.support.orders_server import OrdersServer
+from tests.support.raw import Dialect, Wire, both_versions, in_1_1, open_sequence, put
 from wsrm_mq.versions import SOAPVersion
-
-from .orders_server import OrdersServer
-from .raw import Dialect, Wire, both_versions, in_1_1, open_sequence, put
 
 
 @both_versions
@@ -74,9 +73,7 @@ def test_final_stands_behind_the_ranges(wire: Wire, dialect: Dialect) -> None:
 
 @in_1_1
 @pytest.mark.spec("D-CLO-009", "D-CLO-004")
-def test_close_without_a_last_number_stops_new_messages(
-    wire: Wire, orders: OrdersServer, dialect: Dialect
-) -> None:
+def test_close_without_a_last_number_stops_new_messages(wire: Wire, orders: OrdersServer, dialect: Dialect) -> None:
     """gSOAP goes on accepting them."""
     seen = orders.mark()
     identifier = open_sequence(wire, dialect)
@@ -113,9 +110,7 @@ def test_a_fault_has_its_action_detail_and_relates_to_in_the_form_of_its_soap_ve
     unknown = uuid.uuid4().urn
     message_id = uuid.uuid4().urn
     header = dialect.sequence(unknown, 1)
-    payload = dialect.envelope(
-        "urn:example:orders/put_order", header, "<t:put_order/>", message_id=message_id
-    )
+    payload = dialect.envelope("urn:example:orders/put_order", header, "<t:put_order/>", message_id=message_id)
     answer = wire.ask(dialect.request(payload))
     assert answer.fault == "UnknownSequence"
     assert answer.text("Action") == dialect.rm.fault_action(dialect.addressing)

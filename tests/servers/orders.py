@@ -1,10 +1,11 @@
-"""A real server for the interop tests: a Spyne service behind the middleware, under waitress.
+"""A real server for the tests: a Spyne service behind the middleware, under waitress.
 
-    python -m tests.servers.orders --store STORE --service-db DB [--options JSON]
+    python -m tests.servers.orders --store STORE --service-db DB [--clock FILE] [--options JSON]
 
 Prints {"port": …, "pid": …} when it listens. The service keeps its own database, apart from the store:
-``effects`` has one row for each operation that ran to its end, ``calls`` one for each that began. A text
-``sleep=MS`` makes an operation take that long; ``fail=K`` makes the first K attempts of a message raise.
+``effects`` has one row for each operation that ran to its end, ``calls`` one for each that began. What an operation
+does on the way is told by its text: see ``WISHES``. Below ``/plain`` another service answers, one without a framework
+(``tests.servers.plain``). The header X-User names the principal.
 """
 
 from __future__ import annotations
@@ -18,23 +19,28 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from spyne import Application, Integer, ServiceBase, Unicode, rpc
+from spyne import Application, Fault, Integer, ServiceBase, Unicode, rpc
 from spyne.protocol.soap import Soap11, Soap12
 from spyne.server.wsgi import WsgiApplication
 from waitress import create_server
 
+from tests.servers.plain import plain
+from wsrm_mq.inbox import once
+from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.wsgi import WSRMMiddleware
 
 NAMESPACE: Final = "urn:example:orders"
-ONE_WAY: Final = (f"{NAMESPACE}/put_order",)
+MAX_BODY: Final = 64 * 2**20
+"""Spyne's own limit is 2 MiB."""
+ONE_WAY: Final = (f"{NAMESPACE}/put_order", f"{NAMESPACE}/put_once")
 
 SCHEMA: Final = """
 create table if not exists calls
-  (at real not null, n integer, text text, sequence text, number integer, attempt integer);
+  (at real not null, path text not null, n integer, text text, sequence text, number integer, attempt integer);
 create table if not exists effects
-  (at real not null, n integer, text text, sequence text, number integer);
+  (at real not null, path text not null, n integer, text text, sequence text, number integer);
 """
 
 
@@ -44,40 +50,104 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def record(ctx: Any, n: int | None, text: str | None) -> None:
+def record(ctx: Any, n: int | None, text: str | None, *, exactly_once: bool = False) -> None:
     """Do the operation: its call, what the text asks for, its effect."""
     environ = ctx.transport.req_env
     sequence, number = environ.get("wsrm.sequence_id"), environ.get("wsrm.message_number")
     connection = connect(ctx.app.service_db)
     try:
         connection.execute(
-            "insert into calls values (?, ?, ?, ?, ?, ?)",
-            (time.time(), n, text, sequence, number, environ.get("wsrm.attempt")),
+            "insert into calls values (?, ?, ?, ?, ?, ?, ?)",
+            (time.time(), environ["PATH_INFO"], n, text, sequence, number, environ.get("wsrm.attempt")),
         )
-        obey(connection, text or "", (n, sequence))
-        connection.execute(
-            "insert into effects values (?, ?, ?, ?, ?)", (time.time(), n, text, sequence, number)
-        )
+        (calls,) = connection.execute(
+            "select count(*) from calls where n is ? and sequence is ?", (n, sequence)
+        ).fetchone()
+        word, _, amount = (text or "").partition("=")
+        wish = WISHES.get(word, nothing)
+        wish(Call(amount, calls, environ, ctx.app.service_db.parent))
+        connection.execute("begin immediate")
+        if not exactly_once or once(connection, environ):
+            connection.execute(
+                "insert into effects values (?, ?, ?, ?, ?, ?)",
+                (time.time(), environ["PATH_INFO"], n, text, sequence, number),
+            )
+        connection.execute("commit")
+        if word == "die-after" and calls <= int(amount):
+            os.kill(os.getpid(), signal.SIGKILL)
     finally:
         connection.close()
 
 
-def obey(connection: sqlite3.Connection, text: str, message: tuple[int | None, str | None]) -> None:
-    wish, _, amount = text.partition("=")
-    if wish == "sleep":
-        time.sleep(int(amount) / 1000)
-    elif wish == "fail":
-        (calls,) = connection.execute(
-            "select count(*) from calls where n is ? and sequence is ?", message
-        ).fetchone()
-        if calls <= int(amount):
-            raise OSError("the operation fails, as it was told to")
+class Call(NamedTuple):
+    """What a wish may look at."""
+
+    amount: str
+    calls: int
+    """How often this message's operation has begun, this time included."""
+    environ: dict[str, Any]
+    directory: Path
+
+
+def nothing(_call: Call) -> None:
+    pass
+
+
+def sleep(call: Call) -> None:
+    time.sleep(int(call.amount) / 1000)
+
+
+def gate(call: Call) -> None:
+    """Wait until the test makes a file of that name."""
+    while not (call.directory / call.amount).exists():
+        time.sleep(0.005)
+
+
+def fail(call: Call) -> None:
+    if call.calls <= int(call.amount):
+        raise OSError("the operation fails, as it was told to")
+
+
+def server_fault(call: Call) -> None:
+    if call.calls <= int(call.amount):
+        raise Fault("Server", "not now")
+
+
+def client_fault(_call: Call) -> None:
+    raise Fault("Client", "no such order")
+
+
+def refuse(call: Call) -> None:
+    if call.calls <= int(call.amount):
+        call.environ["wsrm.refuse"]("the order book is closed")
+
+
+def die(call: Call) -> None:
+    if call.calls <= int(call.amount):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+WISHES: Final[dict[str, Callable[[Call], None]]] = {
+    "sleep": sleep,  # sleep=MS
+    "gate": gate,  # gate=FILE
+    "fail": fail,  # fail=K: the first K attempts raise
+    "server-fault": server_fault,  # server-fault=K
+    "client-fault": client_fault,
+    "refuse": refuse,  # refuse=K: the first K attempts decline the message, and are answered all the same
+    "die": die,  # die=K: the first K attempts kill the process before the effect
+    # die-after=K: the same, once the effect is committed
+}
 
 
 class Orders(ServiceBase):
     @rpc(Integer, Unicode)
     def put_order(ctx: Any, n: int | None, text: str | None) -> None:
         record(ctx, n, text)
+
+    @rpc(Integer, Unicode)
+    def put_once(ctx: Any, n: int | None, text: str | None) -> None:
+        """The same with its effect exactly once, by wsrm_mq's inbox."""
+        record(ctx, n, text, exactly_once=True)
 
     @rpc(Unicode, _returns=Unicode)
     def echo(ctx: Any, text: str | None) -> str | None:
@@ -89,22 +159,39 @@ WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def orders(service_db: Path) -> WSGI:
-    """The service, for SOAP 1.1 and 1.2 at the same address."""
+    """The services; the Spyne one for SOAP 1.1 and 1.2 at the same address."""
     with connect(service_db) as connection:
         connection.executescript(SCHEMA)
 
     def speaking(protocol: type[Soap11]) -> WSGI:
         application = Application([Orders], NAMESPACE, in_protocol=protocol(), out_protocol=protocol())
         application.service_db = service_db
-        return WsgiApplication(application)
+        return WsgiApplication(application, max_content_length=MAX_BODY)
 
     soap_1_1, soap_1_2 = speaking(Soap11), speaking(Soap12)
+    without_framework = plain(service_db)
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith("/plain"):
+            return without_framework(environ, start_response)
         is_1_2 = environ.get("CONTENT_TYPE", "").startswith("application/soap+xml")
         return (soap_1_2 if is_1_2 else soap_1_1)(environ, start_response)
 
     return application
+
+
+def shifted_clock(file: Path | None) -> Clock:
+    """The time, shifted by as many seconds as ``file`` says while it is there."""
+    if file is None:
+        return wall_clock
+
+    def clock() -> int:
+        try:
+            return wall_clock() + round(float(file.read_text()) * 1000)
+        except FileNotFoundError:
+            return wall_clock()
+
+    return clock
 
 
 def main() -> None:
@@ -113,6 +200,7 @@ def main() -> None:
     parser.add_argument("--service-db", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--clock", type=Path, help="file that says by how many seconds the clock is wrong")
     parser.add_argument(
         "--options", type=json.loads, default={}, help="JSON object: options of the middleware"
     )
@@ -123,7 +211,13 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, stop)
     options = {"one_way": ONE_WAY} | arguments.options
-    application = WSRMMiddleware(orders(arguments.service_db), store=arguments.store, **options)
+    application = WSRMMiddleware(
+        orders(arguments.service_db),
+        store=arguments.store,
+        authenticate=lambda environ, _headers: environ.get("HTTP_X_USER"),
+        clock=shifted_clock(arguments.clock),
+        **options,
+    )
     server = create_server(application, host="127.0.0.1", port=arguments.port, threads=arguments.threads)
     print(json.dumps({"port": int(server.effective_port), "pid": os.getpid()}), flush=True)
     try:

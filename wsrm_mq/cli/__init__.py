@@ -1,0 +1,65 @@
+"""``wsrm-mq``: serve, look, repair. Each command lives in its own module and is imported when it is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from wsrm_mq.cli.exits import Exit, Stopped, stopped
+from wsrm_mq.errors import WSRMError
+
+__all__ = ["main", "program"]
+
+COMMANDS: Final = {
+    "serve": ("wsrm_mq.cli.serve", "Serve a WSGI SOAP service, made reliable."),
+    "demo": ("wsrm_mq.cli.demo", "See it work: a service, a partner, a bad line."),
+    "store": ("wsrm_mq.cli.store", "Make, migrate, measure and verify a store."),
+    "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
+    "message": ("wsrm_mq.cli.message", "Look at messages and their bodies."),
+    "config": ("wsrm_mq.cli.configuration", "Write, check and show the configuration."),
+    "completion": ("wsrm_mq.cli.completion", "Print a completion script for a shell."),
+}
+"""Name -> module with a command of that name, and its one line of help. Help needs none of the modules."""
+
+
+class Program(click.Group):
+    """Imports a command when it is wanted, and turns every error of ours into a sentence and a status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[name][0]), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WSRMError as error:
+            raise stopped(error) from error
+        except (KeyboardInterrupt, click.Abort) as error:
+            raise Stopped("interrupted.", Exit.INTERRUPTED) from error
+
+
+@click.group("wsrm-mq", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="wsrm-mq", message="wsrm-mq %(version)s")
+def program() -> None:
+    """WS-ReliableMessaging for any WSGI SOAP service.
+
+    \b
+    Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 not found,
+    4 refused, 5 store not available, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Entry point of ``wsrm-mq`` and of ``python -m wsrm_mq``."""
+    program(prog_name="wsrm-mq")

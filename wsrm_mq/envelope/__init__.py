@@ -14,23 +14,37 @@ from wsrm_mq.envelope.render import (
     sequence_acknowledgement,
     terminate_sequence_response,
 )
+from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, is_fault, piggyback
+from wsrm_mq.envelope.rewrite import demote, strip
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Expanded, expand
+from wsrm_mq.envelope.wsdl import one_way_operations, without_outputs
 
 __all__ = [
     "ContentType",
+    "Expanded",
     "Headers",
     "Limits",
+    "NotAnEnvelope",
     "acknowledgement_header",
     "close_sequence_response",
+    "complete_reply",
     "create_sequence_response",
+    "demote",
+    "expand",
     "fault",
     "fault_status",
+    "is_fault",
     "new_message_id",
+    "one_way_operations",
     "parse_content_type",
     "parse_duration",
+    "piggyback",
     "render_duration",
     "scan",
     "sequence_acknowledgement",
     "soap_version_of",
+    "strip",
     "terminate_sequence_response",
+    "without_outputs",
 ]

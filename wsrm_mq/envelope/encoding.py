@@ -21,6 +21,8 @@ _ALL_MARKS: Final = tuple(mark for mark, _ in _MARKS)
 _UNMARKED: Final = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
 _DECLARED: Final = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 
+_WIDE: Final = ("utf-16", "utf-32")
+
 _EXPAT_NAMES: Final = {
     "utf-8": "UTF-8",
     "ascii": "UTF-8",  # what text/xml meant without a charset: never what was sent
@@ -51,6 +53,7 @@ def codec_of(start: bytes, charset: str | None) -> str:
             return codec
     declared = _DECLARED.match(start)
     try:
-        return codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
+        codec = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
     except LookupError:
         return "utf-8"
+    return "utf-8" if codec.startswith(_WIDE) else codec  # read as ASCII, so it is not what it says

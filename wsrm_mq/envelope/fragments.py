@@ -15,7 +15,14 @@ from wsrm_mq.envelope.text import escape
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.versions import WSA_2004, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["acknowledgements", "addressing_headers", "endpoint", "envelope", "new_message_id"]
+__all__ = [
+    "acknowledgements",
+    "addressing_elements",
+    "addressing_headers",
+    "endpoint",
+    "envelope",
+    "new_message_id",
+]
 
 _UNMARKED: Final = (WSA_2004,)
 """Versions without IsReferenceParameter."""
@@ -39,23 +46,36 @@ def envelope(soap: SOAPVersion, headers: str, body: str) -> bytes:
     ).encode()
 
 
+def addressing_elements(
+    addressing: AddressingVersion,
+    action: str,
+    relates_to: str | None,
+    to: EndpointReference | None = None,
+) -> dict[str, str]:
+    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any: by local name, in order."""
+    values = {
+        "Action": action,
+        "MessageID": new_message_id(),
+        "To": addressing.anonymous if to is None else to.address,
+        "RelatesTo": relates_to,
+    }
+    namespace = addressing.namespace
+    return {
+        local: f'<{local} xmlns="{namespace}">{escape(value)}</{local}>'
+        for local, value in values.items()
+        if value
+    }
+
+
 def addressing_headers(
     addressing: AddressingVersion,
     action: str,
     relates_to: str | None,
     to: EndpointReference | None = None,
-    message_id: str | None = None,
 ) -> str:
-    """Action, MessageID (a new one without ``message_id``), To, RelatesTo, and the parameters of ``to``."""
-    open_tag = f'xmlns="{addressing.namespace}">'
-    related = f"<RelatesTo {open_tag}{escape(relates_to)}</RelatesTo>" if relates_to else ""
-    address = addressing.anonymous if to is None else escape(to.address)
-    echoed = "".join(_echoed(addressing, parameter) for parameter in to.parameters) if to is not None else ""
-    return (
-        f"<Action {open_tag}{escape(action)}</Action>"
-        f"<MessageID {open_tag}{escape(message_id or new_message_id())}</MessageID>"
-        f"<To {open_tag}{address}</To>{related}{echoed}"
-    )
+    """The header blocks of ``addressing_elements``, and the parameters of ``to``."""
+    headers = "".join(addressing_elements(addressing, action, relates_to, to).values())
+    return headers + "".join([_echoed(addressing, p) for p in to.parameters]) if to is not None else headers
 
 
 def _echoed(addressing: AddressingVersion, parameter: str) -> str:

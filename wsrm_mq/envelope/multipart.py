@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.content import ContentType, parse_content_type
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.outline import Readable, Source
+from wsrm_mq.envelope.source import Source, readable
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
@@ -98,9 +98,7 @@ class _Window:
     def __init__(self, source: Source) -> None:
         self.position = 0
         self._buffer = b""
-        self._source: Readable = (
-            _Slices(source) if isinstance(source, bytes | bytearray | memoryview) else source
-        )
+        self._source = readable(source)
 
     def peek(self, size: int) -> bytes:
         """The next ``size`` bytes without taking them, fewer at the end of the source."""
@@ -132,19 +130,6 @@ class _Window:
     def starts_with(self, token: bytes) -> bool:
         """Takes ``token`` if it is next."""
         return self.peek(len(token)) == token and bool(self.take(len(token)))
-
-
-class _Slices:
-    """Bytes in memory, read like a file and without being copied as a whole."""
-
-    def __init__(self, body: bytes | bytearray | memoryview) -> None:
-        self._body = memoryview(body)
-        self._position = 0
-
-    def read(self, size: int, /) -> bytes:
-        piece = bytes(self._body[self._position : self._position + size])
-        self._position += len(piece)
-        return piece
 
 
 def _refuse(reason: str) -> EnvelopeError:

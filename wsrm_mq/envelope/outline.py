@@ -7,31 +7,22 @@ attributes. If Body's first child is an RM element the pass goes on to its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 from xml.parsers import expat
 
 from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import Fault, MalformedMessage, VersionMismatch
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS, SOAP_VERSIONS, SOAPVersion
 
-__all__ = ["NAME_SEPARATOR", "Node", "Outline", "Readable", "Source", "read_outline"]
+__all__ = ["NAME_SEPARATOR", "Node", "Outline", "read_outline"]
 
-
-class Readable(Protocol):
-    """A file, as far as it is needed: ``read`` gives at most ``size`` bytes, none at the end."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
-Source = bytes | bytearray | memoryview | Readable
 
 NAME_SEPARATOR: Final = "\n"
 """Between namespace and local name: no namespace name holds a line end."""
 
-_FIRST_PIECE: Final = 4_096
 _ENVELOPE: Final = {f"{ns}{NAME_SEPARATOR}Envelope": soap for ns, soap in SOAP_VERSIONS.items()}
 _RM: Final = tuple(ns + NAME_SEPARATOR for ns in RM_VERSIONS)
 _OURS: Final = (*_RM, *(ns + NAME_SEPARATOR for ns in ADDRESSING_VERSIONS))
@@ -77,29 +68,11 @@ def _refuse(reason: str, status: int | None = None) -> EnvelopeError:
     return EnvelopeError(MalformedMessage(reason), status=status)
 
 
-def _pieces(source: Source, limit: int) -> Iterator[bytes]:
-    """``source`` in growing pieces, short reads joined, up to ``limit`` bytes in all."""
-    size, position = _FIRST_PIECE, 0
-    while position < limit:
-        size = min(size, limit - position)
-        if isinstance(source, bytes | bytearray | memoryview):
-            piece = bytes(source[position : position + size])
-        else:
-            piece = source.read(size)
-            while len(piece) < size and (more := source.read(size - len(piece))):
-                piece += more
-        if not piece:
-            return
-        yield piece
-        position += len(piece)
-        size *= 2
-
-
 def read_outline(source: Source, charset: str | None, limits: Limits, outline: Outline) -> None:
     """Fills ``outline`` from ``source``. Raises ``EnvelopeError`` for all that is no acceptable SOAP
     envelope."""
-    pieces = _pieces(source, limits.header_bytes)
-    piece = next(pieces, b"")
+    unread = pieces(source, limits.header_bytes)
+    piece = next(unread, b"")
     if not piece:
         raise _refuse("The request has no body.", 400)
     outline.encoding = expat_encoding(piece, charset)
@@ -108,7 +81,7 @@ def read_outline(source: Source, charset: str | None, limits: Limits, outline: O
         while piece:
             outline.pieces.append(piece)
             parser.Parse(piece, False)
-            piece = next(pieces, b"")
+            piece = next(unread, b"")
         if sum(map(len, outline.pieces)) >= limits.header_bytes:
             raise _refuse(f"The header section is longer than {limits.header_bytes} bytes.")
         parser.Parse(b"", True)

@@ -14,10 +14,11 @@ from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers, RMBody
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import root_part
-from wsrm_mq.envelope.outline import Node, Outline, Source, read_outline
+from wsrm_mq.envelope.outline import Node, Outline, read_outline
 from wsrm_mq.envelope.reading import Reader
 from wsrm_mq.envelope.rules import Request, first_fault
 from wsrm_mq.envelope.seen import Seen, split_name
+from wsrm_mq.envelope.source import Source
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.faults import InvalidAddressingHeader

@@ -9,12 +9,9 @@ from wsrm_mq.envelope.fragments import acknowledgements, addressing_headers, env
 from wsrm_mq.envelope.text import escape, escape_attribute
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.faults import (
-    ActionMismatch,
-    AddressingHeaderRequired,
     Fault,
     FaultCode,
     FaultFamily,
-    InvalidAddressingHeader,
     MessageNumberRollover,
     NotUnderstood,
 )
@@ -90,17 +87,21 @@ def _subcode(fault: Fault, addressing: AddressingVersion) -> str:
 def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
     """The detail elements, each with its own declarations (F-001 to F-009)."""
     if fault.is_header_fault and fault.identifier is not None:
-        detail = f'<wsrm:Identifier xmlns:wsrm="{rm.namespace}">{escape(fault.identifier)}</wsrm:Identifier>'
+        detail = _element(rm, "Identifier", fault.identifier)
         if isinstance(fault, MessageNumberRollover) and rm.has_close:
-            detail += f'<wsrm:MaxMessageNumber xmlns:wsrm="{rm.namespace}">{fault.max_number}</wsrm:MaxMessageNumber>'
+            detail += _element(rm, "MaxMessageNumber", str(fault.max_number))
         return detail
-    if isinstance(fault, AddressingHeaderRequired | InvalidAddressingHeader | ActionMismatch):
-        if fault.header and addressing not in _WITHOUT_DETAIL:
-            return (
-                f'<wsa:ProblemHeaderQName xmlns:wsa="{addressing.namespace}">'
-                f"wsa:{escape(fault.header)}</wsa:ProblemHeaderQName>"
-            )
+    problem = getattr(fault, "header", "")
+    if problem and addressing not in _WITHOUT_DETAIL:
+        return (
+            f'<wsa:ProblemHeaderQName xmlns:wsa="{addressing.namespace}">'
+            f"wsa:{escape(problem)}</wsa:ProblemHeaderQName>"
+        )
     return ""
+
+
+def _element(rm: RMVersion, local: str, text: str) -> str:
+    return f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">{escape(text)}</wsrm:{local}>'
 
 
 def _detail_header(
@@ -132,8 +133,9 @@ def _soap_1_2(fault: Fault, subcode: str, detail: str, addressing: AddressingVer
     third = getattr(fault, "detail_code", "") if addressing not in _WITHOUT_DETAIL else ""
     third = f"<soap:Subcode><soap:Value>wsa:{escape(third)}</soap:Value></soap:Subcode>" if third else ""
     second = f"<soap:Subcode><soap:Value>{subcode}</soap:Value>{third}</soap:Subcode>" if subcode else ""
+    code = f"<soap:Code><soap:Value>soap:{fault.blame.value[0]}</soap:Value>{second}</soap:Code>"
     return (
-        f"<soap:Fault {prefixes}><soap:Code><soap:Value>soap:{fault.blame.value[0]}</soap:Value>{second}</soap:Code>"
+        f"<soap:Fault {prefixes}>{code}"
         f'<soap:Reason><soap:Text xml:lang="en">{escape(fault.reason)}</soap:Text></soap:Reason>'
         + f"<soap:Detail>{detail}</soap:Detail>" * bool(detail)
         + "</soap:Fault>"

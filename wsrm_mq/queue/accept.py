@@ -111,8 +111,16 @@ class Receipt:
     """The claim's first message is this one: it can be run without reading it again."""
     held: bool = False
     """It waits for a number that was not received."""
+    is_queued: bool = False
+    """Deliverable, and this instance already runs its sequence: the run will come to it."""
+    sequence: int = 0
+    """Key of the sequence."""
     partner: str | None = None
     """Of the sequence: its policy rules retries."""
+    owned_elsewhere: bool = False
+    """Another instance runs the sequence, or died while it did."""
+    discarding: bool = False
+    """A tail has to be moved to the dead letters."""
     unfinished: int | None = None
     """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
@@ -227,8 +235,10 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         named=arrival.named,
         empty_last=arrival.empty_last,
     )
-    accepted = number if step.act is Act.ACCEPT else None
+    accepted = number if step.act is Act.ACCEPT and step.disposition is None else None
     apply_step(tx, record, step, accepted=accepted)
+    if accepted is not None and not record.value.terms.ordered:
+        record.wait(tx.now, None)  # it need not wait for another one's retry
     receipt.act, receipt.fault, receipt.no_room = step.act, step.fault, step.no_room
     if step.act is Act.ACCEPT:
         receipt.position = _store(tx, record, arrival, step.disposition)
@@ -240,7 +250,10 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
     if step.act is not None or step.ended_now:
         receipt.claim = take(tx, record)
         receipt.is_head = receipt.claim is not None and accepted is not None and record.cursor == number
-    receipt.partner = record.partner
+        receipt.is_queued = (
+            accepted is not None and receipt.claim is None and not receipt.held and record.owner == tx.instance
+        )
+    _look_around(tx, record, receipt)
 
 
 def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:
@@ -319,6 +332,14 @@ def _end(
             receipt.unfinished = found[0]
             tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
     receipt.claim = take(tx, record)
+    _look_around(tx, record, receipt)
+
+
+def _look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
+    receipt.sequence = record.id
+    receipt.partner = record.partner
+    receipt.owned_elsewhere = record.owner is not None and record.owner != tx.instance
+    receipt.discarding = record.discarding
 
 
 def _answer_ack_requested(

@@ -25,7 +25,8 @@ def apply_step(
     reason: str | None = None,
 ) -> None:
     """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life."""
-    newly_discarding = step.sequence.discard_from is not None and record.value.discard_from is None
+    discard_from = step.sequence.discard_from
+    newly_discarding = discard_from is not None and discard_from != record.value.discard_from
     record.follow(step.sequence, accepted)
     if step.closed_now:
         tx.ledger("closed", record, number=step.sequence.last_number)
@@ -36,7 +37,7 @@ def apply_step(
         tx.ledger("released_across_gap", record, reason=f"missing {step.released_across}")
     if newly_discarding:
         record.discarding = True
-        tx.ledger("discarding", record, number=step.sequence.discard_from, reason=step.sequence.discard_reason)
+        tx.ledger("discarding", record, number=discard_from, reason=step.sequence.discard_reason)
 
 
 def due(tx: Transaction, count: int) -> list[int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -16,11 +16,11 @@ def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
     """Try a blocked sequence, or one that waits for its next retry, again now, from the first step of the ladder.
     Answers the number that will be tried."""
     record = _idle(tx, identifier)
-    position, number = _head(tx, record)
+    position, number = _stopper(tx, record)
     if record.blocked is None and record.retry_at is None:
         raise NotAllowed(f"{identifier} is neither blocked nor waiting for a retry; there is nothing to resume.")
     record.blocked = None
-    record.retry_at = None
+    record.wait(tx.now, None)
     tx.execute(sql.FREE_RETRY, {"key": position})
     tx.execute("UPDATE entry SET failures = 0 WHERE id = ?", (position,))
     tx.ledger("resumed", record, number=number, position=position, reason=reason, actor=actor)
@@ -32,13 +32,12 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
     record = _idle(tx, identifier)
     if number not in record.value.received:
         raise NotAllowed(f"number {number} of {identifier} was never received; only what stops a sequence can be skipped.")
-    position, head = _head(tx, record)
-    if number != head:
-        raise NotAllowed(f"number {number} of {identifier} is not what stops it; that is number {head}.")
+    position, stopper = _stopper(tx, record)
+    if number != stopper:
+        raise NotAllowed(f"number {number} of {identifier} is not what stops it; that is number {stopper}.")
     bury(tx, record, position, number, "skipped", actor=actor)
     record.blocked = None
-    record.retry_at = None
-    record.cursor = number
+    record.wait(tx.now, None)
     settle_cursor(tx, record)
     tx.ledger("skipped", record, number=number, position=position, reason=reason, actor=actor)
     return position
@@ -53,8 +52,13 @@ def _idle(tx: Transaction, identifier: str) -> SequenceRecord:
     return record
 
 
-def _head(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:
+def _stopper(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:
+    """Position and number of the message that blocks it, else of the next to be delivered. Without order they
+    differ: a lower number may wait for its retry."""
     settle_cursor(tx, record)
+    if record.blocked is not None:
+        _failures, _deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": record.blocked}).fetchone()
+        return record.blocked, number
     found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
     if found is None or not record.cursor < record.value.deliver_below:
         raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.poison import after_failure
 from wsrm_mq.store import statements as sql
@@ -34,12 +35,12 @@ def take(tx: Transaction, record: SequenceRecord) -> Claim | None:
     """Take a free sequence that has something deliverable now; ``None`` where there is nothing to take."""
     if record.owner is not None or not record.is_deliverable:
         return None
-    if record.retry_at is not None and record.retry_at > tx.now:
+    if record.waits_for_retry(tx.now):
         return None
     record.owner = tx.instance
     record.fence += 1
     record.running_since = tx.now
-    record.retry_at = None
+    record.wait(tx.now, None)
     return Claim(record.id, record.fence)
 
 
@@ -70,23 +71,21 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
         waiting_until = _all_wait_until(tx, record)
         if waiting_until is None:
             return False
-        record.retry_at = waiting_until
+        record.wait(tx.now, waiting_until)
     free(record)
     return True
 
 
-def settle_cursor(tx: Transaction, record: SequenceRecord) -> None:
-    """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""
-    limit = record.value.limit
-    (lowest,) = tx.execute(
-        sql.NEXT_LIVE, {"sequence": record.id, "lower": record.cursor, "upper": limit}
-    ).fetchone()
-    record.cursor = limit if lowest is None else lowest
-
-
 def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
     """Unordered sequences: when the first retry is due if everything deliverable waits for one."""
-    bounds = {"sequence": record.id, "lower": record.cursor, "upper": record.value.deliver_below}
+    if record.value.terms.ordered:
+        return None
+    bounds = {
+        "sequence": record.id,
+        "lower": record.cursor,
+        "upper": record.value.deliver_below,
+        "ordered": 0,
+    }
     runs_now = tx.execute(sql.RUN, {**bounds, "now": tx.now, "count": 1}).fetchone()
     if runs_now is not None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ending import apply_step, bury
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.inbound import GaveUp, receive
@@ -33,9 +34,11 @@ def after_failure(
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
     if failures <= len(policy.retry):
         retry_at = tx.now + policy.retry[failures - 1]
-        tx.execute("UPDATE entry SET retry_at = ? WHERE id = ?", (retry_at, position))
+        tx.execute(
+            "UPDATE entry SET retry_from = ?, retry_at = ? WHERE id = ?", (tx.now, retry_at, position)
+        )
         if record.value.terms.ordered:
-            record.retry_at = retry_at
+            record.wait(tx.now, retry_at)
         return Aftermath.RETRY
     return _POISON[policy.on_poison](tx, record, position, number, error)
 
@@ -48,7 +51,7 @@ def _block(tx: Transaction, record: SequenceRecord, position: int, number: int, 
 
 def _dead_letter(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
     bury(tx, record, position, number, "max_failures")
-    record.passed(number)
+    move_past(tx, record, number)
     return Aftermath.BURIED
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wsrm_mq.queue.ownership import Claim, free, give_back, settle_cursor, still_mine
+from wsrm_mq.queue.cursor import move_past
+from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.poison import Aftermath, after_failure
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.ranges import EMPTY
@@ -30,6 +31,8 @@ class Settled:
     """The sequence was given back."""
     waiter: str | None
     """Name of the instance where a request waits for this."""
+    next_number: int
+    """Where the sequence goes on, if it was not released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +67,17 @@ def settle(
     if reply is not None:
         add_reply(tx, position, reply)
     _name(record, number)
-    _pass(tx, record, number)
+    move_past(tx, record, number)
     record.running_since = tx.now
-    return Settled(release and _give_back_quickly(tx, held, record), waiter)
+    return Settled(release and _give_back_quickly(tx, held, record), waiter, record.cursor)
 
 
 def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> bool:
-    """``give_back``, without a query in the usual case: nothing is deliverable."""
-    if record.is_deliverable:
-        return give_back(tx, held)
-    free(record)
-    return True
+    """``give_back``, without a query in the usual cases: nothing is deliverable, or the next message is."""
+    if not record.is_deliverable:
+        free(record)
+        return True
+    return False if record.value.terms.ordered else give_back(tx, held)
 
 
 def add_reply(tx: Transaction, position: int, reply: Reply) -> None:
@@ -118,10 +121,3 @@ def fail(
 def _name(record: SequenceRecord, number: int) -> None:
     if record.value.unnamed is not EMPTY and number in record.value.unnamed:
         record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
-
-
-def _pass(tx: Transaction, record: SequenceRecord, number: int) -> None:
-    if record.value.terms.skips_gaps:
-        settle_cursor(tx, record)
-    else:
-        record.passed(number)

@@ -38,8 +38,8 @@ log = logging.getLogger("wsrm_mq.dispatch")
 
 RUN_LENGTH: Final = 64
 RUN_SECONDS: Final = 0.050
-FRESH_QUEUE: Final = 1_000
-"""With more claims waiting than this, bodies are not kept in memory for the run but read again."""
+FRESH: Final = 1_000
+"""So many messages that are just committed are kept in memory for their run; more are read again."""
 
 
 class Event(NamedTuple):
@@ -84,6 +84,7 @@ class Dispatcher:
         self._on_event = on_event
         self._on_retry = on_retry
         self._runs: deque[_Run] = deque()
+        self._fresh: dict[tuple[int, int], Delivery] = {}
         self._changed = threading.Condition(threading.Lock())
         self._idle = 0
         self._workers: set[threading.Thread] = set()
@@ -108,7 +109,7 @@ class Dispatcher:
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool. Never blocks."""
         with self._changed:
-            if len(self._runs) > FRESH_QUEUE:
+            if len(self._runs) > FRESH:
                 first = None
             self._runs.append(_Run(claim, first))
             if self._idle:
@@ -117,6 +118,12 @@ class Dispatcher:
                 worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
                 self._workers.add(worker)
                 worker.start()
+
+    def offer(self, sequence: int, delivery: Delivery) -> None:
+        """Keep a message whose sequence is being run here, so that the run need not read it. Only a hint: what is not
+        found here is in the store."""
+        if len(self._fresh) < FRESH:
+            self._fresh[sequence, delivery.number] = delivery
 
     def run_here(self, claim: Claim, delivery: Delivery) -> Outcome | None:
         """Run one message in this thread and wait until it is settled; what else its sequence has goes to the pool.
@@ -175,9 +182,12 @@ class Dispatcher:
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, first = run
+        if first is not None and not self._stopping:
+            self._run_first(claim, first)
+            return
         pipeline = Pipeline()
         begun, count, after = time.monotonic(), 0, 0
-        deliveries = [first] if first is not None else self._read(claim, after)
+        deliveries = self._read(claim, after)
         while deliveries and not self._stopping and not pipeline.lost:
             for index, delivery in enumerate(deliveries):
                 # A short batch is the end of what is deliverable, as far as one can see.
@@ -197,9 +207,39 @@ class Dispatcher:
         if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
             self.give(claim)
 
+    def _run_first(self, claim: Claim, delivery: Delivery) -> None:
+        """The first loop: one message, in memory since its commit. Its settling commit gives the sequence back, or
+        on to the message that came meanwhile."""
+        if delivery.at_most_once:
+            self._settle_then_call(claim, delivery)
+            if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
+                self.give(claim)
+            return
+        outcome = self._attempt(delivery)
+        if outcome.error is not None:
+            if not self._fail(claim, delivery, outcome.error).released:
+                self.give(claim)
+            return
+
+        def told(done: Settled | None, error: BaseException | None) -> None:
+            self._settlement_told(claim, delivery, done, error, last=True)
+
+        self._store.submit(_settling(claim, delivery, outcome, release=True), told, keep=True, size=_size(outcome))
+
+    def _settlement_told(
+        self, claim: Claim, delivery: Delivery, done: Settled | None, error: BaseException | None, *, last: bool
+    ) -> None:
+        if done is None:
+            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
+            return
+        self._settled(delivery, done)
+        if last and not done.released:
+            self.give(claim, self._fresh.pop((claim.sequence, done.next_number), None))
+
     def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline, last: bool) -> bool:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
         failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool."""
+        self._fresh.pop((claim.sequence, delivery.number), None)
         if delivery.at_most_once:
             pipeline.drain()
             self._settle_then_call(claim, delivery)
@@ -214,12 +254,7 @@ class Dispatcher:
 
         def told(done: Settled | None, error: BaseException | None) -> None:
             pipeline.leave(error)
-            if done is None:
-                log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
-                return
-            self._settled(delivery, done)
-            if last and not done.released:
-                self.give(claim)
+            self._settlement_told(claim, delivery, done, error, last=last)
 
         self._store.submit(_settling(claim, delivery, outcome, release=last), told, keep=True, size=_size(outcome))
         return last
@@ -282,7 +317,7 @@ class Dispatcher:
         """The next deliverable messages of a sequence, from ``after`` on; none is an answer too."""
         with self._store.reader() as db:
             bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
-            cursor, limit, discard_from, redelivery_below, identifier, partner, assurance, rm = bounds
+            cursor, limit, discard_from, redelivery_below, identifier, partner, ordered, assurance, rm = bounds
             rows = db.execute(
                 sql.RUN,
                 {
@@ -290,6 +325,7 @@ class Dispatcher:
                     "lower": max(cursor, after),
                     "upper": limit if discard_from is None else min(limit, discard_from),
                     "now": self._store.clock(),
+                    "ordered": ordered,
                     "count": RUN_LENGTH,
                 },
             ).fetchall()

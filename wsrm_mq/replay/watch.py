@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Final
 
 from wsrm_mq.errors import StoreError
@@ -25,6 +26,7 @@ log = logging.getLogger("wsrm_mq.watch")
 
 POLL_SECONDS: Final = 1.0
 BATCH: Final = 200
+_NUDGE_SECONDS: Final = 0.05
 
 
 class Watch:
@@ -43,6 +45,7 @@ class Watch:
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._nudged_at = 0.0
 
     def start(self) -> None:
         """Look once, in this thread, so that what was deliverable at a crash runs before the first request; then
@@ -65,6 +68,14 @@ class Watch:
         if presence is not None:
             instances.wake(self._store.path, [presence.name])
 
+    def look_soon(self) -> None:
+        """Something may be wrong with another instance, or a tail waits: do not leave it to the poll. Cheap to ask for
+        by every request."""
+        now = time.monotonic()
+        if now - self._nudged_at > _NUDGE_SECONDS:
+            self._nudged_at = now
+            self.nudge()
+
     def _loop(self) -> None:
         presence = self._store.presence
         assert presence is not None
@@ -86,7 +97,7 @@ class Watch:
     def _seconds(self) -> float:
         """How long to sleep: to the next retry, at most one poll."""
         with self._store.reader() as db:
-            (retry_at,) = db.execute(sql.NEXT_RETRY).fetchone()
+            retry_at: int | None = db.execute(sql.NEXT_RETRY).fetchone()[0]
         if retry_at is None:
             return self._poll_seconds
         return min(self._poll_seconds, max(0.001, (retry_at - self._store.clock()) / 1000))

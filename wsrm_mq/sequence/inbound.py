@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import Final
 
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -41,6 +42,9 @@ __all__ = [
     "grant",
     "receive",
 ]
+
+_LARGEST_NUMBER: Final = MAX_MESSAGE_NUMBER - 1
+"""The largest number taken: ``limit`` lies above every accepted one and has to be a 64-bit integer too (D-SEQ-018)."""
 
 
 class DeliveryAssurance(enum.StrEnum):
@@ -91,8 +95,10 @@ class Terms:
 
     @property
     def skips_gaps(self) -> bool:
-        """Nothing waits for a missing number."""
-        return not self.ordered or self.assurance is DeliveryAssurance.AT_MOST_ONCE
+        """Nothing waits for a missing number. A behavior that discards has to wait: it was announced (D-DEL-013)."""
+        return self.behavior is IncompleteSequenceBehavior.NO_DISCARD and (
+            not self.ordered or self.assurance is DeliveryAssurance.AT_MOST_ONCE
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +143,10 @@ class InboundSequence:
         if self.state is State.ENDED:
             return None
         expires_at, inactivity = self.terms.expires_at, self.terms.inactivity
-        idle_at = None if inactivity is None else self.active_at + inactivity
-        return min((at for at in (expires_at, idle_at) if at is not None), default=None)
+        if inactivity is None:
+            return expires_at
+        idle_at = self.active_at + inactivity
+        return idle_at if expires_at is None else min(expires_at, idle_at)
 
     @property
     def held(self) -> int:
@@ -215,18 +223,18 @@ def receive(
     """
     due_at = sequence.due_at
     if due_at is not None and now >= due_at:
-        sequence = _end(sequence, Ended.EXPIRED)
+        expired = _end(sequence, Ended.EXPIRED)
         if isinstance(event, TimePassed):
-            return Step(sequence, Act.END, ended_now=True, released_across=_crossed(sequence))
-        step = receive(sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
-        return replace(step, ended_now=True, released_across=_crossed(sequence))
+            return expired
+        step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
+        return replace(step, ended_now=True, released_across=expired.released_across)
     if isinstance(event, TimePassed):
         return Step(sequence, Act.IGNORE)
 
     kind = _classify(sequence, event)
     cell = TRANSITIONS[sequence.terms.rm.label][sequence.state][kind]
     if not isinstance(cell.act, Act):
-        return _refuse(sequence, event, cell.act, cell.state)
+        return _refuse(sequence, cell.act, cell.state, now)
     if cell.act is Act.ACCEPT:
         assert isinstance(event, SequenceHeader)
         return _accept(sequence, event, now, bounds, named, empty_last)
@@ -242,7 +250,7 @@ def _classify(sequence: InboundSequence, event: Input) -> Event:
             if number in sequence.received:
                 contradicted = last and number != known_last
                 return Event.LAST_CONTRADICTED if contradicted else Event.DUPLICATE
-            if number > MAX_MESSAGE_NUMBER:
+            if number > _LARGEST_NUMBER:
                 return Event.ABOVE_MAXIMUM
             if known_last is not None and number > known_last:
                 return Event.ABOVE_LAST
@@ -272,30 +280,35 @@ def _accept(
     number, terms = header.number, sequence.terms
     no_room = _no_room(sequence, number, bounds)
     if no_room:
-        return Step(sequence, no_room=no_room)
+        return Step(replace(sequence, active_at=now), no_room=no_room)
     disposition = None
     if empty_last and header.last:
         disposition = Disposition.EMPTY_LAST_MESSAGE
     elif terms.assurance is DeliveryAssurance.AT_MOST_ONCE and terms.ordered and number < sequence.limit:
         disposition = Disposition.LATE
-    accepted = replace(
-        sequence,
+    received = sequence.received.add(number)
+    last_number = number if header.last else sequence.last_number
+    # Written out, not replace(): this runs for every message.
+    accepted = InboundSequence(
+        terms=terms,
         active_at=now,
-        received=sequence.received.add(number),
+        state=sequence.state,
+        received=received,
         unnamed=sequence.unnamed if named or disposition else sequence.unnamed.add(number),
-        last_number=number if header.last else sequence.last_number,
+        limit=_limit(sequence, received, number, last_number),
+        last_number=last_number,
     )
-    return Step(replace(accepted, limit=_limit(accepted, number)), Act.ACCEPT, disposition=disposition)
+    return Step(accepted, Act.ACCEPT, disposition=disposition)
 
 
-def _limit(sequence: InboundSequence, number: int) -> int:
+def _limit(sequence: InboundSequence, received: AckRanges, number: int, last_number: int | None) -> int:
     """Where delivery may go to after ``number`` was accepted; never lower than before."""
     if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        known_complete = sequence.last_number is not None and sequence.is_complete
-        return sequence.received.highest + 1 if known_complete else sequence.limit
+        known_complete = last_number is not None and received.expected == last_number + 1
+        return last_number + 1 if known_complete and last_number is not None else sequence.limit
     if sequence.terms.skips_gaps:
-        return max(sequence.limit, sequence.received.highest + 1)
-    return sequence.received.end_of(number) + 1 if number == sequence.limit else sequence.limit
+        return max(sequence.limit, received.highest + 1)
+    return received.end_of(number) + 1 if number == sequence.limit else sequence.limit
 
 
 def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
@@ -312,67 +325,80 @@ def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
     ):
         return f"{len(sequence.received)} ranges are open, max_ranges is {bounds.max_ranges}"
     held_apart = sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-    if bounds.max_held is not None and not held_apart and number > sequence.limit:
+    if bounds.max_held is not None and not held_apart and _would_be_held(sequence, number):
         held = sequence.held
         if held >= bounds.max_held:
             return f"{held} messages are held behind number {expected}, max_held is {bounds.max_held}"
     return ""
 
 
+def _would_be_held(sequence: InboundSequence, number: int) -> bool:
+    return number > sequence.limit and not sequence.terms.skips_gaps
+
+
 def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now: int) -> Step:
     if isinstance(event, CloseSequence | TerminateSequence) and event.last_number is not None:
         sequence = replace(sequence, last_number=event.last_number)
-    before = sequence.state
     if isinstance(event, GaveUp):
-        following = replace(sequence, state=state, ended=Ended.FAILED, discard_from=1, discard_reason="sequence_failed")
+        ended: Ended | None = sequence.ended or Ended.FAILED
+        settled = replace(sequence, discard_from=1, discard_reason="sequence_failed")
     else:
-        settled = sequence if before is State.CLOSED else _apply_behavior(sequence)
         ended = Ended.TERMINATED if state is State.ENDED else None
-        following = replace(settled, state=state, ended=ended)
-    following = replace(following, active_at=now)
+        settled = _apply_behavior(sequence)
+    following = replace(settled, state=state, ended=ended, active_at=now)
     return Step(
         following,
         act,
-        released_across=_crossed(following) if before is State.CREATED else EMPTY,
-        closed_now=before is State.CREATED and state is State.CLOSED,
-        ended_now=state is State.ENDED,
+        released_across=_crossed(sequence, following),
+        closed_now=state is State.CLOSED,
+        ended_now=state is State.ENDED and sequence.state is not State.ENDED,
     )
 
 
-def _refuse(sequence: InboundSequence, event: Input, fault: type[faults.Fault], state: State) -> Step:
+def _refuse(sequence: InboundSequence, fault: type[faults.Fault], state: State, now: int) -> Step:
     identifier = sequence.terms.identifier
     if sequence.state is State.ENDED and sequence.ended is Ended.FAILED:
         fault = faults.SequenceTerminated
     answer: faults.Fault
     if fault is faults.MessageNumberRollover:
         answer = faults.MessageNumberRollover(
-            _REASONS[fault], identifier, max_number=MAX_MESSAGE_NUMBER
+            _REASONS[fault], identifier, max_number=_LARGEST_NUMBER
         )
     else:
         ours = sequence.ended is Ended.FAILED
         answer = fault(_REASONS[fault], identifier, ours=ours)
-    if state is State.ENDED and sequence.state is not State.ENDED:
-        return Step(_end(sequence, Ended.REFUSED), fault=answer, ended_now=True)
-    return Step(sequence, fault=answer)
+    if sequence.state is State.ENDED:
+        return Step(sequence, fault=answer)
+    if state is State.ENDED:
+        return replace(_end(sequence, Ended.REFUSED), act=None, fault=answer)
+    return Step(replace(sequence, active_at=now), fault=answer)
 
 
-def _end(sequence: InboundSequence, how: Ended) -> InboundSequence:
-    settled = sequence if sequence.state is State.CLOSED else _apply_behavior(sequence)
-    return replace(settled, state=State.ENDED, ended=how)
+def _end(sequence: InboundSequence, how: Ended) -> Step:
+    """The end that no TerminateSequence asked for."""
+    following = replace(_apply_behavior(sequence), state=State.ENDED, ended=how)
+    return Step(following, Act.END, released_across=_crossed(sequence, following), ended_now=True)
 
 
 def _apply_behavior(sequence: InboundSequence) -> InboundSequence:
-    """Decide once, at the end, what happens to what is still held (WS-RM 1.1 §3.4, IncompleteSequenceBehavior)."""
+    """Decide once, at the close or the end, what happens to what is still held (WS-RM 1.1 §3.4,
+    IncompleteSequenceBehavior)."""
+    if sequence.state is not State.CREATED:
+        return sequence
     everything = sequence.received.highest + 1
     if sequence.is_complete or sequence.terms.behavior is IncompleteSequenceBehavior.NO_DISCARD:
         return replace(sequence, limit=max(sequence.limit, everything))
     if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
         return replace(sequence, discard_from=1, discard_reason="incomplete_sequence")
+    if sequence.expected == everything:  # only the tail is missing: nothing lies behind the gap
+        return sequence
     return replace(sequence, discard_from=sequence.expected, discard_reason=sequence.terms.incomplete_reason)
 
 
-def _crossed(sequence: InboundSequence) -> AckRanges:
-    return sequence.received.gaps() if sequence.discard_from is None else EMPTY
+def _crossed(before: InboundSequence, after: InboundSequence) -> AckRanges:
+    """The missing numbers that delivery passes over because the sequence was closed or ended."""
+    waited = before.state is State.CREATED and not before.terms.skips_gaps
+    return after.received.gaps() if waited and after.discard_from is None else EMPTY
 
 
 _REASONS: dict[type[faults.Fault], str] = {

@@ -73,7 +73,8 @@ _ENDED_CELLS: Final = {
     Event.TERMINATE: Cell(Act.CONFIRM, State.ENDED),
     Event.END_CONTRADICTED: Cell(faults.UnknownSequence, State.ENDED),
     Event.EXPIRED: Cell(Act.IGNORE, State.ENDED),
-    Event.FAILED: Cell(Act.IGNORE, State.ENDED),
+    # What was accepted before the end is still delivered, and may fail for good.
+    Event.FAILED: Cell(Act.END, State.ENDED),
 }
 
 _1_1: Final = {

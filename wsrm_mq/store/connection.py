@@ -7,6 +7,7 @@ checkpoint happens by chance inside somebody's commit (the writer makes them, se
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,19 @@ from typing import Final
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
-__all__ = ["BUSY_TIMEOUT_MS", "connect_reader", "connect_writer", "create_file", "store_errors", "translate"]
+__all__ = [
+    "BUSY_TIMEOUT_MS",
+    "connect_reader",
+    "connect_writer",
+    "create_file",
+    "refuse_network",
+    "store_errors",
+    "translate",
+]
 
 BUSY_TIMEOUT_MS: Final = 5_000
+
+MOUNTS: Final = Path("/proc/self/mounts")
 
 _NETWORK_FILE_SYSTEMS: Final = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "fuse.sshfs", "ceph", "glusterfs"}
 
@@ -25,6 +36,7 @@ _BY_CODE: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_BUSY: StoreBusy,
     sqlite3.SQLITE_LOCKED: StoreBusy,
     sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_IOERR_SHMSIZE: StoreFull,  # no room for the index of the WAL
     sqlite3.SQLITE_IOERR: StoreUnavailable,
     sqlite3.SQLITE_READONLY: StoreUnavailable,
     sqlite3.SQLITE_CANTOPEN: StoreUnavailable,
@@ -33,13 +45,13 @@ _BY_CODE: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
     sqlite3.SQLITE_NOTADB: StoreCorrupt,
 }
-"""Primary result code -> our error. Anything else is a mistake of ours and stays what it is."""
+"""Extended or primary result code -> our error. Anything else is a mistake of ours and stays what it is."""
 
 
 def translate(error: sqlite3.Error, path: Path) -> Exception:
     """Our error for a SQLite one, or the error itself where it is not about the store as a whole."""
     code = getattr(error, "sqlite_errorcode", None)
-    kind = _BY_CODE.get(code & 0xFF) if code is not None else None
+    kind = None if code is None else _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF)
     return kind(f"{path}: {error}.") if kind is not None else error
 
 
@@ -63,7 +75,7 @@ def create_file(path: Path) -> None:
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     """The writer's connection. The file has to exist. Autocommit mode: every transaction is begun in words."""
-    _refuse_network(path)
+    refuse_network(path)
     with store_errors(path):
         db = _open(path, "rw")
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
@@ -109,17 +121,17 @@ def _quoted(path: Path) -> str:
     return quote(str(path))
 
 
-def _refuse_network(path: Path) -> None:
+def refuse_network(path: Path) -> None:
     """WAL shares memory between processes, which no network file system offers."""
     try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
     where = str(path.resolve())
     best, kind = "", ""
     for line in mounts:
         _device, point, file_system, *_rest = line.split(" ")
-        point = point.encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), point)  # a space is \\040
         inside = where == point or where.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, file_system

@@ -39,27 +39,28 @@ class Presence:
         self._home = _directory(store)
         try:
             self._home.mkdir(mode=0o700, exist_ok=True)
-            self._directory = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
-            self._lock = os.open(self._home / f"{self.name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+            directory = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
+            lock = os.open(self._home / f"{self.name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as error:
             raise StoreUnavailable(f"{self._home}: {error.strerror}.") from error
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._handles: tuple[int, ...] = (lock, directory)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._socket: socket.socket | None = None
         try:
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-            listener.bind(_address(self._directory, self.name))
+            listener.bind(_address(directory, self.name))
             self._socket = listener
         except OSError:
             pass  # without a socket the poll is all there is
 
     def wait(self, seconds: float) -> set[str]:
         """Wait for a wake-up; answers the words that came, or nothing after ``seconds``."""
-        if self._socket is None:
-            select.select([], [], [], seconds)
-            return set()
-        ready, _, _ = select.select([self._socket], [], [], seconds)
+        poll = select.poll()  # not select: it fails on a descriptor above 1023
+        if self._socket is not None:
+            poll.register(self._socket, select.POLLIN)
         words: set[str] = set()
-        while ready:
+        ready = poll.poll(seconds * 1000)
+        while ready and self._socket is not None:
             try:
                 words.add(self._socket.recv(512).decode("ascii", "replace"))
             except OSError:
@@ -77,7 +78,8 @@ class Presence:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        for handle in (self._lock, self._directory):
+        handles, self._handles = self._handles, ()
+        for handle in handles:
             try:
                 os.close(handle)
             except OSError:
@@ -88,8 +90,10 @@ def is_alive(store: Path, name: str) -> bool:
     """Whether the instance of this name still runs."""
     try:
         handle = os.open(_directory(store) / f"{name}.lock", os.O_RDWR)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:  # not known: a live one must not be taken for dead
+        return True
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

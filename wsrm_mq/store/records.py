@@ -21,26 +21,6 @@ _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 class SequenceRecord:
     """One row of ``sequence`` with its ranges. Mutable inside one transaction, which works on a copy."""
 
-    __slots__ = (
-        "blocked",
-        "created_at",
-        "cursor",
-        "discarding",
-        "duplicates",
-        "ended_at",
-        "fence",
-        "id",
-        "owner",
-        "partner",
-        "peer",
-        "principal",
-        "queue",
-        "redelivery_below",
-        "retry_at",
-        "running_since",
-        "value",
-    )
-
     def __init__(
         self,
         id: int,
@@ -67,6 +47,8 @@ class SequenceRecord:
         """Grows with every change of owner; a settlement has to bring the one it was given."""
         self.running_since: int | None = None
         self.retry_at: int | None = None
+        self.retry_from: int | None = None
+        """When the wait until ``retry_at`` began: one that begins in the future is over, the clock went back."""
         self.blocked: int | None = None
         self.redelivery_below = 0
         self.duplicates = 0
@@ -109,7 +91,7 @@ class SequenceRecord:
             partner=columns["partner"],
             created_at=columns["created_at"],
         )
-        for name in ("cursor", "owner", "fence", "running_since", "retry_at", "blocked", "redelivery_below"):
+        for name in ("cursor", "owner", "fence", "running_since", "retry_from", "retry_at", "blocked", "redelivery_below"):
             setattr(record, name, columns[name])
         record.duplicates = columns["duplicates"]
         record.discarding = bool(columns["discarding"])
@@ -118,8 +100,7 @@ class SequenceRecord:
 
     def copy(self) -> SequenceRecord:
         twin = object.__new__(SequenceRecord)
-        for name in SequenceRecord.__slots__:
-            setattr(twin, name, getattr(self, name))
+        twin.__dict__.update(self.__dict__)
         return twin
 
     @property
@@ -144,25 +125,33 @@ class SequenceRecord:
         }
 
     @property
-    def row(self) -> dict[str, object]:
-        """The columns that change, by name."""
+    def progress(self) -> dict[str, object]:
+        """The columns that change with every message, by name."""
+        value = self.value
+        return {
+            "active_at": value.active_at,
+            "expected": value.received.expected,
+            "cursor": self.cursor,
+            "limit": value.limit,
+            "owner": self.owner,
+            "fence": self.fence,
+            "running_since": self.running_since,
+        }
+
+    @property
+    def standing(self) -> dict[str, object]:
+        """The columns that change rarely, by name."""
         value = self.value
         return {
             "state": value.state.value,
             "ended": value.ended.value if value.ended else None,
             "ended_at": self.ended_at,
-            "active_at": value.active_at,
             "due_at": value.due_at,
             "last_number": value.last_number,
-            "expected": value.received.expected,
-            "cursor": self.cursor,
-            "limit": value.limit,
             "discard_from": value.discard_from,
             "discard_reason": value.discard_reason,
             "discarding": int(self.discarding),
-            "owner": self.owner,
-            "fence": self.fence,
-            "running_since": self.running_since,
+            "retry_from": self.retry_from,
             "retry_at": self.retry_at,
             "blocked": self.blocked,
             "redelivery_below": self.redelivery_below,
@@ -173,6 +162,17 @@ class SequenceRecord:
     def is_deliverable(self) -> bool:
         """Something is below the limit, unsettled, and neither blocked nor given up."""
         return self.blocked is None and self.cursor < self.value.deliver_below
+
+    def waits_for_retry(self, now: int) -> bool:
+        """Its head failed and its next try is not due."""
+        if self.retry_at is None or self.retry_at <= now:
+            return False
+        return self.retry_from is None or self.retry_from <= now
+
+    def wait(self, now: int, retry_at: int | None) -> None:
+        """Try the head again at ``retry_at``; ``None``: whenever it can be."""
+        self.retry_at = retry_at
+        self.retry_from = now if retry_at is not None else None
 
     def follow(self, value: InboundSequence, accepted: int | None = None) -> None:
         """Take the next protocol value; the cursor goes where its definition puts it."""

@@ -1,7 +1,8 @@
 """Some disk kept back, so that what was done can still be written down when the disk is full.
 
 A settlement must be stored: the application has done the work. The reserve is a file of zeros that is given up when a
-commit fails for want of space, and made again when there is plenty.
+commit fails for want of space, and made again when there is plenty. In between nothing new is accepted: an acceptance
+would eat the room that was freed for settlements.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["Reserve"]
 
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE
-_LOOK_EVERY_SECONDS: Final = 5.0
+_LOOK_EVERY_SECONDS: Final = 1.0
 
 
 class Reserve:
@@ -26,14 +27,21 @@ class Reserve:
         self._path = path
         self._size = size
         self._looked_at = 0.0
+        self._made = False
+
+    @property
+    def is_spent(self) -> bool:
+        """It was there, and has been given up since, by this instance or another."""
+        return self._made and not self._path.exists()
 
     def restore(self) -> None:
-        """Make the file if it is missing and there is room; looks only every few seconds."""
+        """Make the file if it is missing and there is room; looks only once a second."""
         now = time.monotonic()
         if now - self._looked_at < _LOOK_EVERY_SECONDS:
             return
         self._looked_at = now
         if self._path.exists():
+            self._made = True
             return
         try:
             if shutil.disk_usage(self._path.parent).free < _PLENTY:
@@ -43,6 +51,7 @@ class Reserve:
                 os.posix_fallocate(handle, 0, self._size)
             finally:
                 os.close(handle)
+            self._made = True
         except OSError:
             self.release()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
-from wsrm_mq.store.connection import create_file, store_errors
+from wsrm_mq.store.connection import create_file, refuse_network, store_errors
 
 __all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
 
@@ -38,6 +38,7 @@ def ensure(path: Path) -> None:
 
     Raises ``SchemaMismatch`` for a store that a newer version wrote.
     """
+    refuse_network(path)
     if not path.exists():
         create_file(path)
     if _revision_at(path) != HEAD:

@@ -7,10 +7,11 @@ later, and costs nothing per message. Parameters are named.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import (
-    Executable,
+    ClauseElement,
+    ColumnElement,
     Table,
     and_,
     bindparam,
@@ -24,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from wsrm_mq.store.tables import entry, instance, ledger, message, queue, range_, reply, sequence
 
@@ -32,12 +34,12 @@ __all__ = ["compiled"]
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
 
-_DIALECT: Final = sqlite.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+_DIALECT: Final = sqlite.dialect(paramstyle="named")
 
 
-def compiled(statement: Executable) -> str:
+def compiled(statement: ClauseElement) -> str:
     """The SQL text of ``statement``, constants written in place, parameters as ``:name``."""
-    text = statement.compile(dialect=_DIALECT)
+    text = cast(SQLCompiler, statement.compile(dialect=_DIALECT))
     constants = {name: _literal(bind.effective_value) for name, bind in text.binds.items() if not bind.required}
     return re.sub(r":(\w+)", lambda found: constants.get(found[1], found[0]), str(text))
 
@@ -53,6 +55,12 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
 
 
 p = bindparam
+
+
+def _waited(retry_from: ColumnElement[int], retry_at: ColumnElement[int]) -> ColumnElement[bool]:
+    """No wait, or one that is over at ``:now``."""
+    return or_(retry_at.is_(None), retry_at <= p("now"), retry_from > p("now"))
+
 
 # queues and instances
 
@@ -119,7 +127,8 @@ RUN: Final = compiled(
         entry.c.number >= p("lower"),
         entry.c.number < p("upper"),
         entry.c.outcome.is_(None),
-        or_(entry.c.retry_at.is_(None), entry.c.retry_at <= p("now")),
+        # In order, the head's wait is the sequence's: passing it over would deliver what follows it.
+        or_(p("ordered") == 1, _waited(entry.c.retry_from, entry.c.retry_at)),
     )
     .order_by(entry.c.number)
     .limit(p("count"))
@@ -254,27 +263,24 @@ TERMS_COLUMNS: Final = (
     "expires_at",
     "inactivity",
 )
-SAVED_COLUMNS: Final = (
+PROGRESS_COLUMNS: Final = ("active_at", "expected", "cursor", "limit", "owner", "fence", "running_since")
+"""What every message changes; see ``SequenceRecord.progress``."""
+STANDING_COLUMNS: Final = (
     "state",
     "ended",
     "ended_at",
-    "active_at",
     "due_at",
     "last_number",
-    "expected",
-    "cursor",
-    "limit",
     "discard_from",
     "discard_reason",
     "discarding",
-    "owner",
-    "fence",
-    "running_since",
+    "retry_from",
     "retry_at",
     "blocked",
     "redelivery_below",
     "duplicates",
 )
+SAVED_COLUMNS: Final = (*PROGRESS_COLUMNS, *STANDING_COLUMNS)
 ADD_SEQUENCE: Final = compiled(
     insert(sequence).values(
         {name: p(name) for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)}
@@ -282,6 +288,9 @@ ADD_SEQUENCE: Final = compiled(
 )
 SAVE_SEQUENCE: Final = compiled(
     update(sequence).where(sequence.c.id == p("key")).values({name: p(name) for name in SAVED_COLUMNS})
+)
+SAVE_PROGRESS: Final = compiled(
+    update(sequence).where(sequence.c.id == p("key")).values({name: p(name) for name in PROGRESS_COLUMNS})
 )
 SEQUENCE_COLUMNS: Final = tuple(column.name for column in sequence.columns)
 SEQUENCE_BY_IDENTIFIER: Final = compiled(select(sequence).where(sequence.c.identifier == p("identifier")))
@@ -301,7 +310,7 @@ _DELIVERABLE = and_(
 )
 RUNNABLE: Final = compiled(
     select(sequence.c.id)
-    .where(_DELIVERABLE, or_(sequence.c.retry_at.is_(None), sequence.c.retry_at <= p("now")))
+    .where(_DELIVERABLE, _waited(sequence.c.retry_from, sequence.c.retry_at))
     .limit(p("count"))
 )
 NEXT_RETRY: Final = compiled(
@@ -321,6 +330,7 @@ RUN_BOUNDS: Final = compiled(
         sequence.c.redelivery_below,
         sequence.c.identifier,
         sequence.c.partner,
+        sequence.c.ordered,
         sequence.c.assurance,
         sequence.c.rm,
     ).where(sequence.c.id == p("key"))

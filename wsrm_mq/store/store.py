@@ -109,6 +109,7 @@ class Store:
             writer.stop()
         with self._readers_changed:
             self._closing = True
+            self._readers_changed.notify_all()
         self._close_readers()
         if self.presence is not None:
             self.presence.close()
@@ -143,8 +144,10 @@ class Store:
                 reader.close()
             self._idle_readers.clear()
 
-    def call(self, verb: Verb[R], *, keep: bool = False, size: int = 0) -> R:
-        return self.writer.call(verb, keep=keep, size=size)
+    def call(
+        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+    ) -> R:
+        return self.writer.call(verb, keep=keep, size=size, committed=committed)
 
     def submit(
         self,

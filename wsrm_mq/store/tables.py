@@ -8,7 +8,7 @@ row by row.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, cast
 
 from sqlalchemy import (
     CheckConstraint,
@@ -37,8 +37,8 @@ def _one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
 
 
-def _table(name: str, *parts: Column[object] | CheckConstraint | Index, **options: object) -> Table:
-    return Table(name, metadata, *parts, sqlite_strict=True, **options)  # type: ignore[arg-type]
+def _table(name: str, *parts: Column[Any] | CheckConstraint, **options: bool) -> Table:
+    return Table(name, metadata, *parts, sqlite_strict=True, **cast(Any, options))
 
 
 queue: Final = _table(
@@ -87,6 +87,8 @@ entry: Final = _table(
     Column("cancels", Integer, nullable=False, server_default="0"),
     # How often in a row its holder died with it at the head.
     Column("deaths", Integer, nullable=False, server_default="0"),
+    # A wait has a beginning and an end: one that begins in the future is over, the clock was stepped back.
+    Column("retry_from", Integer),
     Column("retry_at", Integer),
     Column("last_error", Text),
     # Name of the instance where a request waits for the reply.
@@ -145,6 +147,7 @@ sequence: Final = _table(
     Column("fence", Integer, nullable=False),
     # Since when the head runs, for `explain`.
     Column("running_since", Integer),
+    Column("retry_from", Integer),
     Column("retry_at", Integer),
     # Position of the entry that stopped it; an operator resumes or skips.
     Column("blocked", Integer),

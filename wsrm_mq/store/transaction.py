@@ -76,7 +76,7 @@ class Transaction:
         """Key of the instance that writes."""
         self.instance_name = instance_name
         self._cache = cache
-        self._touched: dict[int, tuple[SequenceRecord | None, SequenceRecord]] = {}
+        self._touched: dict[int, tuple[SequenceRecord, SequenceRecord]] = {}
 
     # sequences
 
@@ -104,7 +104,7 @@ class Transaction:
         return touched[1] if touched is not None else self._touch(self._load(row))
 
     def add_sequence(self, record: SequenceRecord, create_id: str | None) -> SequenceRecord:
-        row = {**record.terms_row, **record.row, "create_id": create_id}
+        row = {**record.terms_row, **record.progress, **record.standing, "create_id": create_id}
         record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
         return self._touch(record)
 
@@ -172,9 +172,11 @@ class Transaction:
     def flush(self) -> None:
         """Write every changed sequence. Called once, before COMMIT."""
         for original, working in self._touched.values():
-            assert original is not None
-            if working.row != original.row:
-                self.execute(sql.SAVE_SEQUENCE, {**working.row, "key": working.id})
+            progress, standing = working.progress, working.standing
+            if standing != original.standing:
+                self.execute(sql.SAVE_SEQUENCE, {**progress, **standing, "key": working.id})
+            elif progress != original.progress:
+                self.execute(sql.SAVE_PROGRESS, {**progress, "key": working.id})
             before, after = original.value.received, working.value.received
             if before is not after:
                 self._flush_ranges(working.id, before.ranges, after.ranges)

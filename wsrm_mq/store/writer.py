@@ -7,7 +7,8 @@ disk.
 What can go wrong in a batch:
 
 * busy, full, I/O: nothing of the batch is stored. Verbs that may be refused (an acceptance) fail at once, the sender
-  resends. Verbs that must not be dropped (a settlement) stay and are tried again until they are stored.
+  resends. Verbs that must not be dropped (a settlement) stay and are tried again until they are stored; when the disk
+  is full they get the reserve, and nothing else is admitted until there is room again.
 * anything else is one verb's own mistake: the batch is rolled back and its verbs run one by one.
 """
 
@@ -20,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store.connection import connect_writer, translate
@@ -38,7 +39,9 @@ Clock = Callable[[], int]
 
 MAX_BATCH: Final = 512
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
-CHECKPOINT_PAGES: Final = 4_000
+CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
+VERB_BYTES: Final = 8 * 1024
+"""What a verb adds to the WAL beside its own bytes, about. The file's size does not tell: a checkpoint leaves it."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
@@ -87,6 +90,7 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
+        self._not_checkpointed = 0
         self.commits = 0
         self.committed_verbs = 0
 
@@ -118,15 +122,21 @@ class Writer:
                 self._idle = False
                 self._changed.notify()
 
-    def call(self, verb: Verb[R], *, keep: bool = False, size: int = 0) -> R:
-        """Run ``verb`` and wait until it is on disk."""
+    def call(
+        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+    ) -> R:
+        """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called first, in the writer's thread."""
         done = threading.Lock()
         done.acquire()
         outcome: list[Any] = []
 
         def told(result: R | None, error: BaseException | None) -> None:
             outcome.extend((result, error))
-            done.release()
+            try:
+                if committed is not None and error is None:
+                    committed(cast(R, result))
+            finally:
+                done.release()
 
         self.submit(verb, told, keep=keep, size=size)
         done.acquire()
@@ -154,12 +164,12 @@ class Writer:
             batch = self._take()
             if batch is None:
                 break
-            kept = self._write(batch)
+            kept = self._write(self._admitted(batch))
             if kept:
-                attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
                 with self._changed:
                     self._waiting.extendleft(reversed(kept))
                 time.sleep(RETRY_SECONDS[attempt])
+                attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
                 continue
             attempt = 0
             self._checkpoint()
@@ -184,9 +194,18 @@ class Writer:
                 size += item.size
             return batch
 
+    def _admitted(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+        """All of a batch; while the reserve is spent only what must be stored, the rest is refused."""
+        if self._reserve is None or not self._reserve.is_spent:
+            return batch
+        self._reserve.restore()
+        if not self._reserve.is_spent:
+            return batch
+        return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
+
     def _write(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
-        failure = self._try(batch)
+        failure = self._try(batch) if batch else None
         if failure is None:
             self._tell(batch)
             return []
@@ -232,6 +251,7 @@ class Writer:
         tx.committed()
         self.commits += 1
         self.committed_verbs += len(batch)
+        self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
         return None
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
@@ -244,11 +264,8 @@ class Writer:
     def _checkpoint(self) -> None:
         """Move the WAL into the file when it has grown, between batches and after everybody was told."""
         assert self._db is not None
-        try:
-            wal = self.path.with_name(self.path.name + "-wal").stat().st_size
-        except OSError:
-            return
-        if wal >= CHECKPOINT_PAGES * 4096:
+        if self._not_checkpointed >= CHECKPOINT_BYTES:
+            self._not_checkpointed = 0
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except sqlite3.Error as error:

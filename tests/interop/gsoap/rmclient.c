@@ -111,15 +111,15 @@ static void put_acknowledgement(const struct source *s)
 static void put_sequence(const struct source *s)
 {
   static const char *const names[] = {"none", "unknown", "created", "closed", "terminated"};
-  struct soap_wsrm_message *m;
+  ULONG64 i;
   struct soap_wsrm_range *r;
   const char *separator = "";
   put_field("seq", s->seq ? s->seq->id : NULL);
   put_field("state", s->seq ? names[s->seq->state] : NULL);
   fputs(", \"pending\": [", stdout);
-  for (m = s->seq ? s->seq->messages : NULL; m; m = m->next)
-    if (m->state != SOAP_WSRM_ACK) {
-      printf("%s" SOAP_ULONG_FORMAT, separator, m->num);
+  for (i = 0; s->seq && s->seq->messages && i < s->seq->num; i++)
+    if (s->seq->messages[i] && s->seq->messages[i]->state != SOAP_WSRM_ACK) {
+      printf("%s" SOAP_ULONG_FORMAT, separator, i + 1);
       separator = ", ";
     }
   printf("], \"lifetime\": %ld, \"received\": [", s->seq ? (long)(s->seq->expires - time(NULL)) : 0L);

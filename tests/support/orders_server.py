@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -34,13 +35,21 @@ class OrdersServer:
         self.store = directory / "store.db"
         self.service_db = directory / "service.db"
         self.log = directory / "server.log"
+        self.clock = directory / "clock"
         self.options: Mapping[str, Any] = options
         self.port = 0
+        self.path = "/orders"
         self._process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/orders"
+        return f"http://127.0.0.1:{self.port}{self.path}"
+
+    def at(self, path: str) -> OrdersServer:
+        """The same running server as seen at one path: what others send elsewhere is not in its ``mark``."""
+        here = copy.copy(self)
+        here.path = path
+        return here
 
     @property
     def pid(self) -> int:
@@ -49,17 +58,31 @@ class OrdersServer:
 
     def start(self) -> None:
         """Start it, on the port it had before if it had one."""
+        line = self._launch()
+        assert line, f"the server did not start:\n{self.log.read_text()[-4000:]}"
+        self.port = json.loads(line)["port"]
+
+    def refusal(self) -> str:
+        """Start it where it cannot: what it says as it ends."""
+        before = self.log.stat().st_size if self.log.exists() else 0
+        line = self._launch()
+        if line:
+            self.kill()
+        assert not line, "the server started"
+        assert self._process is not None
+        self.died()
+        return self.log.read_text()[before:]
+
+    def _launch(self) -> str:
         threads = self.options.get("threads", 8)
         options = {name: value for name, value in self.options.items() if name != "threads"}
         command = [sys.executable, "-m", "tests.servers.orders", "--store", str(self.store)]
         command += ["--service-db", str(self.service_db), "--port", str(self.port)]
-        command += ["--threads", str(threads), "--options", json.dumps(options)]
+        command += ["--threads", str(threads), "--clock", str(self.clock), "--options", json.dumps(options)]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the server did not start:\n{self.log.read_text()[-4000:]}"
-        self.port = json.loads(line)["port"]
+        return self._process.stdout.readline()
 
     def stop(self) -> None:
         """End it as an operator would."""
@@ -68,6 +91,24 @@ class OrdersServer:
     def kill(self) -> None:
         """End it as a power cut would: no code of it runs any more."""
         self._end(signal.SIGKILL)
+
+    def died(self) -> None:
+        """Wait for it to end by itself."""
+        assert self._process is not None
+        self._process.wait(timeout=15)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+
+    def open_gate(self, name: str) -> None:
+        """Let the operations go on whose text is ``gate=name``."""
+        (self.service_db.parent / name).touch()
+
+    def set_clock(self, seconds: float) -> None:
+        """From now on its clock is wrong by that."""
+        fresh = self.clock.with_suffix(".new")
+        fresh.write_text(str(seconds))
+        fresh.rename(self.clock)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
@@ -90,7 +131,7 @@ class OrdersServer:
             return connection.execute(query, values).fetchall()
 
     def mark(self) -> Seen:
-        """What the service sees from now on."""
+        """What the service sees from now on, of the path chosen by ``at`` if one was."""
         return Seen(self)
 
     # ---- what the process costs
@@ -123,6 +164,7 @@ class Seen:
 
     def __init__(self, server: OrdersServer) -> None:
         self._server = server
+        self._path = server.path if server.path != "/orders" else None
         self._since = {table: self._last(table) for table in ("effects", "calls")}
 
     def _last(self, table: str) -> int:
@@ -130,8 +172,8 @@ class Seen:
         return int(last)
 
     def _column(self, table: str, column: str) -> list[Any]:
-        query = f"select {column} from {table} where rowid > ? order by rowid"
-        return [value for (value,) in self._server.rows(query, self._since[table])]
+        query = f"select {column} from {table} where rowid > ? and ifnull(path = ?, true) order by rowid"
+        return [value for (value,) in self._server.rows(query, self._since[table], self._path)]
 
     def numbers(self) -> list[int]:
         """The orders' numbers in the order in which their operations ended."""

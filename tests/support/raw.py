@@ -10,15 +10,14 @@ import socket
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 from lxml import etree
 
+from wsrm_mq.testing import Reply
 from wsrm_mq.versions import WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
-
-from .gsoap_client import Variant
 
 NAMESPACE: Final = "urn:example:orders"
 PUT_ORDER: Final = f"{NAMESPACE}/put_order"
@@ -33,6 +32,17 @@ def order(n: object, text: str = "") -> str:
     return f"<t:put_order><t:n>{n}</t:n><t:text>{escape(text)}</t:text></t:put_order>"
 
 
+class Versions(Protocol):
+    """Whatever names a combination of versions."""
+
+    @property
+    def rm(self) -> RMVersion: ...
+    @property
+    def soap(self) -> SOAPVersion: ...
+    @property
+    def addressing(self) -> AddressingVersion: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Envelopes in one combination of versions."""
@@ -40,9 +50,10 @@ class Dialect:
     rm: RMVersion = WSRM_1_1
     soap: SOAPVersion = SOAPVersion.SOAP_1_2
     addressing: AddressingVersion = WSA_2005
+    path: str = "/orders"
 
     @classmethod
-    def of(cls, variant: Variant) -> Dialect:
+    def of(cls, variant: Versions) -> Dialect:
         return cls(variant.rm, variant.soap, variant.addressing)
 
     def envelope(
@@ -115,7 +126,7 @@ class Dialect:
     def request(self, payload: bytes, *fields: str, length: int | None = None) -> bytes:
         """A whole HTTP request around an envelope. ``fields`` are more header lines."""
         lines = [
-            "POST /orders HTTP/1.1",
+            f"POST {self.path} HTTP/1.1",
             "Host: 127.0.0.1",
             f"Content-Type: {self.soap.media_type}; charset=utf-8",
         ]
@@ -131,6 +142,11 @@ class Answer:
     status: int
     fields: dict[str, str]
     body: bytes = field(repr=False)
+
+    @property
+    def reply(self) -> Reply:
+        """What the envelope says."""
+        return Reply.parse(self.body)
 
     def tree(self) -> etree._Element:
         return etree.fromstring(self.body)
@@ -179,6 +195,9 @@ class Wire:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._reader.close()
         self.socket.close()
 

@@ -1,0 +1,89 @@
+"""A measured server as the driver sees it: started, asked, killed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from bench.messages import FACTORY, create_sequence, identifier_in
+
+__all__ = ["ServerProcess", "settled"]
+
+_POLL_SECONDS: Final = 0.02
+
+
+class ServerProcess:
+    """``python -m bench.server`` with ``arguments``, killed at the end of the ``with`` block."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.begun = time.monotonic_ns()
+        """Before there was a process."""
+        command = [sys.executable, "-m", "bench.server", *arguments]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the server did not start: status {self._process.wait()}")
+        self.port = int(json.loads(line)["port"])
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def state(self) -> dict[str, Any]:
+        return self._get("/state")
+
+    def hold(self, identifier: str, last: int) -> None:
+        self._get(f"/hold?identifier={identifier}&last={last}")
+
+    def post(self, envelope: bytes) -> bytes:
+        return self._request("POST", "/orders", envelope)
+
+    def create_sequence(self) -> str:
+        return identifier_in(self.post(create_sequence()))
+
+    def wait_for_calls(self, calls: int) -> dict[str, Any]:
+        while (state := self.state())["calls"] < calls:
+            time.sleep(_POLL_SECONDS)
+        return state
+
+    def _get(self, path: str) -> Any:
+        return json.loads(self._request("GET", path, None))
+
+    def _request(self, method: str, path: str, envelope: bytes | None) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3_600)
+        try:
+            connection.request(method, path, envelope, {"Content-Type": FACTORY.content_type} if envelope else {})
+            response = connection.getresponse()
+            answer = response.read()
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise RuntimeError(f"{method} {path}: {response.status} {answer[:500]!r}")
+        return answer
+
+
+def settled(store: Path) -> None:
+    """Wait until every sequence of the store is settled and given back."""
+    db = sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30)
+    try:
+        while db.execute('SELECT 1 FROM sequence WHERE cursor < "limit" OR owner IS NOT NULL LIMIT 1').fetchone():
+            time.sleep(_POLL_SECONDS)
+    finally:
+        db.close()

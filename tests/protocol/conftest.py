@@ -1,0 +1,61 @@
+"""Servers and sources for the protocol tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.orders_server import OrdersServer
+from tests.support.source import Source
+from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
+
+Servers = Callable[..., OrdersServer]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Servers by options of the middleware, each shared by the tests of a module, which leave it alive."""
+    running: dict[str, OrdersServer] = {}
+
+    def having(**options: Any) -> OrdersServer:
+        key = json.dumps(options, sort_keys=True)
+        if key not in running:
+            running[key] = OrdersServer(tmp_path_factory.mktemp("server"), **options)
+            running[key].start()
+        return running[key]
+
+    yield having
+    for server in running.values():
+        server.stop()
+
+
+@pytest.fixture
+def server(servers: Servers) -> OrdersServer:
+    """The shared server with nothing set."""
+    return servers()
+
+
+@pytest.fixture
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
+    """A server that the test may kill."""
+    server = OrdersServer(tmp_path_factory.mktemp("mortal"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def speak(rm: RMVersion, soap: SOAPVersion, addressing: AddressingVersion) -> EnvelopeFactory:
+    """Envelopes in the combination that the test is run in."""
+    return EnvelopeFactory(rm, soap, addressing)
+
+
+@pytest.fixture
+def source(server: OrdersServer, speak: EnvelopeFactory) -> Iterator[Source]:
+    """A connection to the shared server."""
+    with Source(server, speak) as source:
+        yield source

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from wsrm_mq.sequence import faults
+from wsrm_mq.sequence.states import TRANSITIONS, Act, Cell, Event, State
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
+
+VERSIONS = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])
+
+
+def cells(rm: RMVersion) -> dict[tuple[State, Event], Cell]:
+    return {(state, event): cell for state, row in TRANSITIONS[rm.label].items() for event, cell in row.items()}
+
+
+@VERSIONS
+def test_every_state_has_an_answer_to_every_event(rm: RMVersion) -> None:
+    assert set(cells(rm)) == {(state, event) for state in State for event in Event}
+
+
+def test_there_is_one_table_for_each_version() -> None:
+    assert set(TRANSITIONS) == {WSRM_1_0.label, WSRM_1_1.label}
+
+
+@VERSIONS
+@pytest.mark.spec("D-LST-009")
+def test_no_version_answers_with_a_fault_of_the_other(rm: RMVersion) -> None:
+    foreign = {WSRM_1_0: {faults.SequenceClosed}, WSRM_1_1: {faults.LastMessageNumberExceeded}}[rm]
+    assert not [place for place, cell in cells(rm).items() if cell.act in foreign]
+    assert [cell for cell in cells(rm).values() if cell.act in {faults.SequenceClosed, faults.LastMessageNumberExceeded}]
+
+
+@VERSIONS
+def test_no_event_leads_back(rm: RMVersion) -> None:
+    order = list(State)
+    assert not [place for place, cell in cells(rm).items() if order.index(cell.state) < order.index(place[0])]
+
+
+@VERSIONS
+@pytest.mark.spec("D-CLO-003", "D-SEQ-003")
+def test_only_an_open_sequence_accepts(rm: RMVersion) -> None:
+    assert {state for (state, _), cell in cells(rm).items() if cell.act is Act.ACCEPT} == {State.CREATED}
+
+
+@VERSIONS
+def test_an_act_that_ends_or_closes_leads_to_its_state(rm: RMVersion) -> None:
+    leads_to = {Act.CLOSE: State.CLOSED, Act.TERMINATE: State.ENDED, Act.END: State.ENDED}
+    for place, cell in cells(rm).items():
+        if isinstance(cell.act, Act) and cell.act in leads_to:
+            assert cell.state is leads_to[cell.act], place
+
+
+@VERSIONS
+@pytest.mark.spec("D-TRM-005")
+def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersion) -> None:
+    ended = TRANSITIONS[rm.label][State.ENDED]
+    assert ended[Event.TERMINATE] == Cell(Act.CONFIRM, State.ENDED)
+    silent = {Event.TERMINATE, Event.EXPIRED, Event.FAILED}
+    assert {ended[event].act for event in Event if event not in silent} == {faults.UnknownSequence}
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "act", "after"),
+    [
+        (State.CREATED, Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.CREATED),
+        (State.CREATED, Event.LAST, faults.MalformedMessage, State.CREATED),
+        (State.CREATED, Event.END_CONTRADICTED, faults.SequenceTerminated, State.ENDED),
+        (State.CLOSED, Event.NEW, faults.SequenceClosed, State.CLOSED),
+        (State.CLOSED, Event.DUPLICATE, Act.REPEAT, State.CLOSED),
+        (State.CLOSED, Event.ABOVE_MAXIMUM, faults.SequenceClosed, State.CLOSED),
+        (State.CLOSED, Event.ACK_REQUESTED, Act.ACKNOWLEDGE, State.CLOSED),
+        (State.CLOSED, Event.CLOSE, Act.CONFIRM, State.CLOSED),
+        (State.CLOSED, Event.TERMINATE, Act.TERMINATE, State.ENDED),
+        (State.CLOSED, Event.END_CONTRADICTED, faults.SequenceTerminated, State.ENDED),
+    ],
+)
+def test_cells_of_1_1_are_those_of_the_specification(
+    state: State, event: Event, act: object, after: State
+) -> None:
+    assert TRANSITIONS["1.1"][state][event] == (act, after)
+
+
+@pytest.mark.parametrize(
+    ("event", "act", "after"),
+    [
+        (Event.LAST, Act.ACCEPT, State.CREATED),
+        (Event.ABOVE_LAST, faults.LastMessageNumberExceeded, State.ENDED),
+        (Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.ENDED),
+        (Event.LAST_CONTRADICTED, faults.SequenceTerminated, State.ENDED),
+        (Event.CLOSE, faults.MalformedMessage, State.CREATED),
+        (Event.TERMINATE, Act.TERMINATE, State.ENDED),
+    ],
+)
+def test_cells_of_1_0_differ_where_the_specification_does(event: Event, act: object, after: State) -> None:
+    assert TRANSITIONS["1.0"][State.CREATED][event] == (act, after)

@@ -1,0 +1,84 @@
+"""Stores in a directory of their own, other processes, and file systems that are full or read-only."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from wsrm_mq.store import schema
+from wsrm_mq.store.store import Store
+from wsrm_mq.testing import ManualClock
+
+Mount = Callable[..., Path]
+Python = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """An empty store's file, which nobody has open."""
+    path = tmp_path / "store.db"
+    schema.ensure(path)
+    return path
+
+
+@pytest.fixture
+def store(path: Path, clock: ManualClock) -> Iterator[Store]:
+    store = Store(path, clock=clock)
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def python() -> Iterator[Python]:
+    """Start another Python process; what is left of it at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Mount something for the length of a test: ``mount("-t", "tmpfs", "-o", "size=2m", "tmpfs")``."""
+    mounted: list[Path] = []
+
+    def begin(*options: str) -> Path:
+        if os.geteuid() != 0:
+            pytest.skip("needs the right to mount a file system")
+        point = tmp_path / f"mounted{len(mounted)}"
+        point.mkdir()
+        done = subprocess.run(["mount", *options, point], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"needs the right to mount a file system: {done.stderr.strip()}")
+        mounted.append(point)
+        return point
+
+    yield begin
+    for point in reversed(mounted):
+        subprocess.run(["umount", "-l", point], check=True)

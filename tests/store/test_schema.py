@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from tests.store.conftest import Python
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
+from wsrm_mq.store import schema
+from wsrm_mq.store.connection import connect_writer
+from wsrm_mq.store.store import Store, store_path
+from wsrm_mq.store.tables import metadata
+
+
+def described(path: Path) -> dict[tuple[str, str], Any]:
+    """All that SQLite knows of a schema, but white space and quotation marks."""
+    db = sqlite3.connect(path)
+    kinds = ("table_xinfo", "index_list", "foreign_key_list")
+    found: dict[tuple[str, str], Any] = {}
+    for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
+        if name == "alembic_version" or name.startswith("sqlite_"):
+            continue
+        pragmas = kinds if kind == "table" else ("index_xinfo",)
+        details = {pragma: sorted(db.execute(f"PRAGMA {pragma}('{name}')").fetchall()) for pragma in pragmas}
+        if kind == "table":
+            details["table_list"] = db.execute(f"PRAGMA table_list('{name}')").fetchall()
+        found[kind, name] = re.sub(r'[\s"]', "", sql or ""), details
+    db.close()
+    return found
+
+
+def tables(path: Path) -> set[str]:
+    db = sqlite3.connect(path)
+    names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    db.close()
+    return names - {"sqlite_sequence"}
+
+
+def set_revision(path: Path, revision: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    db.commit()
+    db.close()
+
+
+def test_the_migrations_lead_to_the_tables_as_described(path: Path, tmp_path: Path) -> None:
+    from_metadata = tmp_path / "metadata.db"
+    metadata.create_all(create_engine(f"sqlite:///{from_metadata}"))
+    migrated, made = described(path), described(from_metadata)
+    assert set(migrated) == set(made)
+    for what in made:
+        assert migrated[what][1] == made[what][1], what
+        assert sorted(migrated[what][0]) == sorted(made[what][0]), what
+
+
+def test_the_known_revisions_are_those_of_the_scripts_in_their_order() -> None:
+    config = Config()
+    config.set_main_option("script_location", "wsrm_mq:store/migrations")
+    scripts = ScriptDirectory.from_config(config)
+    assert tuple(script.revision for script in scripts.walk_revisions())[::-1] == schema.KNOWN
+    assert scripts.get_current_head() == schema.HEAD
+
+
+def test_ensure_is_idempotent_and_leaves_a_store_at_the_head(path: Path) -> None:
+    schema.ensure(path)
+    assert schema.migrate(path) == (schema.HEAD, schema.HEAD)
+
+
+@pytest.mark.scenario("Q-113")
+@pytest.mark.parametrize("opening", [schema.ensure, schema.migrate, lambda path: Store(path).open()])
+def test_a_store_of_a_newer_version_is_refused_in_clear_words_and_left_as_it_is(path: Path, opening: Any) -> None:
+    set_revision(path, "9999")
+    before = path.read_bytes()
+    with pytest.raises(SchemaMismatch, match=f"has schema 9999, this version knows up to {schema.HEAD}") as refused:
+        opening(path)
+    assert "newer" in refused.value.hint
+    assert path.read_bytes() == before
+
+
+@pytest.mark.scenario("Q-113")
+def test_a_migration_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    """A table in the way of the last statement: none of those before it may stay."""
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    db.execute("CREATE TABLE reply (x)")
+    db.commit()
+    db.close()
+    with pytest.raises(Exception, match="reply already exists"):
+        schema.ensure(path)
+    assert tables(path) == {"alembic_version", "reply"}
+
+
+@pytest.mark.scenario("Q-113")
+@pytest.mark.parametrize("statement", [1, 9])
+def test_a_process_killed_within_a_migration_leaves_the_old_schema(
+    tmp_path: Path, python: Python, statement: int
+) -> None:
+    path = tmp_path / "store.db"
+    process = python(
+        """
+        import os, signal, sys
+        from pathlib import Path
+        from sqlalchemy import event
+        from sqlalchemy.engine import Engine
+        from wsrm_mq.store import schema
+
+        left = int(sys.argv[2])
+
+        @event.listens_for(Engine, "after_cursor_execute")
+        def kill(connection, cursor, statement, *rest):
+            global left
+            if statement.strip().startswith("CREATE TABLE") and "alembic" not in statement:
+                left -= 1
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        schema.ensure(Path(sys.argv[1]))
+        """,
+        path,
+        statement if statement == 1 else 8,
+    )
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    assert tables(path) == set()
+    schema.ensure(path)
+    assert "entry" in tables(path)
+
+
+def test_processes_that_create_the_same_store_at_once_all_open_it(tmp_path: Path, python: Python) -> None:
+    path = tmp_path / "store.db"
+    code = """
+        import sys
+        from pathlib import Path
+        from wsrm_mq.store.store import Store
+        import alembic.command, sqlalchemy
+        print("ready", flush=True)
+        sys.stdin.readline()
+        store = Store(Path(sys.argv[1]))
+        store.open()
+        store.call(lambda tx: tx.ledger("here"))
+        store.close()
+        """
+    processes = [python(code, path) for _ in range(4)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    results = [(process.communicate(timeout=60)[1], process.returncode) for process in processes]
+    assert results == [("", 0)] * 4
+    db = sqlite3.connect(path)
+    assert db.execute("SELECT count(*) FROM ledger WHERE event = 'here'").fetchone() == (4,)
+    db.close()
+
+
+def test_only_its_owner_may_read_a_store_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    before = os.umask(0o002)
+    try:
+        store = Store(path)
+        store.open()
+        store.call(lambda tx: tx.ledger("something"))
+        files = [path, *path.parent.glob("store.db-*"), *path.parent.glob("store.db.d/*.lock")]
+        modes = {file.name.split("/")[-1]: stat.S_IMODE(file.stat().st_mode) for file in files}
+        directory = stat.S_IMODE((tmp_path / "store.db.d").stat().st_mode)
+        store.close()
+    finally:
+        os.umask(before)
+    assert {"store.db", "store.db-wal", "store.db-shm"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+    assert directory == 0o700
+
+
+def test_a_missing_store_is_not_made_by_looking_at_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="there is no such store") as refused:
+        connect_writer(tmp_path / "none.db")
+    assert "init" in refused.value.hint
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_store_in_a_missing_directory_is_refused_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"missing/store\.db: cannot be created: No such file"):
+        Store(tmp_path / "missing" / "store.db").open()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_text("not a database, but long enough to be read as one\n" * 100)
+    with pytest.raises(StoreCorrupt, match="not a database"):
+        Store(path).open()
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE orders (id)")
+    db.close()
+    with pytest.raises(StoreCorrupt, match="not a wsrm_mq store") as refused:
+        Store(path).open()
+    assert "another file" in refused.value.hint
+    assert tables(path) == {"orders"}
+
+
+def test_a_damaged_store_says_corrupt_and_what_to_do(path: Path) -> None:
+    db = sqlite3.connect(path)
+    (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ledger'").fetchone()
+    db.close()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    store = Store(path)
+    store.open()
+    try:
+        with pytest.raises(StoreCorrupt, match="malformed") as refused:
+            store.call(lambda tx: tx.ledger("something"))
+        assert "backup" in refused.value.hint
+        with store.reader() as db, pytest.raises(sqlite3.DatabaseError):
+            db.execute("SELECT * FROM ledger").fetchall()
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("where", ["{}/store.db", "sqlite:///{}/store.db", "{}"])
+def test_a_path_an_address_and_a_directory_name_the_same_file(tmp_path: Path, where: str) -> None:
+    assert store_path(where.format(tmp_path)) == tmp_path / "store.db"
+
+
+def test_a_relative_address_is_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert store_path("sqlite:///q/store.db") == tmp_path / "q" / "store.db"
+
+
+def test_another_kind_of_database_is_refused() -> None:
+    with pytest.raises(StoreUnavailable, match="only SQLite stores exist"):
+        store_path("postgresql://localhost/q")

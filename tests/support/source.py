@@ -1,0 +1,176 @@
+"""An RM Source at the level of bytes: one connection to an orders server, in one combination of versions.
+
+The envelopes are those of ``wsrm_mq.testing``; what the server did is read from its answers, from the service's
+own database and from the store.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+import pytest
+
+from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
+
+from .orders_server import OrdersServer, within
+from .raw import Answer, Wire
+from .stored import Stored
+
+NAMESPACE: Final = "urn:example:orders"
+PUT_ORDER: Final = f"{NAMESPACE}/put_order"
+PUT_ONCE: Final = f"{NAMESPACE}/put_once"
+ECHO: Final = f"{NAMESPACE}/echo"
+
+_COMBINATIONS: Final = [
+    pytest.param(rm, soap, addressing, id=f"rm{rm.label}-soap{soap.label}-wsa{addressing.label[:4]}")
+    for rm, addressing in ((WSRM_1_0, WSA_2004), (WSRM_1_0, WSA_2005), (WSRM_1_1, WSA_2005))
+    for soap in SOAPVersion
+]
+_NAMES: Final = ("rm", "soap", "addressing")
+
+
+def _where(rm: object) -> Any:
+    return pytest.mark.parametrize(_NAMES, [each for each in _COMBINATIONS if rm in (None, each.values[0])])
+
+
+every_version: Final = _where(None)
+"""Run a test that takes the fixture ``source`` or ``speak`` in every combination that goes together."""
+in_1_0: Final = _where(WSRM_1_0)
+in_1_1: Final = _where(WSRM_1_1)
+each_rm: Final = pytest.mark.parametrize(
+    _NAMES,
+    [
+        pytest.param(WSRM_1_0, SOAPVersion.SOAP_1_1, WSA_2004, id="rm1.0"),
+        pytest.param(WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005, id="rm1.1"),
+    ],
+)
+"""Each RM version once, for what depends on nothing else."""
+in_one_version: Final = pytest.mark.parametrize(
+    _NAMES, [pytest.param(WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005, id="rm1.1-soap1.2")]
+)
+"""For what comes before any version: HTTP and XML."""
+
+
+def put_order(n: object, text: str = "") -> str:
+    """The body of a one-way order."""
+    return f'<t:put_order xmlns:t="{NAMESPACE}"><t:n>{n}</t:n><t:text>{escape(text)}</t:text></t:put_order>'
+
+
+def echo(text: str) -> str:
+    """The body of a two-way request."""
+    return f'<t:echo xmlns:t="{NAMESPACE}"><t:text>{escape(text)}</t:text></t:echo>'
+
+
+class Source:
+    """One connection and its envelopes. ``speak`` writes what the methods here do not; ``fields`` are header lines
+    of every request."""
+
+    def __init__(
+        self, server: OrdersServer, speak: EnvelopeFactory, path: str = "/orders", *, fields: tuple[str, ...] = ()
+    ) -> None:
+        self.server = server
+        self.path = path
+        self.fields = fields
+        self.speak = speak
+        self.store = Stored(server.store)
+        self.wire = Wire(server.port)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.wire.close()
+
+    # requests
+
+    def request(self, envelope: bytes, *fields: str, content_type: str | None = None) -> bytes:
+        """A whole HTTP request. ``fields`` are more header lines; a Content-Length among them replaces ours."""
+        lines = [f"POST {self.path} HTTP/1.1", "Host: 127.0.0.1", *self.fields]
+        if content_type != "":
+            lines.append(f"Content-Type: {content_type or self.speak.content_type}")
+        if not any(field.lower().startswith(("content-length", "transfer-encoding")) for field in fields):
+            lines.append(f"Content-Length: {len(envelope)}")
+        return "\r\n".join([*lines, *fields, "", ""]).encode() + envelope
+
+    def post(self, envelope: bytes, *fields: str, content_type: str | None = None) -> Answer:
+        return self.wire.ask(self.request(envelope, *fields, content_type=content_type))
+
+    def create(self, **options: Any) -> str:
+        """Create a sequence, as ``EnvelopeFactory.create_sequence`` writes it; its Identifier."""
+        answer = self.post(self.speak.create_sequence(**options))
+        created = answer.reply.created
+        assert created is not None, answer.body
+        return created.identifier
+
+    def order(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> bytes:
+        """The envelope of a one-way order in a sequence. Its n is the message number if that is one."""
+        n = options.pop("n", number if isinstance(number, int) else 0)
+        options = {"action": PUT_ORDER, "reply_to": ""} | options
+        return self.speak.message(identifier, number, put_order(n, text), **options)
+
+    def put(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> Answer:
+        """Send a one-way order in a sequence."""
+        return self.post(self.order(identifier, number, text, **options))
+
+    def order_once(self, identifier: str, number: int, text: str = "") -> bytes:
+        """The same for the operation that has its effect exactly once, crashes or not."""
+        body = put_order(number, text).replace("put_order", "put_once")
+        return self.speak.message(identifier, number, body, action=PUT_ONCE, reply_to="")
+
+    def send(self, envelope: bytes) -> None:
+        """Send it and do not wait for the answer: ``wire.read`` has it later."""
+        self.wire.send(self.request(envelope))
+
+    def reconnect(self) -> None:
+        """A new connection, after the server was started anew."""
+        self.wire.close()
+        self.wire = Wire(self.server.port)
+
+    def echo(self, identifier: str, number: Any, text: str, **options: Any) -> Answer:
+        """Send a two-way request in a sequence."""
+        options = {"action": ECHO, "reply_to": ""} | options
+        return self.post(self.speak.message(identifier, number, echo(text), **options))
+
+    def plain_put(self, n: int, text: str = "", **options: Any) -> Answer:
+        """Send a one-way order without WS-RM."""
+        return self.post(self.speak.envelope(PUT_ORDER, put_order(n, text), reply_to="", **options))
+
+    def ask(self, *identifiers: str, **options: Any) -> Answer:
+        """Send AckRequested by itself."""
+        return self.post(self.speak.ack_requested(*identifiers, **options))
+
+    def close(self, identifier: str, last: int | None = None, **options: Any) -> Answer:
+        return self.post(self.speak.close(identifier, last, **options))
+
+    def terminate(self, identifier: str, last: int | None = None, **options: Any) -> Answer:
+        return self.post(self.speak.terminate(identifier, last, **options))
+
+    # what the server did
+
+    def delivered(self, identifier: str) -> list[int]:
+        """The orders of a sequence whose operation ended, in that order, once nothing more can be delivered."""
+        assert within(10, lambda: self.store.unsettled(identifier), lambda left: left == 0) == 0
+        return [n for (n,) in self._service("effects", "n", identifier)]
+
+    def texts(self, identifier: str) -> list[str]:
+        """The same orders' texts."""
+        self.delivered(identifier)
+        return [text for (text,) in self._service("effects", "text", identifier)]
+
+    def calls(self, identifier: str) -> list[int]:
+        """The message numbers of a sequence for which an operation began, each time it began."""
+        return [number for (number,) in self._service("calls", "number", identifier)]
+
+    def _service(self, table: str, column: str, identifier: str) -> list[tuple[Any, ...]]:
+        return self.server.rows(f"select {column} from {table} where sequence = ? order by rowid", identifier)
+
+
+def good_exchange(server: OrdersServer, speak: EnvelopeFactory) -> None:
+    """The server is well: a new sequence on a new connection takes a message, delivers it and ends."""
+    with Source(server, speak) as source:
+        identifier = source.create()
+        assert source.put(identifier, 1).reply.ack.ranges == ((1, 1),)
+        assert source.delivered(identifier) == [1]
+        assert source.terminate(identifier, 1 if speak.rm.has_close else None).status in (200, 202)

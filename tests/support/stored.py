@@ -1,0 +1,81 @@
+"""A look into a store from outside, while its server runs: what it would still know after a power cut."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+_KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
+_SEQUENCE = "identifier, state, ended, last_number, expected, discard_from"
+
+
+class Stored:
+    """Reads the store's file anew with every question."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=10)
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+    def identifiers(self) -> list[str]:
+        """Of every sequence, oldest first."""
+        return [identifier for (identifier,) in self.rows("select identifier from sequence order by id")]
+
+    def sequence(self, identifier: str) -> dict[str, Any]:
+        """The sequence's row by column; empty if there is none."""
+        names = [name for (name,) in self.rows("select name from pragma_table_info('sequence')")]
+        found = self.rows("select * from sequence where identifier = ?", identifier)
+        return dict(zip(names, found[0], strict=True)) if found else {}
+
+    def received(self, identifier: str) -> list[tuple[int, int]]:
+        """The ranges of accepted numbers."""
+        return self.rows(
+            "select lower, upper from range where sequence = (select id from sequence where identifier = ?)"
+            " order by lower",
+            identifier,
+        )
+
+    def outcomes(self, identifier: str) -> dict[int, str | None]:
+        """Accepted number → outcome; ``None`` while it is not settled."""
+        return dict(
+            self.rows(
+                "select number, outcome from entry"
+                " where sequence = (select id from sequence where identifier = ?) order by number",
+                identifier,
+            )
+        )
+
+    def body(self, identifier: str, number: int) -> bytes:
+        """The bytes kept of a message."""
+        [(body,)] = self.rows(
+            "select message.body from entry join message on message.id = entry.message where number = ?"
+            " and sequence = (select id from sequence where identifier = ?)",
+            number,
+            identifier,
+        )
+        assert isinstance(body, bytes)
+        return body
+
+    def unsettled(self, identifier: str) -> int:
+        """How many accepted messages could be delivered and are not settled."""
+        [(count,)] = self.rows(
+            'select count(*) from entry, sequence where entry.sequence = sequence.id and identifier = ?'
+            ' and outcome is null and number < "limit"',
+            identifier,
+        )
+        return int(count)
+
+    def everything(self) -> list[Any]:
+        """All that a refused request must leave as it is: how much there is of each kind, and each sequence."""
+        counts = [self.rows(f"select count(*) from {table}") for table in _KEPT]
+        return [
+            *counts,
+            self.rows(f"select {_SEQUENCE} from sequence order by id"),
+            self.rows("select * from range order by 1, 2"),
+        ]

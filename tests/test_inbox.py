@@ -1,0 +1,530 @@
+"""The inbox on real databases: work and mark are one, whatever the connection."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.rows import dict_row
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.pool import NullPool
+
+from wsrm_mq.errors import InboxError
+from wsrm_mq.inbox import forget, once
+from wsrm_mq.store import schema
+
+ROOT = Path(__file__).parents[1]
+
+
+def environ(number: int = 1, sequence: str = "urn:uuid:s", replay: str = "") -> dict[str, Any]:
+    return {"wsrm.sequence_id": sequence, "wsrm.message_number": number, "wsrm.replay_id": replay}
+
+
+# ---- databases
+
+
+def absent(reason: str) -> NoReturn:
+    """Skip, but where everything has to be there."""
+    (pytest.fail if os.environ.get("WSRM_MQ_CI") else pytest.skip)(reason)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL of the tests' own, on a socket in a directory of its own; the connection string."""
+    debian = Path("/usr/lib/postgresql").glob("*/bin")
+    places = os.pathsep.join([os.environ.get("PATH", ""), *map(str, debian)])
+    initdb, server = (shutil.which(program, path=places) for program in ("initdb", "postgres"))
+    if not initdb or not server:
+        absent("PostgreSQL is not installed here (Debian: apt install postgresql)")
+    owner: dict[str, Any] = {}
+    if os.getuid() == 0:  # it refuses to be run by root
+        try:
+            account = pwd.getpwnam("postgres")
+        except KeyError:
+            absent("PostgreSQL will not run as root, and there is no user postgres")
+        owner = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    with tempfile.TemporaryDirectory(prefix="wsrm-pg-") as directory:
+        if owner:
+            os.chown(directory, owner["user"], owner["group"])
+        cluster = f"{directory}/cluster"
+        command = [initdb, "-D", cluster, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
+        made = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, **owner)
+        assert made.returncode == 0, made.stderr
+        command = [server, "-D", cluster, "-k", directory, "-c", "listen_addresses=", "-c", "fsync=off"]
+        with open(f"{directory}/log", "w") as log:
+            running = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log, **owner)
+        where = f"host={directory} user=postgres dbname=postgres"
+        try:
+            _until_answering(where, running, Path(directory, "log"))
+            yield where
+        finally:
+            running.send_signal(signal.SIGQUIT)
+            running.wait(timeout=20)
+
+
+def _until_answering(where: str, running: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            psycopg.connect(where).close()
+            return
+        except psycopg.OperationalError:
+            if running.poll() is not None or time.monotonic() > end:
+                raise AssertionError(log.read_text()) from None
+            time.sleep(0.05)
+
+
+@dataclass
+class Orders:
+    """An application's database with one table, ``effects``, and one way to connect to it."""
+
+    where: str
+    connect: Callable[[], Any]
+
+    def effects(self) -> list[int]:
+        """What is committed."""
+        with closing(self.connect()) as connection:
+            return [n for (n,) in do(connection, "SELECT n FROM effects ORDER BY n").fetchall()]
+
+    def marks(self) -> int:
+        with closing(self.connect()) as connection:
+            [(marks,)] = do(connection, "SELECT count(*) FROM wsrm_inbox").fetchall()
+            return int(marks)
+
+
+def do(connection: Any, statement: str) -> Any:
+    is_sqlalchemy = type(connection).__module__.startswith("sqlalchemy")
+    return connection.execute(sqlalchemy.text(statement) if is_sqlalchemy else statement)
+
+
+def work(connection: Any, n: int = 1) -> None:
+    do(connection, f"INSERT INTO effects VALUES ({n})")
+
+
+def sqlite_orders(path: Path) -> Orders:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE effects (n INTEGER)")
+    return Orders(str(path), lambda: sqlite3.connect(path, timeout=20))
+
+
+DATABASE_NUMBERS = count(1)
+
+
+def postgres_orders(server: str) -> Orders:
+    name = f"orders{next(DATABASE_NUMBERS)}"
+    with closing(psycopg.connect(server, autocommit=True)) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    where = server.replace("dbname=postgres", f"dbname={name}")
+    with closing(psycopg.connect(where)) as connection:
+        connection.execute("CREATE TABLE effects (n INTEGER)")
+        connection.commit()
+    return Orders(where, lambda: psycopg.connect(where))
+
+
+def sqlalchemy_of(orders: Orders, **options: Any) -> Orders:
+    dialect = "postgresql+psycopg" if orders.where.startswith("host=") else "sqlite"
+    engine = sqlalchemy.create_engine(f"{dialect}://", creator=orders.connect, poolclass=NullPool, **options)
+    return Orders(orders.where, engine.connect)
+
+
+def session_of(orders: Orders) -> Orders:
+    connect = sqlalchemy_of(orders).connect
+    return Orders(orders.where, lambda: Session(connect()))
+
+
+KINDS = ["sqlite3", "sqlalchemy sqlite", "session sqlite", "psycopg", "sqlalchemy psycopg", "session psycopg"]
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Orders:
+    return sqlite_orders(tmp_path / "orders.sqlite")
+
+
+@pytest.fixture(params=KINDS)
+def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Orders:
+    on_sqlite = "sqlite" in request.param
+    plain = (
+        sqlite_orders(tmp_path / "orders.sqlite") if on_sqlite else postgres_orders(request.getfixturevalue("postgres"))
+    )
+    wrap = {"sqlalchemy": sqlalchemy_of, "session": session_of}.get(request.param.split()[0], lambda it: it)
+    return wrap(plain)
+
+
+# ---- once
+
+
+def test_a_message_is_new_once(orders: Orders) -> None:
+    for is_new in (True, False, False):
+        with closing(orders.connect()) as connection:
+            mark = once(connection, environ())
+            assert mark.is_new is is_new
+            assert bool(mark) is is_new
+            if mark:
+                work(connection)
+            connection.commit()
+    assert orders.effects() == [1]
+
+
+def test_sequence_number_and_replay_id_each_make_another_message(orders: Orders) -> None:
+    messages = [environ(1), environ(2), environ(1, sequence="urn:uuid:t"), environ(1, replay="plan-7")]
+    with closing(orders.connect()) as connection:
+        assert all([once(connection, message) for message in messages])
+        connection.commit()
+    with closing(orders.connect()) as connection:
+        assert not any([once(connection, message) for message in messages])
+
+
+def test_the_greatest_message_number_is_kept(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ(2**63 - 1))
+        assert not once(connection, environ(2**63 - 1))
+
+
+def test_it_leaves_the_commit_to_the_application(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ())
+        work(connection)
+        assert orders.effects() == []
+        connection.commit()
+    assert orders.effects() == [1]
+    assert orders.marks() == 1
+
+
+def test_a_rollback_takes_work_and_mark(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ())
+        work(connection)
+        connection.rollback()
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ())
+    assert orders.effects() == []
+
+
+def test_making_the_table_does_not_commit_what_was_done_before(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        work(connection)
+        assert once(connection, environ())
+        connection.rollback()
+    assert orders.effects() == []
+
+
+def test_a_connection_that_closes_without_a_commit_leaves_no_mark(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ())
+        work(connection)
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ())
+
+
+@pytest.mark.parametrize("reply", ["Grüße <&>", "", b"\x00\xff", b""])
+def test_a_redelivery_finds_the_reply_as_it_was_kept(orders: Orders, reply: str | bytes) -> None:
+    with closing(orders.connect()) as connection:
+        mark = once(connection, environ())
+        mark.keep(reply)
+        assert mark.reply == reply
+        connection.commit()
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ()).reply == reply
+
+
+def test_a_redelivery_of_a_message_without_a_reply_finds_none(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ()).reply is None
+        mark = once(connection, environ())
+        assert not mark
+        assert mark.reply is None
+
+
+def test_the_reply_of_a_redelivery_cannot_be_replaced(sqlite: Orders) -> None:
+    with closing(sqlite.connect()) as connection:
+        once(connection, environ()).keep("first")
+        with pytest.raises(InboxError, match="redelivery"):
+            once(connection, environ()).keep("second")
+        assert once(connection, environ()).reply == "first"
+
+
+def test_outside_ws_rm_everything_is_new_and_nothing_is_written(sqlite: Orders) -> None:
+    with closing(sqlite.connect()) as connection:
+        for _ in range(2):
+            mark = once(connection, {"REQUEST_METHOD": "POST"})
+            assert mark
+            mark.keep("answer")
+            assert mark.reply == "answer"
+        assert not connection.in_transaction
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    assert tables == [("effects",)]
+
+
+def test_marks_are_forgotten_by_their_age(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert forget(connection, timedelta()) == 0  # even before there is a table
+        once(connection, environ(1))
+        once(connection, environ(2))
+        do(connection, "UPDATE wsrm_inbox SET marked_at = marked_at - 7200000 WHERE number = 1")
+        assert forget(connection, timedelta(hours=1)) == 1
+        assert once(connection, environ(1))
+        assert not once(connection, environ(2))
+
+
+# ---- two at once
+
+
+def two_connections(orders: Orders) -> tuple[Any, Any]:
+    if orders.where.startswith("host="):
+        return orders.connect(), orders.connect()
+    first = sqlite3.connect(orders.where, timeout=20, check_same_thread=False)
+    return first, sqlite3.connect(orders.where, timeout=20, check_same_thread=False)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("orders", ["sqlite3", "psycopg", "sqlalchemy psycopg"], indirect=True)
+def test_the_second_of_two_waits_for_the_end_of_the_first(orders: Orders, end: str) -> None:
+    with closing(orders.connect()) as connection:
+        forget(connection, timedelta())  # the table is there
+        connection.commit()
+    first, second = two_connections(orders)
+    assert once(first, environ())
+    seen: list[tuple[bool, Any]] = []
+
+    def redeliver() -> None:
+        mark = once(second, environ())
+        seen.append((mark.is_new, mark.reply))
+        second.rollback()
+
+    waiting = threading.Thread(target=redeliver)
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive(), "the second did not wait"
+    do(first, "UPDATE wsrm_inbox SET reply = NULL")
+    getattr(first, end)()
+    waiting.join(20)
+    assert seen == [(end == "rollback", None)]
+    first.close()
+    second.close()
+
+
+DUPLICATES = """
+import sqlite3, sys
+from contextlib import closing
+import psycopg, sqlalchemy
+from wsrm_mq.inbox import once
+kind, where = sys.argv[1:]
+engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(where))
+connect = {
+    "sqlite3": lambda: sqlite3.connect(where, timeout=60),
+    "psycopg": lambda: psycopg.connect(where),
+    "sqlalchemy": engine.connect,
+}[kind.split()[0]]
+sys.stdin.readline()
+for number in range(1, 26):
+    with closing(connect()) as connection:
+        if once(connection, {"wsrm.sequence_id": "s", "wsrm.message_number": number}):
+            insert = f"INSERT INTO effects VALUES ({number})"
+            connection.execute(sqlalchemy.text(insert) if kind.startswith("sqlalchemy") else insert)
+        connection.commit()
+"""
+
+
+@pytest.mark.parametrize("orders", ["sqlite3", "psycopg", "sqlalchemy psycopg"], indirect=True)
+def test_processes_that_deliver_the_same_messages_at_once_make_one_effect_each(
+    orders: Orders, request: pytest.FixtureRequest
+) -> None:
+    """They begin together, with no table: making it is part of the race."""
+    command = [sys.executable, "-c", DUPLICATES, request.node.callspec.params["orders"], orders.where]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(4)]
+    errors = [process.communicate("go\n", timeout=90)[1] for process in processes]
+    assert errors == [""] * 4
+    assert orders.effects() == list(range(1, 26))
+
+
+CRASH = """
+import os, signal, sys
+from wsrm_mq.inbox import once
+kind, where, when = sys.argv[1:]
+if kind == "psycopg":
+    import psycopg
+    connection = psycopg.connect(where)
+else:
+    import sqlite3
+    connection = sqlite3.connect(where)
+assert once(connection, {"wsrm.sequence_id": "urn:uuid:s", "wsrm.message_number": 1})
+connection.execute("INSERT INTO effects VALUES (1)")
+if when == "after":
+    connection.commit()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("when", "effects"), [("before", []), ("after", [1])])
+@pytest.mark.parametrize("orders", ["sqlite3", "psycopg"], indirect=True)
+def test_a_process_killed_around_its_commit_has_done_and_marked_both_or_neither(
+    orders: Orders, when: str, effects: list[int]
+) -> None:
+    kind = "psycopg" if orders.where.startswith("host=") else "sqlite3"
+    command = [sys.executable, "-c", CRASH, kind, orders.where, when]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert orders.effects() == effects
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ()).is_new is (effects == [])
+
+
+def test_a_mark_that_the_isolation_level_hides_is_an_error_and_no_second_effect(postgres: str) -> None:
+    orders = sqlalchemy_of(postgres_orders(postgres), isolation_level="REPEATABLE READ")
+    with closing(orders.connect()) as late, closing(orders.connect()) as early:
+        do(late, "SELECT count(*) FROM effects")  # its snapshot is taken
+        once(early, environ())
+        early.commit()
+        do(late, "SELECT count(*) FROM effects")
+        with pytest.raises(InboxError, match="will be delivered again"):
+            once(late, environ())
+        late.rollback()
+        assert not once(late, environ())
+
+
+# ---- connections
+
+
+def test_a_scoped_session_is_the_session_of_its_thread(sqlite: Orders) -> None:
+    session = scoped_session(sessionmaker(bind=sqlalchemy.create_engine(f"sqlite:///{sqlite.where}")))
+    assert once(session, environ())
+    session.commit()
+    assert not once(session, environ())
+    session.remove()
+
+
+def test_it_works_with_sqlalchemy_transactions_that_begin_in_words(sqlite: Orders) -> None:
+    """The documented recipe that gives SQLite real transactions: no isolation_level, BEGIN by an event."""
+    engine = sqlalchemy.create_engine(f"sqlite:///{sqlite.where}", poolclass=NullPool)
+    sqlalchemy.event.listen(engine, "connect", lambda dbapi, _: setattr(dbapi, "isolation_level", None))
+    sqlalchemy.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    with engine.connect() as connection:
+        assert once(connection, environ())
+        work(connection)
+        connection.rollback()
+        assert once(connection, environ())
+        work(connection)
+        connection.commit()
+        assert not once(connection, environ())
+    assert sqlite.effects() == [1]
+
+
+def test_the_applications_own_row_types_do_no_harm(sqlite: Orders) -> None:
+    with closing(sqlite.connect()) as connection:
+        connection.row_factory = lambda cursor, row: {"row": row}
+        connection.text_factory = bytes
+        once(connection, environ()).keep("text")
+        assert once(connection, environ()).reply == "text"
+
+
+def test_the_applications_own_row_types_do_no_harm_in_psycopg(postgres: str) -> None:
+    with closing(psycopg.connect(postgres_orders(postgres).where, row_factory=dict_row)) as connection:
+        once(connection, environ()).keep("text")
+        assert once(connection, environ()).reply == "text"
+
+
+def test_a_connection_that_commits_by_itself_is_refused(sqlite: Orders) -> None:
+    with closing(sqlite3.connect(sqlite.where, isolation_level=None)) as connection:
+        with pytest.raises(InboxError, match="BEGIN IMMEDIATE"):
+            once(connection, environ())
+        connection.execute("BEGIN IMMEDIATE")
+        assert once(connection, environ())
+        connection.execute("ROLLBACK")
+    autocommitting = sqlalchemy_of(sqlite, isolation_level="AUTOCOMMIT")
+    refused = pytest.raises(InboxError, match="commits each statement")
+    with closing(autocommitting.connect()) as connection, refused:
+        once(connection, environ())
+    with closing(sqlite.connect()) as connection:
+        assert once(connection, environ()), "the refused ones left a mark"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has this attribute since Python 3.12")
+@pytest.mark.parametrize("autocommit", [True, False])
+def test_the_autocommit_attribute_of_sqlite3_is_heeded(sqlite: Orders, autocommit: bool) -> None:
+    with closing(sqlite3.connect(sqlite.where, autocommit=autocommit)) as connection:  # type: ignore[call-overload]
+        if autocommit:
+            with pytest.raises(InboxError, match="autocommit=True"):
+                once(connection, environ())
+            connection.execute("BEGIN")
+        assert once(connection, environ())
+        work(connection)
+        connection.execute("ROLLBACK")
+    assert sqlite.effects() == []
+
+
+def test_a_psycopg_connection_that_commits_by_itself_is_refused_outside_a_transaction(postgres: str) -> None:
+    orders = postgres_orders(postgres)
+    with closing(psycopg.connect(orders.where, autocommit=True)) as connection:
+        with pytest.raises(InboxError, match="transaction"):
+            once(connection, environ())
+        with connection.transaction():
+            assert once(connection, environ())
+            work(connection)
+    assert orders.effects() == [1]
+    autocommitting = sqlalchemy_of(orders, isolation_level="AUTOCOMMIT")
+    with closing(autocommitting.connect()) as connection, pytest.raises(InboxError, match="AUTOCOMMIT"):
+        once(connection, environ(2))
+    assert orders.marks() == 1
+
+
+def test_the_store_of_the_middleware_is_refused_as_a_place_for_application_data(tmp_path: Path) -> None:
+    store = tmp_path / "wsrm.db"
+    schema.ensure(store)
+    for connect in (lambda: sqlite3.connect(store), sqlalchemy.create_engine(f"sqlite:///{store}").connect):
+        with closing(connect()) as connection, pytest.raises(InboxError, match="not for application data"):
+            once(connection, environ())
+
+
+def test_anything_else_is_refused_with_what_could_be_given() -> None:
+    with pytest.raises(InboxError, match=r"cannot use a builtins\.dict\..*sqlite3\.Connection.*run_sync"):
+        once({}, environ())
+
+
+def test_an_environ_that_the_middleware_did_not_make_is_refused(sqlite: Orders) -> None:
+    wrong = pytest.raises(InboxError, match=r"wsrm\.message_number is '1'")
+    with closing(sqlite.connect()) as connection, wrong:
+        once(connection, {"wsrm.sequence_id": "s", "wsrm.message_number": "1"})
+
+
+def test_a_user_who_may_not_make_the_table_is_told_so_by_the_database(postgres: str) -> None:
+    orders = sqlalchemy_of(postgres_orders(postgres))
+    with closing(orders.connect()) as connection:
+        do(connection, "CREATE ROLE clerk")
+        do(connection, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        do(connection, "SET ROLE clerk")
+        with pytest.raises(sqlalchemy.exc.ProgrammingError, match="permission denied"):
+            once(connection, environ())
+        connection.rollback()
+
+
+def test_the_drivers_are_not_needed(sqlite: Orders) -> None:
+    program = (
+        "import sqlite3, sys\n"
+        "sys.modules['psycopg'] = None\n"
+        "from wsrm_mq.inbox import once\n"
+        "db = sqlite3.connect(sys.argv[1])\n"
+        "key = {'wsrm.sequence_id': 's', 'wsrm.message_number': 1}\n"
+        "print(bool(once(db, key)), bool(once(db, key)), 'sqlalchemy' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, sqlite.where]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr

@@ -1,0 +1,5 @@
+"""``python -m wsrm_mq`` is ``wsrm-mq``."""
+
+from wsrm_mq.cli import main
+
+main()

@@ -1,0 +1,79 @@
+"""``wsrm-mq config``: the file, what holds, and where it comes from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.output import as_json, say, table, write
+from wsrm_mq.cli.place import config_option, json_option
+
+__all__ = ["config"]
+
+
+@click.group()
+def config() -> None:
+    """Write, check and show the configuration."""
+
+
+@config.command()
+@config_option
+@json_option
+@click.option("--toml", "is_toml", is_flag=True, help="Write it as a configuration file.")
+def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
+    """Show every option: its value, and whether flag, environment, file or default set it."""
+    import msgspec
+
+    from wsrm_mq.config import OPTIONS, as_toml, find_file, read
+    from wsrm_mq.options import toml
+
+    path = config or find_file(os.environ)
+    loaded = read(path, os.environ)
+    values = msgspec.to_builtins(loaded.settings)
+    if is_toml:
+        write(as_toml(loaded.settings, loaded.origins), keep="\n")
+    elif is_json:
+        as_json(
+            file=None if path is None else str(path),
+            options={name: {"value": values[name], "origin": loaded.origins[name]} for name in OPTIONS},
+            partners=values["partners"],
+        )
+    else:
+        rows = [(name, toml(getattr(loaded.settings, name)), loaded.origins[name]) for name in OPTIONS]
+        for partner, section in values["partners"].items():
+            rows += [(f"partner.{partner}.{name}", toml(value), "file") for name, value in section.items()]
+        table(("option", "value", "origin"), rows)
+
+
+@config.command()
+@config_option
+def check(config: Path | None) -> None:
+    """Say whether file and environment can be used, and what is wrong with them."""
+    from wsrm_mq.config import find_file, load
+
+    path = config or find_file(os.environ)
+    load(path, os.environ)
+    say(f"{path}: good." if path is not None else "There is no configuration file; environment and defaults are good.")
+
+
+@config.command()
+@click.argument("path", type=click.Path(path_type=Path, allow_dash=True), default="wsrm-mq.toml")
+def init(path: Path) -> None:
+    """Write a file with every option, its meaning and its default, commented out. PATH may be - for standard output."""
+    from wsrm_mq.config import Settings, as_toml
+
+    text = as_toml(Settings())
+    if str(path) == "-":
+        write(text.rstrip("\n"), keep="\n")
+        return
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise Refused(f"{path} exists already; it stays as it is. Name another file.") from error
+    except OSError as error:
+        raise Stopped(f"{path} cannot be written: {error.strerror}.", Exit.FAILED) from error
+    say(f"Wrote {path}.")

@@ -1,0 +1,174 @@
+"""What has to be true in every committed state of a store, as questions that find what is not.
+
+Each is one statement, so it sees one state, whoever writes meanwhile; a large table is asked in pieces of keys, so no
+reader holds up the checkpoints for long.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = ["INVARIANTS", "TABLES", "Finding", "Invariant", "findings", "tables_damaged"]
+
+PIECE: Final = 5_000
+MOST_FINDINGS: Final = 20
+"""Of one invariant."""
+
+
+class Invariant(NamedTuple):
+    name: str
+    table: str
+    """Whose keys are gone through in pieces."""
+    question: str
+    """Answers key and detail of what breaks it, for keys from ``:lower`` to ``:upper``."""
+
+
+class Finding(NamedTuple):
+    invariant: str
+    table: str
+    key: int | None
+    detail: str
+
+
+_PRUNED: Final = "EXISTS (SELECT 1 FROM ledger l WHERE l.sequence = r.sequence AND l.event = 'pruned')"
+
+INVARIANTS: Final = (
+    Invariant(
+        "every acknowledged number has its entry",
+        "sequence",
+        f"""SELECT r.sequence, 'numbers ' || r.lower || '-' || r.upper || ' have ' || r.entries || ' entries' FROM (
+            SELECT r.sequence, r.lower, r.upper, (
+                SELECT count(*) FROM entry e
+                WHERE e.sequence = r.sequence AND e.number BETWEEN r.lower AND r.upper
+            ) AS entries
+            FROM range r WHERE r.sequence BETWEEN :lower AND :upper
+        ) r WHERE r.entries <= r.upper - r.lower AND NOT {_PRUNED}""",
+    ),
+    Invariant(
+        "every entry's number is in the ranges",
+        "entry",
+        """SELECT id, 'number ' || number || ' of sequence ' || sequence FROM entry e
+        WHERE id BETWEEN :lower AND :upper AND sequence IS NOT NULL AND number > coalesce((
+            SELECT upper FROM range r WHERE r.sequence = e.sequence AND r.lower <= e.number
+            ORDER BY r.lower DESC LIMIT 1
+        ), 0)""",
+    ),
+    Invariant(
+        "ranges are disjoint and do not touch",
+        "sequence",
+        """SELECT sequence, 'a range begins at ' || lower || ', the one before ends at ' || previous FROM (
+            SELECT sequence, lower, lag(upper) OVER (PARTITION BY sequence ORDER BY lower) AS previous
+            FROM range WHERE sequence BETWEEN :lower AND :upper
+        ) WHERE lower <= previous + 1""",
+    ),
+    Invariant(
+        "expected is the lowest number not received",
+        "sequence",
+        """SELECT id, 'expected is ' || expected FROM sequence s
+        WHERE id BETWEEN :lower AND :upper
+          AND expected <> 1 + coalesce((SELECT upper FROM range r WHERE r.sequence = s.id AND r.lower = 1), 0)""",
+    ),
+    Invariant(
+        "the cursor is not above the limit",
+        "sequence",
+        """SELECT id, 'cursor ' || cursor || ', limit ' || "limit" FROM sequence
+        WHERE id BETWEEN :lower AND :upper AND cursor > "limit" """,
+    ),
+    Invariant(
+        "everything below the cursor is settled",
+        "sequence",
+        """SELECT id, 'number ' || (
+            SELECT min(number) FROM entry e WHERE e.sequence = s.id AND e.number < s.cursor AND e.outcome IS NULL
+        ) || ' is not, the cursor is ' || cursor FROM sequence s
+        WHERE id BETWEEN :lower AND :upper AND EXISTS (
+            SELECT 1 FROM entry e WHERE e.sequence = s.id AND e.number < s.cursor AND e.outcome IS NULL
+        )""",
+    ),
+    Invariant(
+        "nothing is delivered at or above the limit",
+        "sequence",
+        """SELECT s.id, 'number ' || e.number || ' is, the limit is ' || s."limit"
+        FROM sequence s JOIN entry e ON e.sequence = s.id AND e.number >= s."limit"
+        WHERE s.id BETWEEN :lower AND :upper AND e.outcome = 'delivered'""",
+    ),
+    Invariant(
+        "what stops a sequence is there and not settled",
+        "sequence",
+        """SELECT id, 'position ' || blocked FROM sequence s
+        WHERE id BETWEEN :lower AND :upper AND blocked IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM entry e WHERE e.id = s.blocked AND e.sequence = s.id AND e.outcome IS NULL
+        )""",
+    ),
+    Invariant(
+        "a sequence is run by an instance that has not ended",
+        "sequence",
+        """SELECT s.id, 'instance ' || s.owner FROM sequence s LEFT JOIN instance i ON i.id = s.owner
+        WHERE s.id BETWEEN :lower AND :upper AND s.owner IS NOT NULL
+          AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
+    ),
+    Invariant(
+        "a settled entry has one outcome, a time, and may be acknowledged",
+        "entry",
+        """SELECT id, coalesce(outcome, 'no outcome') || ', named ' || named FROM entry
+        WHERE id BETWEEN :lower AND :upper
+          AND ((outcome IS NULL) <> (settled_at IS NULL) OR (outcome IS NOT NULL AND named = 0))""",
+    ),
+    Invariant(
+        "a dead entry lies in a dead-letter queue, with reason and origin",
+        "entry",
+        """SELECT e.id, 'queue ' || q.name FROM entry e LEFT JOIN queue q ON q.id = e.queue
+        WHERE e.id BETWEEN :lower AND :upper AND e.outcome = 'dead'
+          AND (q.kind IS NOT 'dead_letter' OR e.reason IS NULL OR e.origin IS NULL)""",
+    ),
+    Invariant(
+        "an entry has its message, and its body until it is settled",
+        "entry",
+        """SELECT e.id, CASE WHEN m.id IS NULL THEN 'no message ' || e.message ELSE 'no body' END
+        FROM entry e LEFT JOIN message m ON m.id = e.message
+        WHERE e.id BETWEEN :lower AND :upper AND (m.id IS NULL OR (m.body IS NULL AND e.outcome IS NULL))""",
+    ),
+    Invariant(
+        "a body is as long as it was",
+        "message",
+        """SELECT id, length(body) || ' bytes of ' || body_size FROM message
+        WHERE id BETWEEN :lower AND :upper AND body IS NOT NULL AND length(body) <> body_size""",
+    ),
+    Invariant(
+        "a position is never used again",
+        "sqlite_sequence",
+        """SELECT NULL, name || ' counts ' || seq || ' but has ' || highest FROM (
+            SELECT name, seq, CASE name
+                WHEN 'entry' THEN (SELECT max(id) FROM entry)
+                WHEN 'ledger' THEN (SELECT max(id) FROM ledger)
+                WHEN 'instance' THEN (SELECT max(id) FROM instance)
+            END AS highest FROM sqlite_sequence WHERE rowid BETWEEN :lower AND :upper
+        ) WHERE highest > seq""",
+    ),
+)
+
+TABLES: Final = ("queue", "instance", "ledger", "message", "sequence", "entry", "range", "reply")
+
+
+def tables_damaged(db: sqlite3.Connection, table: str) -> Iterator[Finding]:
+    """What SQLite finds wrong with a table, its indexes and its references."""
+    for (text,) in db.execute(f"PRAGMA integrity_check('{table}')"):
+        if text != "ok":
+            yield Finding("the file is whole", table, None, str(text))
+    for _number, row in zip(range(MOST_FINDINGS), db.execute(f"PRAGMA foreign_key_check('{table}')")):
+        yield Finding("references lead somewhere", table, row[1], f"to {row[2]}")
+
+
+def findings(db: sqlite3.Connection, invariant: Invariant) -> Iterator[Finding]:
+    """What breaks ``invariant``, at most ``MOST_FINDINGS``."""
+    key = "rowid" if invariant.table == "sqlite_sequence" else "id"
+    first, last = db.execute(f"SELECT min({key}), max({key}) FROM {invariant.table}").fetchone()
+    left = MOST_FINDINGS
+    lower = first
+    while lower is not None and lower <= last and left:
+        bounds = {"lower": lower, "upper": lower + PIECE - 1}
+        for found, detail in db.execute(f"{invariant.question} LIMIT {left}", bounds).fetchall():
+            left -= 1
+            yield Finding(invariant.name, invariant.table, found, str(detail))
+        lower += PIECE

@@ -1,0 +1,178 @@
+"""``wsrm-mq message``: what was received, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, Final
+
+import click
+
+from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+__all__ = ["message"]
+
+OUTCOMES: Final = ("delivered", "dead", "discarded", "purged", "live")
+SHOWN_BYTES: Final = 65_536
+PIECE: Final = 1024 * 1024
+
+
+@click.group()
+def message() -> None:
+    """Look at messages and their bodies."""
+
+
+@message.command("list")
+@in_store
+@json_option
+@click.option("--connection", metavar="KEY", help="Only those that came on this connection.")
+@click.option("--sequence", "part", metavar="ID", help="Only those of this sequence.")
+@click.option("--queue", metavar="NAME", help="Only those in this queue; dead letters are in NAME#dead.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only those with this outcome; live: with none yet.")
+@click.option("--after", metavar="POSITION", type=click.IntRange(0), default=0, help="Begin behind this position.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+def list_(
+    place: Place,
+    is_json: bool,
+    connection: str | None,
+    part: str | None,
+    queue: str | None,
+    outcome: str | None,
+    after: int,
+    limit: int,
+) -> None:
+    """List messages in the order of receipt."""
+    from wsrm_mq.queue import reading
+
+    with looking(place) as db, reading.snapshot(db):
+        found = reading.messages(
+            db,
+            _now(),
+            sequence=reading.find_sequence(db, part) if part is not None else None,
+            queue=queue,
+            connection=connection,
+            outcome=outcome,
+            after=after,
+            limit=limit,
+        )
+    if is_json:
+        as_json(messages=[one._asdict() for one in found], next=found[-1].position if len(found) == limit else None)
+        return
+    table(
+        ("position", "sequence", "number", "action", "state", "reason", "received", "tries", "bytes", "connection"),
+        [
+            (
+                one.position,
+                one.sequence,
+                one.number,
+                one.action,
+                one.state,
+                one.reason,
+                _moment(one.received_at),
+                max(one.deliveries, one.failures),
+                one.body_size,
+                one.connection,
+            )
+            for one in found
+        ],
+    )
+    if len(found) == limit:
+        say(f"There may be more: --after {found[-1].position}")
+
+
+@message.command()
+@in_store
+@json_option
+@click.argument("position", type=int)
+def show(place: Place, is_json: bool, position: int) -> None:
+    """Show all that is known of the message at POSITION, but its body."""
+    from wsrm_mq.queue import reading
+
+    with looking(place) as db, reading.snapshot(db):
+        found = reading.message(db, position, _now())
+        key = reading.find_sequence(db, found.view.sequence) if found.view.sequence is not None else None
+        events = reading.ledger(db, key, position=position) if key is not None else []
+    detail = {name: value for name, value in found._asdict().items() if name not in ("view", "environ")}
+    if is_json:
+        request = json.loads(found.environ)
+        as_json(message={**found.view._asdict(), **detail, "request": request}, ledger=[e._asdict() for e in events])
+        return
+    times = {"received_at", "settled_at", "retry_at"}
+    everything = {**found.view._asdict(), **detail}
+    fields(
+        (name, _moment(value) if name in times and value is not None else value) for name, value in everything.items()
+    )
+    write("")
+    fields((f"request {name}", value) for name, value in json.loads(found.environ).get("environ", {}).items())
+    if events:
+        write("")
+        table(
+            ("at", "event", "attempt", "reason", "actor", "instance"),
+            [(_moment(e.at), e.event, e.attempt, e.reason, e.actor, e.instance) for e in events],
+        )
+
+
+@message.command()
+@in_store
+@click.argument("position", type=int)
+@click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; not to a terminal.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
+)
+def body(place: Place, position: int, raw: bool, output: Path | None) -> None:
+    """Show the envelope of the message at POSITION, with control characters made visible; or write its bytes."""
+    if raw and is_terminal():
+        raise Refused("--raw would let the message write to this terminal; redirect it, or use --output FILE.")
+    exact = raw or output is not None
+    with tempfile.SpooledTemporaryFile(PIECE) as copy:
+        size = _copy_body(place, position, copy, None if exact else SHOWN_BYTES)
+        copy.seek(0)
+        if output is not None:
+            _into_file(copy, output)
+        elif raw:
+            shutil.copyfileobj(copy, sys.stdout.buffer, PIECE)
+        else:
+            write(copy.read().decode("utf-8", "backslashreplace"), keep="\n\t")
+    if not exact and size > SHOWN_BYTES:
+        say(f"{size - SHOWN_BYTES} more bytes; --output FILE writes all {size}.")
+
+
+def _copy_body(place: Place, position: int, copy: IO[bytes], most: int | None) -> int:
+    """Copy a body, or its first ``most`` bytes; answers its whole size. The store is let go before anything is shown:
+    a slow reader must not hold up its checkpoints."""
+    from wsrm_mq.queue import reading
+
+    with looking(place) as db, reading.open_body(db, position) as stored:
+        size = stored.seek(0, 2) or stored.tell()
+        stored.seek(0)
+        if most is not None:
+            copy.write(stored.read(most))
+        else:
+            shutil.copyfileobj(stored, copy, PIECE)
+    return size
+
+
+def _into_file(copy: IO[bytes], output: Path) -> None:
+    try:
+        with output.open("xb") as file:
+            shutil.copyfileobj(copy, file, PIECE)
+    except FileExistsError as error:
+        raise Refused(f"{output} exists already; it stays as it is. Name another file.") from error
+    except OSError as error:
+        raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _moment(at: int) -> str:
+    from wsrm_mq.queue.verdict import moment
+
+    return moment(at)

@@ -1,0 +1,84 @@
+"""What the commands write: data on standard output, talk on standard error.
+
+Text of a peer is never trusted with the terminal: control characters are shown as escapes, markup is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+
+__all__ = ["SCHEMA_VERSION", "as_json", "fields", "inert", "is_terminal", "say", "table", "write"]
+
+SCHEMA_VERSION: Final = 1
+"""Of the JSON that commands write; grows when a key changes its meaning or goes away."""
+
+_UNSAFE: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode categories that a terminal may act upon or hide: control, format (bidi overrides), surrogates, …"""
+
+
+def inert(value: object, *, keep: str = "") -> str:
+    """``value`` as text without effect on a terminal; the characters of ``keep`` stay."""
+    return "".join(
+        char if char in keep or unicodedata.category(char) not in _UNSAFE else _escaped(char) for char in str(value)
+    )
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def say(text: object) -> None:
+    """A line of talk."""
+    click.echo(inert(text), err=True)
+
+
+def write(text: object, *, keep: str = "") -> None:
+    """A line of data."""
+    click.echo(inert(text, keep=keep))
+
+
+def as_json(**document: Any) -> None:
+    """One JSON document. It is ASCII, so nothing in it can act on a terminal."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table: drawn on a terminal, else one line a row with tabs between, its header first."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    if not is_terminal():
+        for line in [list(columns), *cells]:
+            click.echo("\t".join(line))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        drawn.add_column(Text(column), overflow="fold")
+    for line in cells:
+        drawn.add_row(*map(Text, line))
+    Console().print(drawn)
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Name and value a line."""
+    pairs = [(name, _cell(value)) for name, value in pairs]
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        click.echo(f"{name:<{width}}  {value}".rstrip())
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else "yes" if value is True else "no" if value is False else inert(value)

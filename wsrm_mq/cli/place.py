@@ -1,0 +1,88 @@
+"""Where a command works: the options that say it, and the store opened for looking.
+
+A command that looks makes no file, migrates nothing and takes no lock.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+
+__all__ = ["Place", "config_option", "in_store", "json_option", "looking"]
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+class Place(NamedTuple):
+    """A store, and how to say it again in a command for the operator to run."""
+
+    path: Path
+    flag: str
+
+    def command(self, text: str) -> str:
+        """``text``, a command line, for this store."""
+        return f"{text}{self.flag}" if text.startswith("wsrm-mq ") else text
+
+
+def config_option(command: C) -> C:
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The configuration file. Default: $WSRM_MQ_CONFIG, else wsrm-mq.toml here if there is one.",
+    )(command)
+
+
+def json_option(command: C) -> C:
+    return click.option("--json", "is_json", is_flag=True, help="Write JSON.")(command)
+
+
+def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--store`` and ``--config``; it is called with the ``Place`` they mean as first argument."""
+
+    @wraps(command)
+    def placed(*args: Any, store: str | None, config: Path | None, **options: Any) -> Any:
+        from wsrm_mq.config import find_file, load
+        from wsrm_mq.store.store import store_path
+
+        overrides = {} if store is None else {"store": store}
+        settings = load(config or find_file(os.environ), os.environ, **overrides)
+        flag = "" if store is None else f" --store {shlex.quote(store)}"
+        flag += "" if config is None else f" --config {shlex.quote(str(config))}"
+        return command(Place(store_path(settings.store), flag), *args, **options)
+
+    stored = click.option("--store", metavar="PATH", help="The store. Default: the configured one, else wsrm.db.")
+    return stored(config_option(placed))
+
+
+_OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
+
+
+@contextmanager
+def looking(place: Place) -> Iterator[sqlite3.Connection]:
+    """A read-only connection to a store of the schema that this version works with."""
+    from wsrm_mq.store.connection import connect_reader, store_errors
+    from wsrm_mq.store.schema import HEAD, KNOWN, revision
+
+    db = connect_reader(place.path)
+    try:
+        found = revision(db, place.path)
+        if found is None:
+            raise StoreCorrupt(f"{place.path}: is empty.", "Make it a store with `wsrm-mq store init`.")
+        if found not in KNOWN:
+            raise SchemaMismatch(f"{place.path}: has schema {found}, this version knows up to {HEAD}.")
+        if found != HEAD:
+            raise SchemaMismatch(f"{place.path}: has schema {found}, this version works with {HEAD}.", _OLDER)
+        with store_errors(place.path):
+            yield db
+    finally:
+        db.close()

@@ -1,0 +1,284 @@
+"""``wsrm-mq sequence``: why one is stuck, and the two repairs."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wsrm_mq.cli.exits import Refused
+from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+if TYPE_CHECKING:
+    from wsrm_mq.queue.reading import SequenceView
+    from wsrm_mq.queue.verdict import Verdict
+    from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["sequence"]
+
+SCANNED = 5_000
+"""So many sequences are judged at most for a list with ``--verdict``."""
+
+
+@click.group()
+def sequence() -> None:
+    """Find out why a sequence is stuck, and repair it. SEQUENCE is an identifier, or six characters or more of its
+    beginning or end."""
+
+
+@sequence.command("list")
+@in_store
+@json_option
+@click.option("--queue", metavar="NAME", help="Only those of this queue.")
+@click.option("--state", type=click.Choice(["created", "closed", "ended"]), help="Only those in this protocol state.")
+@click.option("--verdict", metavar="WORD", help="Only those with this verdict: ok, running, waiting, blocked, …")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+def list_(
+    place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int
+) -> None:
+    """List sequences, newest first, with the verdict on each."""
+    from wsrm_mq.queue import reading
+    from wsrm_mq.queue.verdict import WORDS, judge, moment
+
+    if verdict is not None and verdict not in WORDS:
+        raise click.BadParameter(f"{verdict} is none of {', '.join(WORDS)}.", param_hint="--verdict")
+    now = _now()
+    with looking(place) as db, reading.snapshot(db):
+        judged = (
+            (view, found)
+            for view in islice(reading.sequences(db, queue=queue, state=state), SCANNED)
+            if (found := judge(db, view, now)).word == verdict or verdict is None
+        )
+        rows = list(islice(judged, limit))
+    if is_json:
+        as_json(sequences=[_document(view, found) for view, found in rows])
+        return
+    table(
+        ("sequence", "queue", "state", "verdict", "received", "held", "cursor", "expected", "active", "from"),
+        [
+            (
+                view.identifier,
+                view.queue,
+                view.state,
+                found.word,
+                view.received.count(),
+                view.held,
+                view.cursor,
+                view.expected,
+                moment(view.active_at),
+                view.principal or view.peer,
+            )
+            for view, found in rows
+        ],
+    )
+    if len(rows) == limit:
+        say(f"There may be more: --limit {limit * 2}")
+
+
+@sequence.command()
+@in_store
+@json_option
+@click.argument("part", metavar="SEQUENCE")
+def show(place: Place, is_json: bool, part: str) -> None:
+    """Show all that is known of a sequence, with the last events of its life."""
+    from wsrm_mq.queue import reading
+    from wsrm_mq.queue.verdict import judge, moment
+
+    with looking(place) as db, reading.snapshot(db):
+        view = reading.sequence(db, reading.find_sequence(db, part))
+        found = judge(db, view, _now())
+        events = reading.ledger(db, view.key)
+    if is_json:
+        as_json(sequence=_document(view, found), ledger=[event._asdict() for event in events])
+        return
+    times = {"created_at", "expires_at", "active_at", "due_at", "ended_at", "running_since", "retry_from", "retry_at"}
+    fields(
+        (name, moment(value) if name in times and value is not None else value)
+        for name, value in view._asdict().items()
+        if name not in ("key", "owner")
+    )
+    fields([("verdict", found.word), ("", found.sentence)])
+    if events:
+        write("")
+        table(
+            ("at", "event", "number", "attempt", "reason", "actor", "instance"),
+            [(moment(e.at), e.event, e.number, e.attempt, e.reason, e.actor, e.instance) for e in events],
+        )
+
+
+@sequence.command()
+@in_store
+@json_option
+@click.argument("part", metavar="SEQUENCE")
+def explain(place: Place, is_json: bool, part: str) -> None:
+    """Say in one sentence why a sequence moves or does not, and what to run next."""
+    from wsrm_mq.queue.reading import find_sequence, sequence, snapshot
+    from wsrm_mq.queue.verdict import judge
+
+    with looking(place) as db, snapshot(db):
+        view = sequence(db, find_sequence(db, part))
+        found = judge(db, view, _now())
+    next_step = place.command(found.next_step)
+    if is_json:
+        as_json(
+            sequence=view.identifier,
+            verdict=found.word,
+            sentence=found.sentence,
+            next_step=next_step or None,
+            facts=found.facts,
+        )
+        return
+    write(f"{found.word}: {found.sentence}")
+    if next_step:
+        write(f"next: {next_step}")
+
+
+# repairs
+
+
+class _Rehearsed(Exception):
+    """Ends a transaction that was only tried."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+
+def _repair(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command that changes something."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name."),
+        click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given."),
+    ):
+        command = option(command)
+    return command
+
+
+@sequence.command()
+@in_store
+@json_option
+@_repair
+@click.argument("part", metavar="SEQUENCE")
+def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
+    """Try a blocked sequence again now, from the first step of its ladder."""
+    from wsrm_mq.queue import operate
+
+    def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
+        return {"number": operate.resume(tx, identifier, **why)}
+
+    _act(place, part, verb, "try number {number} of {sequence} again now", is_json, **act)
+
+
+@sequence.command()
+@in_store
+@json_option
+@_repair
+@click.argument("part", metavar="SEQUENCE")
+@click.argument("number", type=int)
+def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> None:
+    """Move the message NUMBER, which stops the sequence, to the dead letters, and let the sequence go on."""
+    from wsrm_mq.queue import operate
+
+    def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
+        return {"number": number, "position": operate.skip(tx, identifier, number, **why)}
+
+    _act(place, part, verb, "move number {number} of {sequence} to the dead letters", is_json, **act)
+
+
+def _act(
+    place: Place,
+    part: str,
+    verb: Callable[..., dict[str, int]],
+    consequence: str,
+    is_json: bool,
+    *,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    reason: str | None,
+) -> None:
+    """Try the verb and take it back; say what it does, ask, and do it."""
+    from wsrm_mq.queue.reading import find_sequence, sequence
+
+    if not (reason or "").strip():
+        raise Refused('a reason has to be given: --reason "…". It goes to the ledger.')
+    with looking(place) as db:
+        identifier = sequence(db, find_sequence(db, part)).identifier
+    why = {"actor": actor or _login(), "reason": reason}
+    rehearsed = _rehearse(place, lambda tx: verb(tx, identifier, **why))
+    text = consequence.format(sequence=identifier, **rehearsed)
+    if dry_run:
+        result = rehearsed
+        say(f"This would {text}. Nothing was changed.")
+    else:
+        _ask(f"This will {text}.", yes)
+        result = _run(place, lambda tx: verb(tx, identifier, **why))
+        say(f"Done: {consequence.format(sequence=identifier, **result)}.")
+    document = {"sequence": identifier, **result, "dry_run": dry_run}
+    if is_json:
+        as_json(**document)
+    else:
+        fields(document.items())
+
+
+def _rehearse(place: Place, verb: Callable[[Transaction], dict[str, int]]) -> dict[str, int]:
+    def tried(tx: Transaction) -> None:
+        raise _Rehearsed(verb(tx))
+
+    try:
+        _run(place, tried)
+    except _Rehearsed as end:
+        found: dict[str, int] = end.result
+        return found
+    raise AssertionError("a rehearsal ends with its result")
+
+
+def _run(place: Place, verb: Callable[[Transaction], Any]) -> Any:
+    from wsrm_mq.store.store import run_once
+
+    return run_once(place.path, verb)
+
+
+def _ask(text: str, yes: bool) -> None:
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused("there is nobody to ask here; say --yes.")
+    say(text)
+    if not click.confirm("Go on?", err=True):
+        raise Refused("nothing was changed.")
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a process without an account
+        return f"uid {os.getuid()}"
+
+
+# documents
+
+
+def _document(view: SequenceView, found: Verdict) -> dict[str, Any]:
+    row = {name: value for name, value in view._asdict().items() if name not in ("key", "owner")}
+    owner = found.facts["owner"]
+    return {
+        **row,
+        "received": [list(one) for one in view.received],
+        "held": view.held,
+        "owner": owner["name"] if owner else None,
+        "verdict": found.word,
+        "sentence": found.sentence,
+    }
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,140 @@
+"""``wsrm-mq store``: make one, bring it up to date, measure it, verify it."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Any
+
+import click
+
+from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import as_json, fields, say, table
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+__all__ = ["store"]
+
+
+@click.group()
+def store() -> None:
+    """Make, migrate, measure and verify a store."""
+
+
+@store.command()
+@in_store
+def init(place: Place) -> None:
+    """Make a store. One that is there stays as it is, but for its schema."""
+    from wsrm_mq.store import schema
+
+    is_new = not place.path.exists()
+    schema.ensure(place.path)
+    say(f"{place.path}: {'made' if is_new else 'is there already'}, schema {schema.HEAD}.")
+
+
+@store.command()
+@in_store
+@json_option
+@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
+    """Bring a store to the schema of this version. Do it while no process uses the store; a backup comes first."""
+    from wsrm_mq.store import schema
+    from wsrm_mq.store.connection import connect_reader
+
+    db = connect_reader(place.path)  # a store that is not there is an error, not a new one
+    try:
+        before = schema.revision(db, place.path)
+    finally:
+        db.close()
+    if not dry_run:
+        before, _after = schema.migrate(place.path)
+    if is_json:
+        as_json(path=str(place.path), before=before, after=schema.HEAD, dry_run=dry_run)
+    elif before == schema.HEAD:
+        say(f"{place.path}: has schema {schema.HEAD} already.")
+    else:
+        verb = "would go" if dry_run else "went"
+        say(f"{place.path}: {verb} from schema {before or 'none'} to {schema.HEAD}.")
+
+
+@store.command()
+@in_store
+@json_option
+def info(place: Place, is_json: bool) -> None:
+    """Show size, schema, what is in it, and which processes use it."""
+    from wsrm_mq.queue.verdict import moment, span
+
+    now = time.time_ns() // 1_000_000
+    with looking(place) as db:
+        found = _measured(db, place, now)
+    if is_json:
+        as_json(**found)
+        return
+    oldest = found["oldest_undelivered"]
+    fields(
+        [
+            ("path", found["path"]),
+            ("schema", found["schema"]),
+            ("size", f"{found['size']} bytes"),
+            ("write-ahead log", f"{found['wal_size']} bytes"),
+            ("queues", found["queues"]),
+            *((f"sequences {state}", count) for state, count in found["sequences"].items()),
+            *((f"messages {outcome}", count) for outcome, count in found["messages"].items()),
+            (
+                "oldest undelivered",
+                f"position {oldest['position']}, received {moment(oldest['received_at'])} "
+                f"({span(now - oldest['received_at'])} ago)"
+                if oldest
+                else "none",
+            ),
+            ("live processes", len(found["instances"])),
+        ]
+    )
+    if found["instances"]:
+        table(
+            ("instance", "host", "process", "since"),
+            [(one["name"], one["host"], one["pid"], moment(one["started_at"])) for one in found["instances"]],
+        )
+
+
+def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
+    from wsrm_mq.queue.verdict import live_instances
+    from wsrm_mq.store.schema import revision
+
+    wal = place.path.with_name(place.path.name + "-wal")
+    outcomes = db.execute("SELECT coalesce(outcome, 'live'), count(*) FROM entry GROUP BY outcome ORDER BY outcome")
+    oldest = db.execute(
+        """SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message
+        WHERE e.outcome IS NULL ORDER BY e.id LIMIT 1"""
+    ).fetchone()
+    return {
+        "path": str(place.path),
+        "schema": revision(db, place.path),
+        "size": place.path.stat().st_size,
+        "wal_size": wal.stat().st_size if wal.exists() else 0,
+        "queues": db.execute("SELECT count(*) FROM queue").fetchone()[0],
+        "sequences": dict(db.execute("SELECT state, count(*) FROM sequence GROUP BY state ORDER BY state")),
+        "messages": dict(outcomes),
+        "oldest_undelivered": {"position": oldest[0], "received_at": oldest[1]} if oldest else None,
+        "instances": [one._asdict() for one in live_instances(db)],
+    }
+
+
+@store.command()
+@in_store
+@json_option
+@click.pass_context
+def verify(context: click.Context, place: Place, is_json: bool) -> None:
+    """Check that the file is whole and that what it says agrees with itself. May be run while the service works."""
+    from wsrm_mq.cli.invariants import INVARIANTS, TABLES, findings, tables_damaged
+
+    with looking(place) as db:
+        found = [one for name in TABLES for one in tables_damaged(db, name)]
+        found += [one for invariant in INVARIANTS for one in findings(db, invariant)]
+    if is_json:
+        as_json(path=str(place.path), findings=[one._asdict() for one in found])
+    elif found:
+        table(("broken", "table", "key", "detail"), found)
+    if found:
+        say(f"{place.path}: {len(found)} findings. Keep a copy of the file as it is before you change anything.")
+        context.exit(Exit.FAILED)
+    say(f"{place.path}: nothing is wrong ({len(INVARIANTS)} invariants).")

@@ -1,0 +1,190 @@
+"""An application's reply: what it lacks is put in, nothing else of it is touched."""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.parsers import expat
+
+from wsrm_mq.envelope.content import parse_content_type
+from wsrm_mq.envelope.encoding import expat_encoding
+from wsrm_mq.envelope.fragments import addressing_elements
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.outline import NAME_SEPARATOR
+from wsrm_mq.envelope.seen import split_name
+from wsrm_mq.envelope.spans import Document, Span, locate
+from wsrm_mq.envelope.text import WHITE_SPACE
+from wsrm_mq.errors import EnvelopeError, WSRMError
+from wsrm_mq.sequence.faults import FaultCode
+from wsrm_mq.versions import ADDRESSING_VERSIONS, SOAP_VERSIONS, AddressingVersion, SOAPVersion
+
+__all__ = ["NotAnEnvelope", "complete_reply", "is_fault", "piggyback"]
+
+_LIMITS: Final = Limits()
+_PIECE: Final = 16 * 1024
+_FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
+_CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
+
+
+class NotAnEnvelope(WSRMError):
+    """The application's reply is no SOAP envelope, so nothing can be added to it."""
+
+
+def complete_reply(
+    body: bytes,
+    content_type: str,
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    relates_to: str | None,
+    action: str,
+    fragment: bytes = b"",
+) -> bytes:
+    """``body`` with the addressing headers that it lacks (Action, MessageID, To, RelatesTo), and ``fragment``.
+
+    Raises ``NotAnEnvelope`` for what is no envelope of the version ``soap``.
+    """
+    document = _document(body, content_type)
+    if document.spans[0].namespace != soap.namespace:
+        raise NotAnEnvelope("The reply is not in the SOAP version of the request.")
+    header = _header(document)
+    present = {
+        span.local
+        for span in document.spans
+        if header is not None and span.parent is header and span.namespace in ADDRESSING_VERSIONS
+    }
+    missing = "".join(
+        xml
+        for local, xml in addressing_elements(addressing, action, relates_to).items()
+        if local not in present
+    )
+    return _inserted(document, header, missing + fragment.decode())
+
+
+def piggyback(body: bytes, content_type: str, fragment: bytes) -> bytes:
+    """``body`` with ``fragment`` (of ``acknowledgement_header``) as its first header blocks.
+
+    Raises ``NotAnEnvelope``.
+    """
+    document = _document(body, content_type)
+    return _inserted(document, _header(document), fragment.decode())
+
+
+def is_fault(body: bytes, content_type: str) -> FaultCode | None:
+    """Whose fault the reply says it is; ``None`` if it is no SOAP fault, or no envelope.
+
+    A code of the application's own is its deliberate answer to what the sender sent: ``SENDER``. A fault without a
+    readable code is ``RECEIVER``.
+    """
+    try:
+        offset, charset = _root(body, content_type)
+    except NotAnEnvelope:
+        return None
+    first = body[offset : offset + 256]
+    parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
+    fault = _FaultPass(parser)
+    try:
+        for begin in range(offset, len(body), _PIECE):
+            parser.Parse(body[begin : begin + _PIECE], False)
+    except (_Known, expat.ExpatError, LookupError, ValueError):
+        pass
+    return fault.code
+
+
+class _Known(Exception):
+    """Ends the pass."""
+
+
+class _FaultPass:
+    """Looks for the code of a fault; ``code`` is ``RECEIVER`` as soon as there is a fault at all."""
+
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self.code: FaultCode | None = None
+        self._path: list[str] = []
+        self._scope: list[tuple[str, str]] = []
+        self._text: list[str] = []
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text.append
+        parser.StartNamespaceDeclHandler = lambda prefix, uri: self._scope.append((prefix or "", uri or ""))
+        parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
+        parser.StartDoctypeDeclHandler = self._leave
+
+    def _leave(self, *_: object) -> None:
+        raise _Known
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        path = self._path
+        path.append(name)
+        self._text.clear()
+        if len(path) == 3 and split_name(path[1])[1] == "Body":
+            namespace, local = split_name(name)
+            if local != "Fault" or namespace not in SOAP_VERSIONS:
+                raise _Known
+            self.code = FaultCode.RECEIVER
+
+    def _end(self, name: str) -> None:
+        path = self._path
+        if self.code is not None and [split_name(step)[1] for step in path[3:]] in (
+            ["faultcode"],
+            ["Code", "Value"],
+        ):
+            prefix, _, local = "".join(self._text).strip(WHITE_SPACE).rpartition(":")
+            if not prefix or dict(self._scope).get(prefix) == split_name(path[2])[0]:
+                self.code = _FAULT_CODES.get(local.partition(".")[0], FaultCode.SENDER)
+            else:
+                self.code = FaultCode.SENDER
+            raise _Known
+        path.pop()
+        if len(path) == 1 and split_name(name)[1] == "Body":
+            raise _Known
+
+
+def _root(body: bytes, content_type: str) -> tuple[int, str | None]:
+    """(offset, charset) of the envelope."""
+    content = parse_content_type(content_type)
+    if not content.is_multipart:
+        return 0, content.charset
+    try:
+        part = root_part(body, content, _LIMITS)
+    except EnvelopeError as error:
+        raise NotAnEnvelope(error.fault.reason) from None
+    return part.stream.offset, part.content.charset
+
+
+def _document(body: bytes, content_type: str) -> Document:
+    offset, charset = _root(body, content_type)
+    document = locate(body, charset, offset)
+    if (
+        not document.spans
+        or document.spans[0].local != "Envelope"
+        or document.spans[0].namespace not in SOAP_VERSIONS
+    ):
+        raise NotAnEnvelope("The reply is not a SOAP envelope.")
+    return document
+
+
+def _header(document: Document) -> Span | None:
+    return next(
+        (
+            s
+            for s in document.spans[1:2]
+            if s.local == "Header" and s.namespace == document.spans[0].namespace
+        ),
+        None,
+    )
+
+
+def _inserted(document: Document, header: Span | None, xml: str) -> bytes:
+    if not xml:
+        return document.body
+    envelope = document.spans[0]
+    start = stop = envelope.content if header is None else header.content
+    if header is None:
+        xml = f'<soap:Header xmlns:soap="{envelope.namespace}">{xml}</soap:Header>'
+    elif header.is_self_closed:
+        tag = document.text(header.start, header.content)
+        name = tag[1:].split(maxsplit=1)[0].rstrip("/>")
+        xml = f"{tag.rstrip('>').rstrip('/')}>{xml}</{name}>"
+        start = header.start
+    encoded = xml.encode(document.codec, "xmlcharrefreplace")
+    return b"".join((document.body[:start], encoded, document.body[stop:]))

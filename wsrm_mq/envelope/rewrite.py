@@ -1,0 +1,67 @@
+"""Requests for applications that trip over RM headers: ``headers="demote"`` and ``headers="strip"``.
+
+Only the bytes of the header blocks in question change. Everything else stays as it came, so that a signature
+over Body, and over every other header, still holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.spans import Document, Span, locate
+from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS
+
+__all__ = ["demote", "strip"]
+
+_OFF: Final = {"1": "0", "true": "false"}
+
+
+class _Edit(NamedTuple):
+    start: int
+    stop: int
+    replacement: bytes
+
+
+def demote(body: bytes, headers: Headers) -> bytes:
+    """``body`` with mustUnderstand switched off on the header blocks of WS-RM and WS-Addressing."""
+    document = locate(body, headers.charset, headers.offset)
+    blocks = _blocks(document, (*RM_VERSIONS, *ADDRESSING_VERSIONS))
+    return _edited(body, [edit for block in blocks for edit in _switched_off(document, block, headers)])
+
+
+def strip(body: bytes, headers: Headers) -> bytes:
+    """``body`` without the header blocks of WS-RM."""
+    document = locate(body, headers.charset, headers.offset)
+    return _edited(body, [_Edit(b.start, b.stop, b"") for b in _blocks(document, tuple(RM_VERSIONS))])
+
+
+def _blocks(document: Document, namespaces: tuple[str, ...]) -> Iterator[Span]:
+    """The complete header blocks in one of ``namespaces``."""
+    for span in document.spans:
+        header = span.parent
+        is_block = header is not None and header.parent is document.spans[0] and header.local == "Header"
+        if is_block and span.namespace in namespaces and span.stop >= 0:
+            yield span
+
+
+def _switched_off(document: Document, block: Span, headers: Headers) -> Iterator[_Edit]:
+    tag = document.text(block.start, block.content)
+    prefixes = [re.escape(p) for p, ns in block.inner.items() if ns == headers.soap.namespace and p]
+    attribute = rf"""\s(?:{"|".join(prefixes)}):mustUnderstand\s*=\s*(["'])\s*(1|true)\s*\1"""
+    for match in re.finditer(attribute, tag) if prefixes else ():
+        value = match[2]
+        start = block.start + len(tag[: match.start(2)].encode(document.codec))
+        yield _Edit(start, start + len(value.encode(document.codec)), _OFF[value].encode(document.codec))
+
+
+def _edited(body: bytes, edits: list[_Edit]) -> bytes:
+    """``edits`` are in ascending order and do not overlap."""
+    pieces: list[bytes] = []
+    position = 0
+    for edit in edits:
+        pieces += (body[position : edit.start], edit.replacement)
+        position = edit.stop
+    return b"".join((*pieces, body[position:]))

@@ -1,0 +1,83 @@
+"""``expand``: a gzip body as a stream whose size is bounded before any of it is parsed (SEC-026)."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.source import Readable, Source, readable
+from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.sequence.faults import MalformedMessage
+
+__all__ = ["Expanded", "expand"]
+
+_PIECE: Final = 16 * 1024
+_RATIO_FROM: Final = 1024 * 1024
+"""Expanded bytes from which on the ratio counts: a small envelope full of spaces is no bomb."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+def expand(source: Source, limits: Limits) -> Expanded:
+    """The expanded body of a request with ``Content-Encoding: gzip``. Nothing is read before the first ``read``."""
+    return Expanded(readable(source), limits)
+
+
+class Expanded:
+    """``read`` raises ``EnvelopeError`` beyond a limit (status 413) and for what is no whole gzip stream (400)."""
+
+    def __init__(self, source: Readable, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        self._member = zlib.decompressobj(_GZIP)
+        self._compressed = b""
+        self._read = 0
+        self._written = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most ``size`` bytes, none at the end; everything with -1."""
+        if size == 0:
+            return b""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(_PIECE), b""))
+        while True:
+            if self._member.eof and not self._next_member():
+                return b""
+            if not self._compressed:
+                self._compressed = self._source.read(_PIECE)
+                self._read += len(self._compressed)
+                ended = not self._compressed
+            else:
+                ended = False
+            try:
+                piece = self._member.decompress(self._compressed, size)
+            except zlib.error:
+                raise _refuse("The request body is not valid gzip.", 400) from None
+            self._compressed = self._member.unconsumed_tail
+            if piece:
+                self._written += len(piece)
+                self._check()
+                return piece
+            if ended and not self._member.eof:
+                raise _refuse("The gzip body breaks off.", 400)
+
+    def _next_member(self) -> bool:
+        """A gzip stream may hold several members; what follows the last one has to be one as well."""
+        self._compressed = self._member.unused_data or self._source.read(_PIECE)
+        if not self._compressed:
+            return False
+        self._member = zlib.decompressobj(_GZIP)
+        return True
+
+    def _check(self) -> None:
+        limits = self._limits
+        if self._written > limits.body_bytes:
+            raise _refuse(f"The request body expands to more than {limits.body_bytes} bytes.", 413)
+        if self._written > _RATIO_FROM and self._written > limits.expansion_ratio * self._read:
+            raise _refuse(
+                f"The request body expands to more than {limits.expansion_ratio} times its size.", 413
+            )
+
+
+def _refuse(reason: str, status: int) -> EnvelopeError:
+    return EnvelopeError(MalformedMessage(reason), status=status)

@@ -1,0 +1,154 @@
+"""What the value of an option may be: read from Python, TOML or the environment, and written as TOML.
+
+The type of an option says it all; its words for people are made from it. We write two things in ways of our
+own: a time may be xs:duration text (``P7D``), and what may be missing is ``"none"``: TOML has no word for it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Meta
+from msgspec.inspect import (
+    BoolType,
+    EnumType,
+    FloatType,
+    IntType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    StrType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
+
+from wsrm_mq.envelope.duration import parse_duration
+from wsrm_mq.errors import ConfigurationError
+
+__all__ = ["Count", "Kind", "Seconds", "Size", "described", "kinds", "option_value", "toml"]
+
+Count = Annotated[int, Meta(ge=1)]
+Size = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=1e10)]
+
+
+def described(text: str) -> Meta:
+    return Meta(description=text)
+
+
+class Kind(NamedTuple):
+    """What an option may be: as Python writes it, and taken apart."""
+
+    annotation: Any
+    shape: Type
+
+    @property
+    def description(self) -> str:
+        schema = self.shape.extra_json_schema if isinstance(self.shape, Metadata) else None
+        return str((schema or {}).get("description", ""))
+
+    @property
+    def allowed(self) -> str:
+        return _allowed(self.shape)
+
+
+def kinds(struct: type[msgspec.Struct]) -> dict[str, Kind]:
+    return {field.name: Kind(field.type, type_info(field.type)) for field in msgspec.structs.fields(struct)}
+
+
+class _Check(NamedTuple):
+    read: Callable[[Any], object]
+    allowed: str
+
+
+_CHECKS: Final = {
+    "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address, a network"),
+    "trusted_proxies": _Check(lambda all: [ipaddress.ip_address(one) for one in all], "a list of addresses"),
+}
+"""What a type does not tell."""
+
+
+def option_value(value: Any, option: str, kind: Kind, place: str, *, is_text: bool = False) -> Any:
+    """``value`` as the type of its option. A text from the environment is read as its type reads; a
+    ``ConfigurationError`` names ``place``."""
+    check = _CHECKS.get(option)
+    try:
+        found = msgspec.convert(_plain(value, kind.shape, is_text), kind.annotation, strict=not is_text)
+        if check is not None:
+            check.read(found)
+    except (msgspec.ValidationError, ValueError) as error:
+        allowed = check.allowed if check is not None else kind.allowed
+        raise ConfigurationError(f"{place}: {value!r} is not allowed; allowed: {allowed}.") from error
+    return found
+
+
+def _plain(value: Any, shape: Type, is_text: bool) -> Any:
+    """``value`` without our own ways of writing, and without the commas of a list in the environment."""
+    match shape:
+        case Metadata(type=inner):
+            return _plain(value, inner, is_text)
+        case UnionType(types=shapes):
+            if isinstance(value, str) and value.casefold() == "none":
+                return None
+            if any(isinstance(one, LiteralType) and value in one.values for one in shapes):
+                return value
+            return _plain(value, next(one for one in shapes if not isinstance(one, NoneType)), is_text)
+        case VarTupleType(item_type=item):
+            if isinstance(value, str) and is_text:
+                value = [part.strip() for part in value.split(",") if part.strip()]
+            is_list = isinstance(value, Iterable) and not isinstance(value, str)
+            return [_plain(part, item, is_text) for part in value] if is_list else value
+        case FloatType() if isinstance(value, str) and value.lstrip("-").startswith("P"):
+            return (parse_duration(value) or 0) / 1000
+        case StrType() if isinstance(value, os.PathLike):
+            return os.fspath(value)
+    return value
+
+
+def _allowed(shape: Type) -> str:
+    match shape:
+        case Metadata(type=inner):
+            return _allowed(inner)
+        case UnionType(types=shapes):
+            return _either([_allowed(one) for one in shapes])
+        case EnumType(cls=words):
+            return _either([f'"{word.value}"' for word in words])
+        case LiteralType(values=words):
+            return _either([f'"{word}"' for word in words])
+        case NoneType():
+            return '"none"'
+        case BoolType():
+            return "true or false"
+        case IntType(ge=least, le=most):
+            return f"a whole number from {least}" + (f" to {most}" if most is not None else "")
+        case FloatType(ge=least):
+            return f"seconds {'above' if least is None else 'from'} 0 (or PT30S, P7D)"
+        case VarTupleType(item_type=item):
+            return f"a list, each item {_allowed(item)}"
+    return "text"
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def toml(value: Any) -> str:
+    """``value`` as TOML that ``option_value`` reads."""
+    match value:
+        case None:
+            return '"none"'
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case tuple():
+            return f"[{', '.join(map(toml, value))}]"
+    # A JSON string is a TOML one, but for DEL, which TOML wants escaped.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
