@@ -129,15 +129,11 @@ class EnvelopeFactory:
         sequence = self.sequence_header(identifier, number, last=last, must_understand=must_understand)
         if ack_requested:
             sequence += self.ack_requested_header(identifier)
-        return self.envelope(
-            action, body, message_id=message_id, reply_to=reply_to, headers=sequence + headers
-        )
+        return self.envelope(action, body, message_id=message_id, reply_to=reply_to, headers=sequence + headers)
 
     def last_message(self, identifier: str, number: int, **options: Any) -> bytes:
         """The empty message of its own that ends a 1.0 sequence."""
-        return self.message(
-            identifier, number, "", action=self.rm.action("LastMessage"), last=True, **options
-        )
+        return self.message(identifier, number, "", action=self.rm.action("LastMessage"), last=True, **options)
 
     def ack_requested(self, *identifiers: str, **options: Any) -> bytes:
         """A stand-alone request for an acknowledgement."""
@@ -148,14 +144,10 @@ class EnvelopeFactory:
     def close(self, identifier: str | None, last_number: int | str | None = None, **options: Any) -> bytes:
         return self._ending("CloseSequence", identifier, last_number, **options)
 
-    def terminate(
-        self, identifier: str | None, last_number: int | str | None = None, **options: Any
-    ) -> bytes:
+    def terminate(self, identifier: str | None, last_number: int | str | None = None, **options: Any) -> bytes:
         return self._ending("TerminateSequence", identifier, last_number, **options)
 
-    def _ending(
-        self, local: str, identifier: str | None, last_number: int | str | None, **options: Any
-    ) -> bytes:
+    def _ending(self, local: str, identifier: str | None, last_number: int | str | None, **options: Any) -> bytes:
         children = "" if identifier is None else f"<wsrm:Identifier>{identifier}</wsrm:Identifier>"
         if last_number is not None:
             children += f"<wsrm:LastMsgNumber>{last_number}</wsrm:LastMsgNumber>"
@@ -354,9 +346,7 @@ def _fault(soap: SOAPVersion, header: Any, body: Any) -> ReplyFault | None:
         return None
     s = f"{{{soap.namespace}}}"
     if soap is SOAPVersion.SOAP_1_1:
-        codes = [
-            e for e in (body.find("faultcode"), header.find("{*}SequenceFault/{*}FaultCode")) if e is not None
-        ]
+        codes = [e for e in (body.find("faultcode"), header.find("{*}SequenceFault/{*}FaultCode")) if e is not None]
         reason = _text(body, "faultstring")
     else:
         values = (
@@ -371,9 +361,7 @@ def _fault(soap: SOAPVersion, header: Any, body: Any) -> ReplyFault | None:
     others = [name for name in names if name[0] != soap.namespace]
     namespace, subcode = others[0] if others else ("", "")
     around = [e for e in (header, body) if e is not None]
-    details = [
-        e for parent in around for e in parent.iter("{*}SequenceFault", f"{s}Detail", "{*}FaultDetail")
-    ]
+    details = [e for parent in around for e in parent.iter("{*}SequenceFault", f"{s}Detail", "{*}FaultDetail")]
 
     def detail(local: str) -> str | None:
         return next((e.text.strip() for d in details for e in d.iter(f"{{*}}{local}") if e.text), None)

@@ -32,6 +32,7 @@ def described(path: Path) -> dict[tuple[str, str], Any]:
         pragmas = kinds if kind == "table" else ("index_xinfo",)
         details = {pragma: sorted(db.execute(f"PRAGMA {pragma}('{name}')").fetchall()) for pragma in pragmas}
         if kind == "table":
+            details["index_list"] = sorted(row[1:] for row in details["index_list"])  # without the order of making
             details["table_list"] = db.execute(f"PRAGMA table_list('{name}')").fetchall()
         found[kind, name] = re.sub(r'[\s"]', "", sql or ""), details
     db.close()

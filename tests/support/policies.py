@@ -32,6 +32,7 @@ POLICIES: Final[dict[str, dict[str, Any]]] = {
     "poison_dead": {"on_poison": "dead_letter", "retry": [0.05]},
     "poison_end": {"on_poison": "terminate", "retry": [0.05]},
     "slow_retry": {"retry": [3600.0]},
+    "needs_rm": {"require_rm": True},
     "plain": {},
 }
 """Each at the path of its name. The retry ladder of the others is 0.1, 0.2 and 0.4 seconds."""

@@ -25,14 +25,11 @@ def config() -> None:
 @click.option("--toml", "is_toml", is_flag=True, help="Write it as a configuration file.")
 def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
     """Show every option: its value, and whether flag, environment, file or default set it."""
-    import msgspec
-
-    from wsrm_mq.config import OPTIONS, as_toml, find_file, read
-    from wsrm_mq.options import toml
+    from wsrm_mq.config import OPTIONS, as_toml, as_values, find_file, read, toml
 
     path = config or find_file(os.environ)
     loaded = read(path, os.environ)
-    values = msgspec.to_builtins(loaded.settings)
+    values = as_values(loaded.settings)
     if is_toml:
         write(as_toml(loaded.settings, loaded.origins), keep="\n")
     elif is_json:

@@ -7,10 +7,11 @@ reader holds up the checkpoints for long.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
-__all__ = ["INVARIANTS", "TABLES", "Finding", "Invariant", "findings", "tables_damaged"]
+__all__ = ["INVARIANTS", "Finding", "Invariant", "all_findings"]
 
 PIECE: Final = 5_000
 MOST_FINDINGS: Final = 20
@@ -148,19 +149,41 @@ INVARIANTS: Final = (
     ),
 )
 
-TABLES: Final = ("queue", "instance", "ledger", "message", "sequence", "entry", "range", "reply")
+TABLES: Final = ("sqlite_schema", "queue", "instance", "ledger", "message", "sequence", "entry", "range", "reply")
 
 
-def tables_damaged(db: sqlite3.Connection, table: str) -> Iterator[Finding]:
+def all_findings(db: sqlite3.Connection) -> Iterator[Finding]:
+    """Everything that is wrong with a store; damage that SQLite cannot read past is a finding too."""
+    for table in TABLES:
+        yield from _readable(table, lambda table=table: _damage(db, table))  # type: ignore[misc]
+    for one in INVARIANTS:
+        yield from _readable(one.table, lambda one=one: _broken(db, one))  # type: ignore[misc]
+
+
+def _readable(table: str, ask: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from ask()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise
+        yield Finding(_WHOLE, table, None, str(error))
+
+
+_WHOLE: Final = "the file is whole"
+
+
+def _damage(db: sqlite3.Connection, table: str) -> Iterator[Finding]:
     """What SQLite finds wrong with a table, its indexes and its references."""
     for (text,) in db.execute(f"PRAGMA integrity_check('{table}')"):
         if text != "ok":
-            yield Finding("the file is whole", table, None, str(text))
-    for _number, row in zip(range(MOST_FINDINGS), db.execute(f"PRAGMA foreign_key_check('{table}')")):
-        yield Finding("references lead somewhere", table, row[1], f"to {row[2]}")
+            yield Finding(_WHOLE, table, None, str(text))
+    if table == "sqlite_schema":
+        return
+    for _table, key, parent, _constraint in islice(db.execute(f"PRAGMA foreign_key_check('{table}')"), MOST_FINDINGS):
+        yield Finding("references lead somewhere", table, key, f"to {parent}")
 
 
-def findings(db: sqlite3.Connection, invariant: Invariant) -> Iterator[Finding]:
+def _broken(db: sqlite3.Connection, invariant: Invariant) -> Iterator[Finding]:
     """What breaks ``invariant``, at most ``MOST_FINDINGS``."""
     key = "rowid" if invariant.table == "sqlite_sequence" else "id"
     first, last = db.execute(f"SELECT min({key}), max({key}) FROM {invariant.table}").fetchone()

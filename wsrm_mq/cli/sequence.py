@@ -87,7 +87,7 @@ def list_(
 @json_option
 @click.argument("part", metavar="SEQUENCE")
 def show(place: Place, is_json: bool, part: str) -> None:
-    """Show all that is known of a sequence, with the last events of its life."""
+    """Show all that is known of a sequence. The last events of its life are there too."""
     from wsrm_mq.queue import reading
     from wsrm_mq.queue.verdict import judge, moment
 
@@ -118,7 +118,7 @@ def show(place: Place, is_json: bool, part: str) -> None:
 @json_option
 @click.argument("part", metavar="SEQUENCE")
 def explain(place: Place, is_json: bool, part: str) -> None:
-    """Say in one sentence why a sequence moves or does not, and what to run next."""
+    """Say why a sequence moves or does not. One sentence, and the command to run next."""
     from wsrm_mq.queue.reading import find_sequence, sequence, snapshot
     from wsrm_mq.queue.verdict import judge
 
@@ -168,7 +168,7 @@ def _repair(command: Callable[..., None]) -> Callable[..., None]:
 @_repair
 @click.argument("part", metavar="SEQUENCE")
 def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
-    """Try a blocked sequence again now, from the first step of its ladder."""
+    """Try a blocked sequence again. Now, and from the first step of its ladder of waits."""
     from wsrm_mq.queue import operate
 
     def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
@@ -184,7 +184,7 @@ def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
 @click.argument("part", metavar="SEQUENCE")
 @click.argument("number", type=int)
 def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> None:
-    """Move the message NUMBER, which stops the sequence, to the dead letters, and let the sequence go on."""
+    """Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on."""
     from wsrm_mq.queue import operate
 
     def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:

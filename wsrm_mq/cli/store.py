@@ -23,7 +23,7 @@ def store() -> None:
 @store.command()
 @in_store
 def init(place: Place) -> None:
-    """Make a store. One that is there stays as it is, but for its schema."""
+    """Make a store. One that is there is only brought to the schema of this version."""
     from wsrm_mq.store import schema
 
     is_new = not place.path.exists()
@@ -36,15 +36,11 @@ def init(place: Place) -> None:
 @json_option
 @click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
 def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
-    """Bring a store to the schema of this version. Do it while no process uses the store; a backup comes first."""
+    """Bring a store to the schema of this version. There is no way back: copy the file first, the service stopped."""
     from wsrm_mq.store import schema
-    from wsrm_mq.store.connection import connect_reader
 
-    db = connect_reader(place.path)  # a store that is not there is an error, not a new one
-    try:
+    with looking(place, any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
-    finally:
-        db.close()
     if not dry_run:
         before, _after = schema.migrate(place.path)
     if is_json:
@@ -124,12 +120,12 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
 @json_option
 @click.pass_context
 def verify(context: click.Context, place: Place, is_json: bool) -> None:
-    """Check that the file is whole and that what it says agrees with itself. May be run while the service works."""
-    from wsrm_mq.cli.invariants import INVARIANTS, TABLES, findings, tables_damaged
+    """Check that the file is whole and agrees with itself. The service may go on meanwhile; the whole file is
+    read."""
+    from wsrm_mq.cli.invariants import INVARIANTS, all_findings
 
     with looking(place) as db:
-        found = [one for name in TABLES for one in tables_damaged(db, name)]
-        found += [one for invariant in INVARIANTS for one in findings(db, invariant)]
+        found = list(all_findings(db))
     if is_json:
         as_json(path=str(place.path), findings=[one._asdict() for one in found])
     elif found:

@@ -1,4 +1,7 @@
-"""Bytes and elements: what comes in is scanned, what goes out is rendered."""
+"""Bytes and elements: what comes in is scanned, what goes out is rendered.
+
+``envelope.wsdl`` is imported by itself: it is the only module here that needs lxml.
+"""
 
 from wsrm_mq.envelope.content import ContentType, parse_content_type, soap_version_of
 from wsrm_mq.envelope.duration import parse_duration, render_duration
@@ -18,7 +21,6 @@ from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, is_fault, pigg
 from wsrm_mq.envelope.rewrite import demote, strip
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import Expanded, expand
-from wsrm_mq.envelope.wsdl import one_way_operations, without_outputs
 
 __all__ = [
     "ContentType",
@@ -36,7 +38,6 @@ __all__ = [
     "fault_status",
     "is_fault",
     "new_message_id",
-    "one_way_operations",
     "parse_content_type",
     "parse_duration",
     "piggyback",
@@ -46,5 +47,4 @@ __all__ = [
     "soap_version_of",
     "strip",
     "terminate_sequence_response",
-    "without_outputs",
 ]

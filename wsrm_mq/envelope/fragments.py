@@ -52,7 +52,8 @@ def addressing_elements(
     relates_to: str | None,
     to: EndpointReference | None = None,
 ) -> dict[str, str]:
-    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any: by local name, in order."""
+    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any: by local name, in
+    order."""
     values = {
         "Action": action,
         "MessageID": new_message_id(),
@@ -61,9 +62,7 @@ def addressing_elements(
     }
     namespace = addressing.namespace
     return {
-        local: f'<{local} xmlns="{namespace}">{escape(value)}</{local}>'
-        for local, value in values.items()
-        if value
+        local: f'<{local} xmlns="{namespace}">{escape(value)}</{local}>' for local, value in values.items() if value
     }
 
 
@@ -107,10 +106,7 @@ def acknowledgements(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> 
 
 def _acknowledgement(rm: RMVersion, ack: SequenceAcknowledgement) -> str:
     ranges = "".join(
-        [
-            f'<wsrm:AcknowledgementRange Lower="{lower}" Upper="{upper}"/>'
-            for lower, upper in sorted(ack.ranges)
-        ]
+        [f'<wsrm:AcknowledgementRange Lower="{lower}" Upper="{upper}"/>' for lower, upper in sorted(ack.ranges)]
     )
     if ack.nacks:
         ranges, final = "".join([f"<wsrm:Nack>{number}</wsrm:Nack>" for number in ack.nacks]), ""

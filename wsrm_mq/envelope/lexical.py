@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from xml.etree.ElementTree import Element
 
 from wsrm_mq.envelope.text import WHITE_SPACE
 
-__all__ = ["is_absolute_uri", "is_true", "parse_identifier", "parse_unsigned"]
+__all__ = ["is_absolute_uri", "is_true", "parse_identifier", "parse_unsigned", "simple_text"]
 
 _URI: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f-\x9f"<>\\^`{|}\u2028\u2029]+""")
 _MAX_DIGITS: Final = 20
 _MAX_UNSIGNED_LONG: Final = 2**64 - 1
+
+
+def simple_text(element: Element) -> str:
+    """The text of an element without the white space around it; empty if it has child elements."""
+    return "" if len(element) else (element.text or "").strip(WHITE_SPACE)
 
 
 def is_absolute_uri(text: str) -> bool:
@@ -19,10 +25,8 @@ def is_absolute_uri(text: str) -> bool:
     return _URI.fullmatch(text) is not None
 
 
-def parse_identifier(text: str, max_bytes: int) -> str:
-    """A sequence identifier without the white space around it (D-SEQ-021). Raises ``ValueError`` with the
-    reason."""
-    identifier = text.strip(WHITE_SPACE)
+def parse_identifier(identifier: str, max_bytes: int) -> str:
+    """``identifier`` if it can be one of a sequence. Raises ``ValueError`` with the reason."""
     if len(identifier) > max_bytes or (not identifier.isascii() and len(identifier.encode()) > max_bytes):
         raise ValueError(f"it is longer than {max_bytes} bytes")
     if not is_absolute_uri(identifier):

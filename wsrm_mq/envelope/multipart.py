@@ -62,9 +62,7 @@ def root_part(source: Source, content: ContentType, limits: Limits) -> Part:
         fields = _part_header(window, limits)
         if (first and not wanted) or (wanted and fields.get("content-id", "").strip("<>") == wanted):
             if fields.get("content-transfer-encoding", "").lower() not in _PLAIN:
-                raise _refuse(
-                    "The root part has a content transfer encoding; only 7bit, 8bit and binary are read."
-                )
+                raise _refuse("The root part has a content transfer encoding; only 7bit, 8bit and binary are read.")
             return Part(PartStream(window, between), parse_content_type(fields.get("content-type", "")))
         first = False
         found = window.skip_to(between)
@@ -81,9 +79,7 @@ def _part_header(window: _Window, limits: Limits) -> dict[str, str]:
         position = end + 1
         if not line:
             window.take(position)
-            return {
-                name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
-            }
+            return {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
         if line[0] in " \t" and lines:
             lines[-1] += " " + line.strip()
         else:

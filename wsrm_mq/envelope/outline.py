@@ -1,185 +1,174 @@
-"""The outline of an envelope: its header blocks, and the first child of Body. Nothing behind that is read.
+"""The outline of an envelope: a tree of its Header, and the first child of Body. Nothing behind that is read.
 
-One expat pass that ends with the start tag of Body's first child, so its cost does not depend on the body.
-Header blocks of the namespaces this package speaks become small trees, other blocks keep only their name and
-attributes. If Body's first child is an RM element the pass goes on to its end.
+One expat pass that ends with the start tag of Body's first child, so its cost does not depend on the body. If
+that child is an RM element the pass goes on to its end. The tree is built by ``TreeBuilder``, in C: only
+start tags are seen by Python, because each of them may be the last one of interest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.sequence.faults import Fault, MalformedMessage, VersionMismatch
-from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS, SOAP_VERSIONS, SOAPVersion
+from wsrm_mq.sequence.faults import MalformedMessage, VersionMismatch
+from wsrm_mq.versions import RM_VERSIONS, SOAP_VERSIONS, SOAPVersion
 
-__all__ = ["NAME_SEPARATOR", "Node", "Outline", "read_outline"]
-
+__all__ = ["NAME_SEPARATOR", "Outline", "read_outline", "split_name"]
 
 NAME_SEPARATOR: Final = "\n"
-"""Between namespace and local name: no namespace name holds a line end."""
+"""Between namespace and local name in every expanded name: no namespace name holds a line end."""
 
 _ENVELOPE: Final = {f"{ns}{NAME_SEPARATOR}Envelope": soap for ns, soap in SOAP_VERSIONS.items()}
+_HEADER: Final = {soap: f"{ns}{NAME_SEPARATOR}Header" for ns, soap in SOAP_VERSIONS.items()}
+_BODY: Final = {soap: f"{ns}{NAME_SEPARATOR}Body" for ns, soap in SOAP_VERSIONS.items()}
 _RM: Final = tuple(ns + NAME_SEPARATOR for ns in RM_VERSIONS)
-_OURS: Final = (*_RM, *(ns + NAME_SEPARATOR for ns in ADDRESSING_VERSIONS))
 
 
-class Node:
-    """An element. ``name`` is namespace, separator, local name; ``ordinal`` counts start tags from 1 on.
-
-    ``text`` is that of an element without child elements, else empty.
-    """
-
-    __slots__ = ("attributes", "children", "name", "ordinal", "text")
-
-    def __init__(self, name: str, attributes: dict[str, str], ordinal: int) -> None:
-        self.name = name
-        self.attributes = attributes
-        self.children: list[Node] = []
-        self.ordinal = ordinal
-        self.text = ""
+def split_name(name: str) -> tuple[str, str]:
+    """(namespace, local name) of an expanded name."""
+    namespace, _, local = name.rpartition(NAME_SEPARATOR)
+    return namespace, local
 
 
 class Outline:
     """What the pass has seen so far: complete after ``read_outline``, and of use to a fault if that raised.
 
-    ``pieces`` are the bytes that were read.
+    Tags and attribute names are expanded names. ``body`` is Body itself; its only child is empty unless it is
+    an RM element. ``elements`` is their number, ``read`` the bytes that were read.
     """
 
-    __slots__ = ("blocks", "body", "encoding", "pieces", "soap")
+    __slots__ = ("body", "elements", "read", "root", "soap")
 
     def __init__(self) -> None:
         self.soap: SOAPVersion | None = None
-        self.blocks: list[Node] = []
-        self.body: Node | None = None
-        self.encoding: str | None = None
-        self.pieces: list[bytes] = []
+        self.root: Element | None = None
+        self.body: Element | None = None
+        self.elements = 0
+        self.read: list[bytes] = []
+
+    @property
+    def blocks(self) -> Iterable[Element]:
+        """The children of Header."""
+        root = self.root
+        is_there = root is not None and self.soap is not None and len(root) and root[0].tag == _HEADER[self.soap]
+        return root[0] if root is not None and is_there else ()
 
 
 class _Complete(Exception):
     """Ends the pass."""
 
 
-def _refuse(reason: str, status: int | None = None) -> EnvelopeError:
-    return EnvelopeError(MalformedMessage(reason), status=status)
-
-
 def read_outline(source: Source, charset: str | None, limits: Limits, outline: Outline) -> None:
-    """Fills ``outline`` from ``source``. Raises ``EnvelopeError`` for all that is no acceptable SOAP
-    envelope."""
-    unread = pieces(source, limits.header_bytes)
-    piece = next(unread, b"")
-    if not piece:
-        raise _refuse("The request has no body.", 400)
-    outline.encoding = expat_encoding(piece, charset)
+    """Fills ``outline`` from ``source``. Raises ``EnvelopeError`` for what is no acceptable SOAP envelope."""
+    parser: expat.XMLParserType | None = None
     try:
-        parser = _parser(outline, limits)
-        while piece:
-            outline.pieces.append(piece)
+        for piece in pieces(source, limits.header_bytes):
+            outline.read.append(piece)
+            if parser is None:
+                parser = _parser(expat_encoding(piece, charset), outline, limits)
             parser.Parse(piece, False)
-            piece = next(unread, b"")
-        if sum(map(len, outline.pieces)) >= limits.header_bytes:
+        if parser is None:
+            raise _refuse("The request has no body.", 400)
+        if sum(map(len, outline.read)) >= limits.header_bytes:
             raise _refuse(f"The header section is longer than {limits.header_bytes} bytes.")
         parser.Parse(b"", True)
     except _Complete:
+        _check_structure(outline, limits)
         return
-    except (expat.ExpatError, LookupError, ValueError) as error:
-        # ValueError and LookupError: an encoding that Python knows and expat cannot use, or the reverse
-        raise _refuse(f"The request is not well-formed XML: {_sense(error)}.", 400) from None
+    except expat.ExpatError as error:
+        sense = f"{expat.ErrorString(error.code)}, line {error.lineno}"
+        raise _refuse(f"The request is not well-formed XML: {sense}.", 400) from None
+    except (LookupError, ValueError):  # an encoding that Python knows and expat cannot use, or the reverse
+        raise _refuse("The request is in an unknown encoding.", 400) from None
     raise _refuse("The envelope has no Body.")
 
 
-def _sense(error: Exception) -> str:
-    if isinstance(error, expat.ExpatError):
-        return f"{expat.ErrorString(error.code)}, line {error.lineno}"
-    return "its encoding is unknown"
+def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XMLParserType:
+    parser = expat.ParserCreate(encoding, NAME_SEPARATOR, None)
+    builder = TreeBuilder()
+    open_element, close_element = builder.start, builder.end
+    max_elements, max_attributes = limits.elements, limits.attributes
+    body: Element | None = None
+    body_name = ""
+    count = 1
 
-
-def _parser(outline: Outline, limits: Limits) -> expat.XMLParserType:
-    parser = expat.ParserCreate(outline.encoding, NAME_SEPARATOR, None)
-    max_elements, max_depth, max_attributes = limits.elements, limits.depth, limits.attributes
-    depth = elements = 0
-    in_body = False
-    header, body = "", ""
-    stack: list[Node] = []
-    text: list[str] = []
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth, elements, in_body
-        depth += 1
-        elements += 1
-        if elements > max_elements or depth > max_depth or len(attributes) > max_attributes:
-            raise _refuse("The header section has too many elements or attributes, or is nested too deeply.")
-        if depth > 3:
-            if stack:
-                node = Node(name, attributes, elements)
-                stack[-1].children.append(node)
-                stack.append(node)
-                text.clear()
-        elif depth == 3:
-            node = Node(name, attributes, elements)
-            if in_body:
-                outline.body = node
-                if not name.startswith(_RM):
-                    raise _Complete
-                stack.append(node)
-            else:
-                outline.blocks.append(node)
-                if name.startswith(_OURS):
-                    stack.append(node)
-            text.clear()
-        elif depth == 2:
-            if name == body:
-                in_body = True
-            elif name != header or elements > 2:
-                raise _refuse("The envelope holds something else than one Header and one Body.")
-        else:
-            open_envelope(name)
-
-    def open_envelope(name: str) -> None:
-        nonlocal header, body
+    def start_root(name: str, attributes: dict[str, str]) -> None:
+        nonlocal body_name
         outline.soap = soap = _ENVELOPE.get(name)
         if soap is None:
-            raise EnvelopeError(*_not_an_envelope(name))
-        header, body = (f"{soap.namespace}{NAME_SEPARATOR}{local}" for local in ("Header", "Body"))
+            raise _not_an_envelope(name)
+        outline.root = open_element(name, attributes)
+        body_name = _BODY[soap]
+        parser.StartElementHandler = start
 
-    def end(_name: str) -> None:
-        nonlocal depth
-        depth -= 1
-        if depth >= 2:
-            if stack:
-                node = stack.pop()
-                if not node.children:
-                    node.text = "".join(text)
-                if in_body and not stack:
-                    raise _Complete
-        elif in_body:
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal body, count
+        count += 1
+        if count > max_elements or (attributes and len(attributes) > max_attributes):
+            raise _refuse("The header section has too many elements or attributes.")
+        element = open_element(name, attributes)
+        if body is not None:
+            if not name.startswith(_RM) and element is body[0]:
+                raise _Complete
+        elif name == body_name:
+            outline.body = body = element
+            outline.elements = count
+            parser.EndElementHandler = end_in_body
+
+    def end_in_body(name: str) -> None:
+        element = close_element(name)
+        outline.elements = count
+        if element is body or (body is not None and element is body[0]):
             raise _Complete
 
-    def refuse_doctype(*_: object) -> None:
-        raise _refuse("A document type declaration is not allowed in a SOAP message.", 400)
-
-    def refuse_instruction(*_: object) -> None:
-        raise _refuse("A processing instruction is not allowed in a SOAP message.", 400)
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text.append
-    parser.StartDoctypeDeclHandler = refuse_doctype
-    parser.ProcessingInstructionHandler = refuse_instruction
+    parser.StartElementHandler = start_root
+    parser.EndElementHandler = close_element
+    parser.CharacterDataHandler = builder.data
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    parser.ProcessingInstructionHandler = _refuse_instruction
     return parser
 
 
-def _not_an_envelope(root: str) -> tuple[Fault, None, int | None]:
-    namespace, _, local = root.rpartition(NAME_SEPARATOR)
+def _check_structure(outline: Outline, limits: Limits) -> None:
+    """What a single start tag does not show: what it was inside of."""
+    root, soap = outline.root, outline.soap
+    assert root is not None  # a Body was seen
+    assert soap is not None
+    expected = [_BODY[soap]] if len(root) == 1 else [_HEADER[soap], _BODY[soap]]
+    if [child.tag for child in root] != expected:
+        raise _refuse("The envelope holds something else than one Header and one Body.")
+    if outline.elements > limits.depth and _depth(root) > limits.depth:
+        raise _refuse(f"The header section is nested more than {limits.depth} deep.")
+
+
+def _depth(root: Element) -> int:
+    depth, level = 0, [root]
+    while level:
+        depth += 1
+        level = [child for element in level for child in element]
+    return depth
+
+
+def _not_an_envelope(root: str) -> EnvelopeError:
+    namespace, local = split_name(root)
     if local == "Envelope" and namespace:
-        return (
-            VersionMismatch("The SOAP version of this envelope is not supported; 1.1 and 1.2 are."),
-            None,
-            None,
-        )
-    return MalformedMessage("The request is not a SOAP envelope."), None, 400
+        return EnvelopeError(VersionMismatch("The SOAP version of this envelope is not 1.1 or 1.2."))
+    return _refuse("The request is not a SOAP envelope.", 400)
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise _refuse("A document type declaration is not allowed in a SOAP message.", 400)
+
+
+def _refuse_instruction(*_: object) -> None:
+    raise _refuse("A processing instruction is not allowed in a SOAP message.", 400)
+
+
+def _refuse(reason: str, status: int | None = None) -> EnvelopeError:
+    return EnvelopeError(MalformedMessage(reason), status=status)

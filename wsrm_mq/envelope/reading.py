@@ -1,21 +1,21 @@
-"""From the small trees of an outline to the RM and addressing values.
+"""From the elements of an outline to the RM values.
 
 Each reader raises ``EnvelopeError`` with the fault that its element earns (conformance §6). Children and
-attributes it does not know are passed over (NS-007).
+attributes that it does not know are passed over (NS-007).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from xml.etree.ElementTree import Element
 
 from wsrm_mq.envelope.duration import parse_duration
+from wsrm_mq.envelope.endpoint import read_endpoint
 from wsrm_mq.envelope.headers import RMBody
-from wsrm_mq.envelope.lexical import is_absolute_uri, parse_identifier, parse_unsigned
+from wsrm_mq.envelope.lexical import parse_identifier, parse_unsigned, simple_text
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.outline import NAME_SEPARATOR, Node
-from wsrm_mq.envelope.parameters import PARAMETER_CONTAINERS, parameter_texts
-from wsrm_mq.envelope.text import WHITE_SPACE
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import (
     AckRequested,
@@ -28,8 +28,8 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.faults import CreateSequenceRefused, MalformedMessage
-from wsrm_mq.versions import ADDRESSING_VERSIONS, MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
+from wsrm_mq.sequence.faults import CreateSequenceRefused, InvalidAddressingHeader, MalformedMessage
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
 
 __all__ = ["Reader"]
 
@@ -38,71 +38,62 @@ _ENDINGS: Final[Mapping[str, type[CloseSequence] | type[TerminateSequence]]] = {
     "TerminateSequence": TerminateSequence,
 }
 _TOKEN_REFERENCE: Final = f"{NAME_SEPARATOR}SecurityTokenReference"
+_REPEATABLE: Final = frozenset(("AcknowledgementRange", "Nack"))
 
 
 class Reader:
-    """Reads the elements of one envelope, of one version each. ``pieces`` are the bytes of that envelope."""
+    """Reads the elements of one envelope, of one version each."""
 
-    __slots__ = ("_addressing", "_charset", "_limits", "_pieces", "_rm", "_texts")
+    __slots__ = ("_addressing", "_charset", "_limits", "_outline", "_prefix", "_rm")
 
     def __init__(
         self,
         rm: RMVersion,
         addressing: AddressingVersion,
-        limits: Limits,
-        pieces: list[bytes],
+        outline: Outline,
         charset: str | None,
+        limits: Limits,
     ) -> None:
         self._rm = rm
+        self._prefix = rm.namespace + NAME_SEPARATOR
         self._addressing = addressing
-        self._limits = limits
-        self._pieces = pieces
+        self._outline = outline
         self._charset = charset
-        self._texts: Mapping[int, str] | None = None
+        self._limits = limits
 
-    def sequence(self, block: Node) -> SequenceHeader:
+    def sequence(self, block: Element) -> SequenceHeader:
         children = self._children(block)
         identifier = self._identifier(children, block)
-        last = children.get("LastMessage")
-        if last is not None and not self._rm.has_last_message:
-            raise _malformed("LastMessage belongs to WS-ReliableMessaging 1.0 only.", identifier)
-        if last is not None and (last.children or last.text.strip(WHITE_SPACE)):
-            raise _malformed("LastMessage has to be empty.", identifier)
         number = children.get("MessageNumber")
         if number is None:
             raise _malformed("The Sequence header has no MessageNumber.", identifier)
+        last = children.get("LastMessage")
+        if last is not None:
+            if not self._rm.has_last_message:
+                raise _malformed("LastMessage belongs to WS-ReliableMessaging 1.0 only.", identifier)
+            if len(last) or simple_text(last):
+                raise _malformed("LastMessage has to be empty.", identifier)
         return SequenceHeader(identifier, _positive(number, identifier), last is not None)
 
-    def ack_requested(self, block: Node) -> AckRequested:
+    def ack_requested(self, block: Element) -> AckRequested:
         return AckRequested(self._identifier(self._children(block), block))
 
-    def acknowledgement(self, block: Node) -> SequenceAcknowledgement:
-        """Raises ``EnvelopeError`` for a malformed one too. CXF writes None beside ranges: the ranges
-        count."""
-        prefix = self._rm.namespace + NAME_SEPARATOR
-        ranges: list[tuple[int, int]] = []
-        nacks: list[int] = []
-        final = none = False
-        for child in block.children:
-            local = child.name.removeprefix(prefix)
-            if local == "AcknowledgementRange":
-                ranges.append(_range(child))
-            elif local == "Nack":
-                nacks.append(_unsigned(child.text, "Nack"))
-            elif local == "Final":
-                final = True
-            elif local == "None":
-                none = True
-        if ranges == [(0, 0)] and not self._rm.has_none:
-            ranges, none = [], True  # how WCF writes "nothing" in 1.0
-        if not (ranges or nacks or none) or (nacks and (ranges or final or none)):
-            raise _malformed("The SequenceAcknowledgement is malformed.")
+    def acknowledgement(self, block: Element) -> SequenceAcknowledgement:
+        """CXF writes None beside ranges: the ranges count. WCF writes "nothing" in 1.0 as range 0 to 0."""
+        children = self._children(block)
+        identifier = self._identifier(children, block)
+        ranges = tuple([_range(e) for e in block if e.tag == f"{self._prefix}AcknowledgementRange"])
+        nacks = tuple([_unsigned(e, identifier) for e in block if e.tag == f"{self._prefix}Nack"])
+        none, final = "None" in children, "Final" in children
+        if ranges == ((0, 0),) and not self._rm.has_none:
+            ranges, none = (), True
+        if not (ranges or nacks or none) or (nacks and (ranges or none or final)):
+            raise _malformed("The children of SequenceAcknowledgement do not go together.", identifier)
         if any(not 0 < lower <= upper for lower, upper in ranges):
-            raise _malformed("An AcknowledgementRange is malformed.")
-        identifier = self._identifier(self._children(block), block)
-        return SequenceAcknowledgement(identifier, tuple(ranges), tuple(nacks), final)
+            raise _malformed("An AcknowledgementRange is empty.", identifier)
+        return SequenceAcknowledgement(identifier, ranges, nacks, final)
 
-    def body(self, element: Node, uses_security: str | None) -> RMBody | None:
+    def body(self, element: Element, uses_security: str | None) -> RMBody | None:
         """The RM element in Body; ``None`` for one that a destination has no use for, such as a response."""
         local = _local(element)
         if local == "CreateSequence":
@@ -110,69 +101,48 @@ class Reader:
         ending = _ENDINGS.get(local)
         return ending(*self._ending(element)) if ending is not None else None
 
-    def _create_sequence(self, body: Node, uses_security: str | None) -> CreateSequence:
-        """Whatever is wrong refuses the sequence."""
+    def header_endpoint(self, block: Element) -> EndpointReference:
+        """The endpoint reference that an addressing header is."""
+        try:
+            return read_endpoint(block, self._addressing, self._outline, self._charset, self._limits)
+        except ValueError as error:
+            header = _local(block)
+            reason = f"The addressing header {header} cannot be used."
+            raise EnvelopeError(InvalidAddressingHeader(reason, header=header, detail_code=str(error))) from None
+
+    def _create_sequence(self, body: Element, uses_security: str | None) -> CreateSequence:
+        """Whatever is wrong in it refuses the sequence."""
         children = self._children(body)
         acks_to = children.get("AcksTo")
         if acks_to is None:
             raise _refused("CreateSequence has no AcksTo.")
-        if any(child.name.endswith(_TOKEN_REFERENCE) for child in body.children):
+        if any(child.tag.endswith(_TOKEN_REFERENCE) for child in body):
             uses_security = uses_security or "SecurityTokenReference"
         offer = children.get("Offer")
         return CreateSequence(
             self._endpoint(acks_to),
-            self._expires(children),
+            _expires(children),
             self._offer(offer) if offer is not None else None,
             uses_security,
         )
 
-    def endpoint(self, node: Node) -> EndpointReference:
-        """Raises ``ValueError`` with the WS-Addressing 1.0 fault code of what is wrong."""
-        prefix = self._addressing.namespace + NAME_SEPARATOR
-        address: str | None = None
-        ordinals: list[int] = []
-        for child in node.children:
-            if child.name == prefix + "Address":
-                if address is not None:
-                    raise ValueError("InvalidCardinality")
-                address = child.text.strip(WHITE_SPACE)
-            elif child.name in PARAMETER_CONTAINERS and child.name.startswith(prefix):
-                ordinals.extend(parameter.ordinal for parameter in child.children)
-        if address is None:
-            raise ValueError("MissingAddressInEPR")
-        if not is_absolute_uri(address):
-            raise ValueError("InvalidAddress")
-        if not ordinals:
-            return EndpointReference(address)
-        if self._texts is None:
-            self._texts = parameter_texts(b"".join(self._pieces), self._charset)
-        kept = tuple(self._texts[ordinal] for ordinal in ordinals if ordinal in self._texts)
-        if sum(map(len, kept)) > self._limits.parameter_bytes:
-            raise ValueError("InvalidEPR")
-        return EndpointReference(address, kept)
-
-    def _children(self, node: Node) -> dict[str, Node]:
-        """The first child of each local name in the RM namespace; one that comes twice is malformed."""
-        prefix = self._rm.namespace + NAME_SEPARATOR
-        found: dict[str, Node] = {}
-        for child in node.children:
-            if child.name.startswith(prefix):
-                local = child.name[len(prefix) :]
-                if local in found and local not in ("AcknowledgementRange", "Nack"):
-                    raise _malformed(f"{_local(node)} has more than one {local}.")
-                found[local] = child
-        return found
-
-    def _identifier(self, children: Mapping[str, Node], owner: Node) -> str:
-        node = children.get("Identifier")
-        if node is None:
-            raise _malformed(f"{_local(owner)} has no Identifier.")
+    def _offer(self, offer: Element) -> Offer:
+        children = self._children(offer)
         try:
-            return parse_identifier(node.text, self._limits.identifier_bytes)
-        except ValueError as error:
-            raise _malformed(f"The Identifier of {_local(owner)} cannot be used: {error}.") from None
+            identifier = self._identifier(children, offer)
+        except EnvelopeError as error:
+            raise _refused(error.fault.reason) from None
+        if not self._rm.has_incomplete_behavior:
+            return Offer(identifier, None, _expires(children))
+        endpoint, behavior = children.get("Endpoint"), children.get("IncompleteSequenceBehavior")
+        return Offer(
+            identifier,
+            self._endpoint(endpoint) if endpoint is not None else None,
+            _expires(children),
+            _behavior(behavior) if behavior is not None else None,
+        )
 
-    def _ending(self, body: Node) -> tuple[str, int | None]:
+    def _ending(self, body: Element) -> tuple[str, int | None]:
         children = self._children(body)
         identifier = self._identifier(children, body)
         last = children.get("LastMsgNumber") if self._rm.has_close else None
@@ -183,72 +153,72 @@ class Reader:
             raise _malformed("LastMsgNumber is above the largest message number.", identifier)
         return identifier, number
 
-    def _offer(self, offer: Node) -> Offer:
-        children = self._children(offer)
-        endpoint = children.get("Endpoint") if self._rm.has_incomplete_behavior else None
-        behavior = children.get("IncompleteSequenceBehavior") if self._rm.has_incomplete_behavior else None
+    def _endpoint(self, element: Element) -> EndpointReference:
         try:
-            identifier = self._identifier(children, offer)
-        except EnvelopeError as error:
-            raise _refused(error.fault.reason) from None
-        return Offer(
-            identifier,
-            self._endpoint(endpoint) if endpoint is not None else None,
-            self._expires(children),
-            _behavior(behavior.text.strip(WHITE_SPACE)) if behavior is not None else None,
-        )
-
-    def _endpoint(self, node: Node) -> EndpointReference:
-        try:
-            return self.endpoint(node)
+            return read_endpoint(element, self._addressing, self._outline, self._charset, self._limits)
         except ValueError as error:
-            if any(
-                child.name == f"{ns}{NAME_SEPARATOR}Address"
-                for child in node.children
-                for ns in self._others()
-            ):
-                raise _refused(
-                    f"{_local(node)} is in another version of WS-Addressing than the message."
-                ) from None
-            raise _refused(f"{_local(node)} is not a usable endpoint reference: {error}.") from None
+            raise _refused(f"{_local(element)} is not a usable endpoint reference: {error}.") from None
 
-    def _others(self) -> list[str]:
-        return [namespace for namespace in ADDRESSING_VERSIONS if namespace != self._addressing.namespace]
+    def _children(self, element: Element) -> dict[str, Element]:
+        """The children in the RM namespace by local name. One that must not be repeated and is, is
+        malformed."""
+        prefix = self._prefix
+        found: dict[str, Element] = {}
+        for child in element:
+            tag = child.tag
+            if tag.startswith(prefix):
+                local = tag[len(prefix) :]
+                if local in found and local not in _REPEATABLE:
+                    raise _malformed(f"{_local(element)} has more than one {local}.")
+                found[local] = child
+        return found
 
-    def _expires(self, children: Mapping[str, Node]) -> int | None:
-        expires = children.get("Expires")
+    def _identifier(self, children: Mapping[str, Element], owner: Element) -> str:
+        element = children.get("Identifier")
+        if element is None:
+            raise _malformed(f"{_local(owner)} has no Identifier.")
         try:
-            return parse_duration(expires.text) if expires is not None else None
+            return parse_identifier(simple_text(element), self._limits.identifier_bytes)
         except ValueError as error:
-            raise _refused(f"Expires is {error}.") from None
+            raise _malformed(f"The Identifier of {_local(owner)} cannot be used: {error}.") from None
 
 
-def _local(node: Node) -> str:
-    return node.name.rpartition(NAME_SEPARATOR)[2]
+def _local(element: Element) -> str:
+    return split_name(element.tag)[1]
 
 
-def _positive(node: Node, identifier: str) -> int:
-    number = _unsigned(node.text, _local(node), identifier) if not node.children else 0
+def _positive(element: Element, identifier: str) -> int:
+    number = _unsigned(element, identifier)
     if number == 0:
-        raise _malformed(f"{_local(node)} has to be 1 or more.", identifier)
+        raise _malformed(f"{_local(element)} has to be 1 or more.", identifier)
     return number
 
 
-def _unsigned(text: str, what: str, identifier: str | None = None) -> int:
+def _unsigned(element: Element, identifier: str) -> int:
     try:
-        return parse_unsigned(text)
+        return parse_unsigned(simple_text(element))
     except ValueError as error:
-        raise _malformed(f"{what} is {error}.", identifier) from None
+        raise _malformed(f"{_local(element)} is {error}.", identifier) from None
 
 
-def _range(node: Node) -> tuple[int, int]:
-    lower, upper = node.attributes.get("Lower", ""), node.attributes.get("Upper", "")
-    return _unsigned(lower, "Lower"), _unsigned(upper, "Upper")
-
-
-def _behavior(text: str) -> IncompleteSequenceBehavior:
+def _range(element: Element) -> tuple[int, int]:
     try:
-        return IncompleteSequenceBehavior(text)
+        return parse_unsigned(element.get("Lower", "")), parse_unsigned(element.get("Upper", ""))
+    except ValueError:
+        raise _malformed("An AcknowledgementRange is malformed.") from None
+
+
+def _expires(children: Mapping[str, Element]) -> int | None:
+    expires = children.get("Expires")
+    try:
+        return parse_duration(simple_text(expires)) if expires is not None else None
+    except ValueError as error:
+        raise _refused(f"Expires is {error}.") from None
+
+
+def _behavior(element: Element) -> IncompleteSequenceBehavior:
+    try:
+        return IncompleteSequenceBehavior(simple_text(element))
     except ValueError:
         raise _refused("The IncompleteSequenceBehavior of the Offer is unknown.") from None
 

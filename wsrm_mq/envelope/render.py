@@ -109,9 +109,7 @@ def terminate_sequence_response(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    return _ending_response(
-        "TerminateSequenceResponse", soap, addressing, rm, relates_to, identifier, acks, to
-    )
+    return _ending_response("TerminateSequenceResponse", soap, addressing, rm, relates_to, identifier, acks, to)
 
 
 def _ending_response(

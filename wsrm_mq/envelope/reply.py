@@ -10,8 +10,7 @@ from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.fragments import addressing_elements
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import root_part
-from wsrm_mq.envelope.outline import NAME_SEPARATOR
-from wsrm_mq.envelope.seen import split_name
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, split_name
 from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.errors import EnvelopeError, WSRMError
@@ -39,7 +38,8 @@ def complete_reply(
     action: str,
     fragment: bytes = b"",
 ) -> bytes:
-    """``body`` with the addressing headers that it lacks (Action, MessageID, To, RelatesTo), and ``fragment``.
+    """``body`` with the addressing headers that it lacks (Action, MessageID, To, RelatesTo), and
+    ``fragment``.
 
     Raises ``NotAnEnvelope`` for what is no envelope of the version ``soap``.
     """
@@ -53,9 +53,7 @@ def complete_reply(
         if header is not None and span.parent is header and span.namespace in ADDRESSING_VERSIONS
     }
     missing = "".join(
-        xml
-        for local, xml in addressing_elements(addressing, action, relates_to).items()
-        if local not in present
+        xml for local, xml in addressing_elements(addressing, action, relates_to).items() if local not in present
     )
     return _inserted(document, header, missing + fragment.decode())
 
@@ -72,8 +70,8 @@ def piggyback(body: bytes, content_type: str, fragment: bytes) -> bytes:
 def is_fault(body: bytes, content_type: str) -> FaultCode | None:
     """Whose fault the reply says it is; ``None`` if it is no SOAP fault, or no envelope.
 
-    A code of the application's own is its deliberate answer to what the sender sent: ``SENDER``. A fault without a
-    readable code is ``RECEIVER``.
+    A code of the application's own is its deliberate answer to what the sender sent: ``SENDER``. A fault
+    without a readable code is ``RECEIVER``.
     """
     try:
         offset, charset = _root(body, content_type)
@@ -154,22 +152,14 @@ def _root(body: bytes, content_type: str) -> tuple[int, str | None]:
 def _document(body: bytes, content_type: str) -> Document:
     offset, charset = _root(body, content_type)
     document = locate(body, charset, offset)
-    if (
-        not document.spans
-        or document.spans[0].local != "Envelope"
-        or document.spans[0].namespace not in SOAP_VERSIONS
-    ):
+    if not document.spans or document.spans[0].local != "Envelope" or document.spans[0].namespace not in SOAP_VERSIONS:
         raise NotAnEnvelope("The reply is not a SOAP envelope.")
     return document
 
 
 def _header(document: Document) -> Span | None:
     return next(
-        (
-            s
-            for s in document.spans[1:2]
-            if s.local == "Header" and s.namespace == document.spans[0].namespace
-        ),
+        (s for s in document.spans[1:2] if s.local == "Header" and s.namespace == document.spans[0].namespace),
         None,
     )
 

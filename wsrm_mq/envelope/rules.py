@@ -1,13 +1,14 @@
-"""The rules of an RM message that need more than one header, in the order in which they are applied
-(conformance §6).
+"""The rules of an RM message that need more than one header, in the order in which they apply (conformance
+§6).
 
-Each is a function of what was seen; it answers the fault, or ``None``.
+Each is a function of what was seen, the action that HTTP names and the limits; it answers the fault, or
+``None``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.seen import Seen
@@ -23,182 +24,131 @@ from wsrm_mq.sequence.faults import (
 )
 from wsrm_mq.versions import RM_VERSIONS, WSA_2004, WSA_2005, RMVersion
 
-__all__ = ["Request", "first_fault"]
+__all__ = ["first_fault"]
 
 _TO_REQUIRED: Final = (WSA_2004,)
 _REPLY_TO_REQUIRED: Final = (WSA_2004,)
 _HTTP_ACTION_BINDS: Final = (WSA_2005,)
 
-_RM_HEADERS: Final = frozenset(
-    (
-        "Sequence",
-        "AckRequested",
-        "SequenceAcknowledgement",
-        "SequenceFault",
-        "UsesSequenceSTR",
-        "UsesSequenceSSL",
-    )
+_HEADER_BLOCKS: Final = frozenset(
+    ("Sequence", "AckRequested", "SequenceAcknowledgement", "SequenceFault", "UsesSequenceSTR", "UsesSequenceSSL")
 )
-_EMPTY: Final = ""
+_NOTHING: Final = ""
 _FAULT: Final = "Fault"
-_LIFECYCLE: Final = ("CreateSequence", "CreateSequenceResponse", "TerminateSequence")
-_LIFECYCLE_1_1: Final = ("CloseSequence", "CloseSequenceResponse", "TerminateSequenceResponse")
-_WITH_MESSAGE_ID: Final = frozenset(("CreateSequence", "CloseSequence", "TerminateSequence"))
 
 
 def _bodies(rm: RMVersion) -> dict[str, str]:
-    """Action → local name of Body's child that goes with it; empty for none, ``Fault`` for SOAP's."""
-    elements = {local: local for local in (*_LIFECYCLE, *(_LIFECYCLE_1_1 if rm.has_close else ()))}
-    empty = ("SequenceAcknowledgement", "AckRequested", *(("LastMessage",) if rm.has_last_message else ()))
-    faults = {"fault": _FAULT} if rm.own_fault_action else {}
-    return {
-        rm.action(local): body
-        for local, body in ({**elements, **dict.fromkeys(empty, _EMPTY), **faults}).items()
-    }
+    """What Body holds under each RM action: a local name of ours, ``Fault`` for SOAP's, empty for nothing."""
+    elements = ["CreateSequence", "CreateSequenceResponse", "TerminateSequence"]
+    if rm.has_close:
+        elements += ["CloseSequence", "CloseSequenceResponse", "TerminateSequenceResponse"]
+    bodies = {local: local for local in elements}
+    bodies |= {"SequenceAcknowledgement": _NOTHING, "AckRequested": _NOTHING}
+    if rm.has_last_message:
+        bodies["LastMessage"] = _NOTHING
+    if rm.own_fault_action:
+        bodies["fault"] = _FAULT
+    return {rm.action(local): body for local, body in bodies.items()}
 
 
-_BODY_OF_ACTION: Final = {ns: _bodies(rm) for ns, rm in RM_VERSIONS.items()}
+_BODIES: Final = {action: body for rm in RM_VERSIONS.values() for action, body in _bodies(rm).items()}
+_CREATE: Final = frozenset(rm.action("CreateSequence") for rm in RM_VERSIONS.values())
+_ASKS_FOR_RESPONSE: Final = _CREATE | {
+    rm.action(local) for rm in RM_VERSIONS.values() if rm.has_close for local in ("CloseSequence", "TerminateSequence")
+}
 
 
-class Request(NamedTuple):
-    """What the rules look at. ``http_action`` is SOAPAction or the action parameter, as sent."""
-
-    seen: Seen
-    http_action: str | None
-    limits: Limits
-
-    @property
-    def rm(self) -> RMVersion:
-        return self.seen.rms[0]
-
-
-def _one_rm_version(request: Request) -> Fault | None:
-    if len(request.seen.rms) > 1:
+def _versions_go_together(seen: Seen, _http_action: str | None, _limits: Limits) -> Fault | None:
+    if len(seen.rms) > 1:
         return MalformedMessage("The message mixes the namespaces of WS-ReliableMessaging 1.0 and 1.1.")
-    return None
-
-
-def _rm_blocks_are_headers(request: Request) -> Fault | None:
-    """An RM element of Body does nothing as a header (§6 row 22); one that nobody knows counts if
-    mandatory."""
-    blocks, namespace = request.seen.rm_blocks, request.rm.namespace
-    for local in blocks.keys() - _RM_HEADERS:
-        if request.rm.action(local) in _BODY_OF_ACTION[namespace]:
-            return MalformedMessage(f"{local} belongs into the Body.")
-        if any(map(request.seen.is_mandatory, blocks[local])):
-            return NotUnderstood(
-                "A mandatory header block was not understood.", headers=((namespace, local),)
-            )
-    return None
-
-
-def _one_sequence(request: Request) -> Fault | None:
-    if len(request.seen.rm_blocks.get("Sequence", ())) > 1:
-        return MalformedMessage("The message has more than one Sequence header.")
-    return None
-
-
-def _one_addressing_version(request: Request) -> Fault | None:
-    if len(request.seen.addressings) > 1:
+    if len(seen.addressings) > 1:
         return InvalidAddressingHeader(
-            "The message mixes WS-Addressing 2004/08 and 1.0.",
-            header="Action",
-            detail_code="InvalidCardinality",
+            "The message mixes WS-Addressing 2004/08 and 1.0.", header="Action", detail_code="InvalidCardinality"
         )
-    return None
-
-
-def _versions_fit(request: Request) -> Fault | None:
-    for addressing in request.seen.addressings:
-        if addressing not in request.rm.addressings:
-            allowed = " or ".join(version.label for version in request.rm.addressings)
+    rm = seen.rms[0]
+    for addressing in seen.addressings:
+        if addressing not in rm.addressings:
+            allowed = " or ".join(version.label for version in rm.addressings)
             return MalformedMessage(
-                f"WS-ReliableMessaging {request.rm.label} needs WS-Addressing {allowed};"
-                f" this message uses {addressing.label}."
+                f"WS-ReliableMessaging {rm.label} needs WS-Addressing {allowed}; this message uses {addressing.label}."
             )
     return None
 
 
-def _no_header_twice(request: Request) -> Fault | None:
-    for header in request.seen.repeated:
+def _addressing_is_complete(seen: Seen, _http_action: str | None, limits: Limits) -> Fault | None:
+    for header in seen.repeated:
         return InvalidAddressingHeader(
             f"The message has more than one {header} header.", header=header, detail_code="InvalidCardinality"
         )
-    return None
-
-
-def _required_headers(request: Request) -> Fault | None:
-    seen = request.seen
+    blocks, addressings = seen.addressing_blocks, seen.addressings
+    missing = None
     if seen.action is None:
-        return _required("Action")
-    if seen.addressings[0] in _TO_REQUIRED and seen.text("To") is None:
-        return _required("To")
-    return None
-
-
-def _strictly_required_headers(request: Request) -> Fault | None:
-    seen = request.seen
-    local = (seen.action or "").removeprefix(request.rm.action(""))
-    if not request.limits.strict_addressing or local not in _WITH_MESSAGE_ID:
+        missing = "Action"
+    elif addressings[0] in _TO_REQUIRED and not seen.text("To"):
+        missing = "To"
+    elif limits.strict_addressing:
+        if seen.action in _ASKS_FOR_RESPONSE and not seen.text("MessageID"):
+            missing = "MessageID"
+        elif seen.action in _CREATE and addressings[0] in _REPLY_TO_REQUIRED and "ReplyTo" not in blocks:
+            missing = "ReplyTo"
+    if missing is None:
         return None
-    if seen.text("MessageID") is None and (local == "CreateSequence" or request.rm.has_close):
-        return _required("MessageID")
-    if local == "CreateSequence" and seen.addressings[0] in _REPLY_TO_REQUIRED:
-        return None if "ReplyTo" in seen.addressing_blocks else _required("ReplyTo")
+    return AddressingHeaderRequired(f"The addressing header {missing} is missing.", header=missing)
+
+
+def _http_action_agrees(seen: Seen, http_action: str | None, _limits: Limits) -> Fault | None:
+    """An empty one says nothing; whether it is quoted does not matter."""
+    if http_action and seen.addressings[0] in _HTTP_ACTION_BINDS:
+        http_action = http_action.strip(' \t"')
+        if http_action and http_action != seen.action:
+            return ActionMismatch("The action of the HTTP request differs from wsa:Action.")
     return None
 
 
-def _http_action_agrees(request: Request) -> Fault | None:
-    http_action = (request.http_action or "").strip().strip('"').strip()
-    if (
-        http_action
-        and http_action != request.seen.action
-        and request.seen.addressings[0] in _HTTP_ACTION_BINDS
-    ):
-        return ActionMismatch("The action of the HTTP request differs from wsa:Action.")
+def _blocks_belong_into_header(seen: Seen, _http_action: str | None, _limits: Limits) -> Fault | None:
+    """An RM element of Body does nothing as a header; a block that nobody knows counts if it is mandatory."""
+    blocks, rm = seen.rm_blocks, seen.rms[0]
+    if len(blocks.get("Sequence", ())) > 1:
+        return MalformedMessage("The message has more than one Sequence header.")
+    for local in blocks.keys() - _HEADER_BLOCKS:
+        if _BODIES.get(rm.action(local)) == local:
+            return MalformedMessage(f"{local} belongs into the Body.")
+        if any(map(seen.is_mandatory, blocks[local])):
+            name = rm.namespace, local
+            return NotUnderstood("A mandatory header block was not understood.", headers=(name,))
     return None
 
 
-def _body_fits_action(request: Request) -> Fault | None:
-    seen, rm = request.seen, request.rm
-    action, body = seen.action or "", seen.body_name
-    is_rm_action = action.startswith(rm.action(""))
-    if not is_rm_action:
+def _body_fits_action(seen: Seen, _http_action: str | None, _limits: Limits) -> Fault | None:
+    action, body, rm = seen.action or "", seen.body_name, seen.rms[0]
+    expected = _BODIES.get(action)
+    if expected is None:
+        if action.startswith(rm.action("")):
+            return ActionNotSupported(f"WS-ReliableMessaging {rm.label} has no such action.")
         if body is not None and body[0] == rm.namespace:
             return ActionNotSupported(f"The Body holds {body[1]}, but wsa:Action is not that of {body[1]}.")
         return None
-    expected = _BODY_OF_ACTION[rm.namespace].get(action)
-    if expected is None:
-        return ActionNotSupported(f"WS-ReliableMessaging {rm.label} has no such action.")
-    wanted = {_EMPTY: None, _FAULT: (seen.soap.namespace, _FAULT)}.get(expected, (rm.namespace, expected))
-    if body == wanted:
+    namespace = seen.soap.namespace if expected == _FAULT else rm.namespace
+    if body == ((namespace, expected) if expected else None):
         return None
     reason = f"The Body does not hold what wsa:Action says: {expected or 'nothing'}."
-    return CreateSequenceRefused(reason) if expected == "CreateSequence" else MalformedMessage(reason)
+    return CreateSequenceRefused(reason) if action in _CREATE else MalformedMessage(reason)
 
 
-_RULES: Final[tuple[Callable[[Request], Fault | None], ...]] = (
-    _one_rm_version,
-    _one_addressing_version,
-    _versions_fit,
-    _no_header_twice,
-    _required_headers,
-    _strictly_required_headers,
+_RULES: Final[tuple[Callable[[Seen, str | None, Limits], Fault | None], ...]] = (
+    _versions_go_together,
+    _addressing_is_complete,
     _http_action_agrees,
-    _rm_blocks_are_headers,
-    _one_sequence,
+    _blocks_belong_into_header,
     _body_fits_action,
 )
 
 
-def first_fault(request: Request) -> Fault | None:
-    """The fault of the first rule that is broken."""
+def first_fault(seen: Seen, http_action: str | None, limits: Limits) -> Fault | None:
+    """The fault of the first rule that an RM message breaks. ``http_action``: SOAPAction, or action, as
+    sent."""
     for rule in _RULES:
-        fault = rule(request)
+        fault = rule(seen, http_action, limits)
         if fault is not None:
             return fault
     return None
-
-
-def _required(header: str) -> AddressingHeaderRequired:
-    return AddressingHeaderRequired(f"The addressing header {header} is missing.", header=header)

@@ -7,28 +7,30 @@ to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
+from xml.etree.ElementTree import Element
 
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers, RMBody
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import root_part
-from wsrm_mq.envelope.outline import Node, Outline, read_outline
+from wsrm_mq.envelope.outline import Outline, read_outline
 from wsrm_mq.envelope.reading import Reader
-from wsrm_mq.envelope.rules import Request, first_fault
-from wsrm_mq.envelope.seen import Seen, split_name
+from wsrm_mq.envelope.rules import first_fault
+from wsrm_mq.envelope.seen import Seen
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement, SequenceHeader
-from wsrm_mq.sequence.faults import InvalidAddressingHeader
+from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.versions import RM_VERSIONS, WSA_2005, WSRM_1_1, SOAPVersion
 
 __all__ = ["scan"]
 
 _DEFAULT_LIMITS: Final = Limits()
 _SECURITY_MARKERS: Final = ("UsesSequenceSTR", "UsesSequenceSSL")
-_Element = TypeVar("_Element")
+_Value = TypeVar("_Value")
+_RMElements = tuple[SequenceHeader | None, tuple[AckRequested, ...], tuple[SequenceAcknowledgement, ...], RMBody | None]
+_NO_ELEMENTS: Final[_RMElements] = (None, (), (), None)
 
 
 def scan(
@@ -54,7 +56,7 @@ def scan(
         seen = Seen(outline, soap)
         if seen.rms:
             http_action = soap_action if soap is SOAPVersion.SOAP_1_1 else http_action
-            fault = first_fault(Request(seen, http_action, limits))
+            fault = first_fault(seen, http_action, limits)
             if fault is not None:
                 raise EnvelopeError(fault)
         return _headers(seen, limits, charset, offset, strict=bool(seen.rms))
@@ -64,35 +66,24 @@ def scan(
         raise
 
 
-class _RMElements(NamedTuple):
-    sequence: SequenceHeader | None = None
-    ack_requested: tuple[AckRequested, ...] = ()
-    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
-    body: RMBody | None = None
-
-
-_NONE: Final = _RMElements()
-
-
 def _headers(seen: Seen, limits: Limits, charset: str | None, offset: int, *, strict: bool) -> Headers:
-    """``strict``: with the RM elements; whatever is malformed raises ``EnvelopeError``. Else it is left
-    out."""
+    """``strict``: with the RM elements; what is malformed raises ``EnvelopeError``. Else it is left out."""
     rm = seen.rms[0] if seen.rms else None
     addressing = seen.addressings[0] if seen.addressings else None
-    reader = Reader(rm or WSRM_1_1, addressing or WSA_2005, limits, seen.outline.pieces, charset)
-    elements = _rm_elements(seen, reader) if strict else _NONE
-    blocks, text = seen.addressing_blocks, seen.text
+    reader = Reader(rm or WSRM_1_1, addressing or WSA_2005, seen.outline, charset, limits)
+    endpoint = reader.header_endpoint if strict else _forgiving(reader.header_endpoint)
+    blocks = seen.addressing_blocks
     return Headers(
         seen.soap,
         addressing,
         rm,
         seen.action,
-        text("MessageID"),
-        text("To"),
-        text("RelatesTo"),
-        _endpoint(blocks.get("ReplyTo"), reader, strict),
-        _endpoint(blocks.get("FaultTo"), reader, strict),
-        *elements,
+        seen.text("MessageID"),
+        seen.text("To"),
+        seen.text("RelatesTo"),
+        endpoint(blocks["ReplyTo"]) if "ReplyTo" in blocks else None,
+        endpoint(blocks["FaultTo"]) if "FaultTo" in blocks else None,
+        *(_rm_elements(seen, reader) if strict else _NO_ELEMENTS),
         seen.body_name,
         tuple(seen.mandatory),
         charset,
@@ -100,43 +91,34 @@ def _headers(seen: Seen, limits: Limits, charset: str | None, offset: int, *, st
     )
 
 
-def _endpoint(block: Node | None, reader: Reader, strict: bool) -> EndpointReference | None:
-    if block is None:
-        return None
-    try:
-        return reader.endpoint(block)
-    except ValueError as error:
-        if not strict:
-            return None
-        header = split_name(block.name)[1]
-        raise EnvelopeError(
-            InvalidAddressingHeader(
-                f"The addressing header {header} cannot be used.", header=header, detail_code=str(error)
-            )
-        ) from None
-
-
 def _rm_elements(seen: Seen, reader: Reader) -> _RMElements:
+    """An error in a header that only rides along does not stop the message that carries it (§6 row 44)."""
     blocks = seen.rm_blocks
-    sequence = next(map(reader.sequence, blocks.get("Sequence", ())), None)
-    riding = sequence is not None
-    body = None
-    if seen.outline.body is not None and seen.body_name is not None and seen.body_name[0] in RM_VERSIONS:
-        uses_security = next((local for local in _SECURITY_MARKERS if local in blocks), None)
-        body = reader.body(seen.outline.body, uses_security)
-    return _RMElements(
-        sequence,
-        # an error in a header that only rides along does not stop the message that carries it (§6 row 44)
-        tuple(dict.fromkeys(_each(reader.ack_requested, blocks.get("AckRequested"), forgiving=riding))),
-        tuple(_each(reader.acknowledgement, blocks.get("SequenceAcknowledgement"), forgiving=True)),
-        body,
-    )
+    sequence: SequenceHeader | None = None
+    ack_requested: tuple[AckRequested, ...] = ()
+    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
+    body: RMBody | None = None
+    if "Sequence" in blocks:
+        sequence = reader.sequence(blocks["Sequence"][0])
+    if "AckRequested" in blocks:
+        read = _forgiving(reader.ack_requested) if sequence else reader.ack_requested
+        ack_requested = tuple(dict.fromkeys(filter(None, map(read, blocks["AckRequested"]))))
+    if "SequenceAcknowledgement" in blocks:
+        readable = map(_forgiving(reader.acknowledgement), blocks["SequenceAcknowledgement"])
+        acknowledgements = tuple(filter(None, readable))
+    if seen.body_name is not None and seen.body_name[0] in RM_VERSIONS and seen.outline.body is not None:
+        uses_security = next((marker for marker in _SECURITY_MARKERS if marker in blocks), None)
+        body = reader.body(seen.outline.body[0], uses_security)
+    return sequence, ack_requested, acknowledgements, body
 
 
-def _each(read: Callable[[Node], _Element], blocks: list[Node] | None, forgiving: bool) -> Iterator[_Element]:
-    for block in blocks or ():
+def _forgiving(read: Callable[[Element], _Value]) -> Callable[[Element], _Value | None]:
+    """``read`` that answers ``None`` for what is malformed."""
+
+    def attempt(element: Element) -> _Value | None:
         try:
-            yield read(block)
+            return read(element)
         except EnvelopeError:
-            if not forgiving:
-                raise
+            return None
+
+    return attempt

@@ -1,12 +1,12 @@
-"""The facts about an outline that rules and readers ask for: which block is there, of which version, how
-often."""
+"""The facts about an outline that rules and readers ask for: what is there, of which version, how often."""
 
 from __future__ import annotations
 
 from typing import Final
+from xml.etree.ElementTree import Element
 
 from wsrm_mq.envelope.lexical import is_true
-from wsrm_mq.envelope.outline import NAME_SEPARATOR, Node, Outline
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
@@ -18,40 +18,39 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-__all__ = ["Seen", "split_name"]
+__all__ = ["Seen"]
 
 _ADDRESSING_HEADERS: Final = {
     f"{ns}{NAME_SEPARATOR}{local}": (version, local)
     for ns, version in ADDRESSING_VERSIONS.items()
     for local in ("Action", "MessageID", "To", "RelatesTo", "ReplyTo", "FaultTo", "From")
 }
-_RM_NAMES: Final = tuple((ns + NAME_SEPARATOR, version) for ns, version in RM_VERSIONS.items())
 _RM_ACTIONS: Final = tuple((ns + "/", version) for ns, version in RM_VERSIONS.items())
 _OURS: Final = frozenset((*SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_VERSIONS, MAKE_CONNECTION_NAMESPACE))
 
-_SOAP_1_2: Final = SOAPVersion.SOAP_1_2.namespace
-_ROLES: Final = {
-    SOAPVersion.SOAP_1_1: ("actor", frozenset(("", "http://schemas.xmlsoap.org/soap/actor/next"))),
-    SOAPVersion.SOAP_1_2: (
-        "role",
-        frozenset(("", f"{_SOAP_1_2}/role/next", f"{_SOAP_1_2}/role/ultimateReceiver")),
-    ),
+_SOAP_1_1, _SOAP_1_2 = (f"{soap.namespace}{NAME_SEPARATOR}" for soap in SOAPVersion)
+_ROLE: Final = {SOAPVersion.SOAP_1_1: f"{_SOAP_1_1}actor", SOAPVersion.SOAP_1_2: f"{_SOAP_1_2}role"}
+_MUST_UNDERSTAND: Final = {
+    SOAPVersion.SOAP_1_1: f"{_SOAP_1_1}mustUnderstand",
+    SOAPVersion.SOAP_1_2: f"{_SOAP_1_2}mustUnderstand",
 }
-"""The attribute that names the role of a block, and the roles that are this one."""
-_REPLY: Final = "reply"
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """(namespace, local name) of an expanded name."""
-    namespace, _, local = name.rpartition(NAME_SEPARATOR)
-    return namespace, local
+_OUR_ROLES: Final = frozenset(
+    (
+        "",
+        "http://schemas.xmlsoap.org/soap/actor/next",
+        "http://www.w3.org/2003/05/soap-envelope/role/next",
+        "http://www.w3.org/2003/05/soap-envelope/role/ultimateReceiver",
+    )
+)
 
 
 class Seen:
-    """Header blocks for this role by what they are. Nothing is judged here.
+    """The header blocks for this role, by what they are. Nothing is judged here.
 
-    ``addressings`` and ``rms`` are the versions met, each once, in order; a valid message has at most one of
-    each.
+    ``addressings`` and ``rms`` are the versions met, each once, in order: a valid message has at most one of
+    each. ``addressing_blocks`` holds the first block of each local name, in whatever version, and of
+    RelatesTo the first that means a reply; ``repeated`` names the others. ``mandatory`` are blocks with
+    mustUnderstand outside the namespaces that are ours, by (namespace, local name).
     """
 
     __slots__ = (
@@ -71,68 +70,60 @@ class Seen:
         self.outline = outline
         self.soap = soap
         self.addressings: list[AddressingVersion] = []
-        self.addressing_blocks: dict[str, Node] = {}
-        """The first block of each local name, in whatever version; of RelatesTo, the first that means a
-        reply."""
+        self.addressing_blocks: dict[str, Element] = {}
         self.repeated: list[str] = []
         self.rms: list[RMVersion] = []
-        self.rm_blocks: dict[str, list[Node]] = {}
+        self.rm_blocks: dict[str, list[Element]] = {}
         self.mandatory: list[tuple[str, str]] = []
-        """Blocks with mustUnderstand in namespaces that are not ours."""
-        self._sort_blocks()
+        role = _ROLE[soap]
+        for block in outline.blocks:
+            if block.get(role, "").strip(WHITE_SPACE) in _OUR_ROLES:
+                addressing = _ADDRESSING_HEADERS.get(block.tag)
+                if addressing is not None:
+                    self._see_addressing(block, *addressing)
+                else:
+                    self._see(block)
         self.action = self.text("Action")
+        for prefix, version in _RM_ACTIONS:
+            if self.action is not None and self.action.startswith(prefix):
+                self._meet(version)
         self.body_name: tuple[str, str] | None = None
-        if outline.body is not None:
-            self.body_name = split_name(outline.body.name)
-            self._meet(RM_VERSIONS.get(self.body_name[0]))
-        if self.action:
-            for prefix, version in _RM_ACTIONS:
-                if self.action.startswith(prefix):
-                    self._meet(version)
+        if outline.body is not None and len(outline.body):
+            self.body_name = name = split_name(outline.body[0].tag)
+            if name[0] in RM_VERSIONS:
+                self._meet(RM_VERSIONS[name[0]])
 
     def text(self, local: str) -> str | None:
         """The value of a simple addressing header; ``None`` if it is missing or empty."""
         block = self.addressing_blocks.get(local)
-        return block.text.strip(WHITE_SPACE) or None if block is not None else None
+        return (block.text or "").strip(WHITE_SPACE) or None if block is not None else None
 
-    def is_mandatory(self, block: Node) -> bool:
-        return is_true(block.attributes.get(f"{self.soap.namespace}{NAME_SEPARATOR}mustUnderstand"))
+    def is_mandatory(self, block: Element) -> bool:
+        return is_true(block.get(_MUST_UNDERSTAND[self.soap]))
 
-    def _sort_blocks(self) -> None:
-        attribute, roles = _ROLES[self.soap]
-        role = f"{self.soap.namespace}{NAME_SEPARATOR}{attribute}"
-        blocks = self.addressing_blocks
-        for block in self.outline.blocks:
-            if block.attributes and block.attributes.get(role, "").strip(WHITE_SPACE) not in roles:
-                continue
-            addressing = _ADDRESSING_HEADERS.get(block.name)
-            if addressing is not None:
-                version, local = addressing
-                if version not in self.addressings:
-                    self.addressings.append(version)
-                if local == "RelatesTo":
-                    if _is_reply(block):
-                        blocks.setdefault(local, block)
-                elif local in blocks:
-                    self.repeated.append(local)
-                else:
-                    blocks[local] = block
-                continue
-            for prefix, rm in _RM_NAMES:
-                if block.name.startswith(prefix):
-                    self._meet(rm)
-                    self.rm_blocks.setdefault(block.name[len(prefix) :], []).append(block)
-                    break
-            else:
-                if block.attributes and self.is_mandatory(block):
-                    name = split_name(block.name)
-                    if name[0] not in _OURS:
-                        self.mandatory.append(name)
+    def _see_addressing(self, block: Element, version: AddressingVersion, local: str) -> None:
+        if version not in self.addressings:
+            self.addressings.append(version)
+        if local not in self.addressing_blocks:
+            if local != "RelatesTo" or _is_reply(block):
+                self.addressing_blocks[local] = block
+        elif local != "RelatesTo":
+            self.repeated.append(local)
 
-    def _meet(self, version: RMVersion | None) -> None:
-        if version is not None and version not in self.rms:
+    def _see(self, block: Element) -> None:
+        namespace, local = name = split_name(block.tag)
+        version = RM_VERSIONS.get(namespace)
+        if version is not None:
+            self._meet(version)
+            self.rm_blocks.setdefault(local, []).append(block)
+        elif namespace not in _OURS and self.is_mandatory(block):
+            self.mandatory.append(name)
+
+    def _meet(self, version: RMVersion) -> None:
+        if version not in self.rms:
             self.rms.append(version)
 
 
-def _is_reply(block: Node) -> bool:
-    return block.attributes.get("RelationshipType", _REPLY).strip(WHITE_SPACE).lower().endswith(_REPLY)
+def _is_reply(block: Element) -> bool:
+    """RelatesTo says so unless told otherwise, by a URI in WS-Addressing 1.0 and a QName in 2004/08."""
+    return block.get("RelationshipType", "reply").strip(WHITE_SPACE).lower().endswith("reply")

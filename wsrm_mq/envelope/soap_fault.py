@@ -79,9 +79,7 @@ def _subcode(fault: Fault, addressing: AddressingVersion) -> str:
     local = {"HeaderRequired": addressing.header_required, "InvalidHeader": addressing.invalid_header}.get(
         fault.subcode, fault.subcode
     )
-    return {FaultFamily.RM: f"wsrm:{local}", FaultFamily.ADDRESSING: f"wsa:{local}", FaultFamily.SOAP: ""}[
-        fault.family
-    ]
+    return {FaultFamily.RM: f"wsrm:{local}", FaultFamily.ADDRESSING: f"wsa:{local}", FaultFamily.SOAP: ""}[fault.family]
 
 
 def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
@@ -94,8 +92,7 @@ def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
     problem = getattr(fault, "header", "")
     if problem and addressing not in _WITHOUT_DETAIL:
         return (
-            f'<wsa:ProblemHeaderQName xmlns:wsa="{addressing.namespace}">'
-            f"wsa:{escape(problem)}</wsa:ProblemHeaderQName>"
+            f'<wsa:ProblemHeaderQName xmlns:wsa="{addressing.namespace}">wsa:{escape(problem)}</wsa:ProblemHeaderQName>'
         )
     return ""
 
@@ -104,9 +101,7 @@ def _element(rm: RMVersion, local: str, text: str) -> str:
     return f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">{escape(text)}</wsrm:{local}>'
 
 
-def _detail_header(
-    fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, rm: RMVersion
-) -> str:
+def _detail_header(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, rm: RMVersion) -> str:
     """SOAP 1.1 keeps the detail of errors in header blocks out of its Fault: it travels in a header block
     itself."""
     if fault.is_header_fault:
@@ -151,6 +146,4 @@ def _soap_1_2_headers(fault: Fault) -> str:
 def _not_understood(namespace: str, local: str) -> str:
     if not namespace:
         return f'<soap:NotUnderstood qname="{escape_attribute(local)}"/>'
-    return (
-        f'<soap:NotUnderstood qname="n:{escape_attribute(local)}" xmlns:n="{escape_attribute(namespace)}"/>'
-    )
+    return f'<soap:NotUnderstood qname="n:{escape_attribute(local)}" xmlns:n="{escape_attribute(namespace)}"/>'

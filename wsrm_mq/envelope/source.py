@@ -1,4 +1,5 @@
-"""Where a request body comes from: memory, or a file (a spooled one, an expanded one, a part of a multipart one)."""
+"""Where a request body comes from: memory, or a file (a spooled one, an expanded one, a part of a multipart
+one)."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def readable(source: Source) -> Readable:
 def pieces(source: Source, limit: int) -> Iterator[bytes]:
     """``source`` in growing pieces, up to ``limit`` bytes in all.
 
-    Short reads are joined: expat looks at an unfinished tag again with every piece, so tiny ones would be slow.
+    Short reads are joined: expat looks at an unfinished tag again with every piece, so tiny ones would be
+    slow.
     """
     read, size = readable(source).read, _FIRST_PIECE
     while limit > 0:

@@ -19,12 +19,14 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def expand(source: Source, limits: Limits) -> Expanded:
-    """The expanded body of a request with ``Content-Encoding: gzip``. Nothing is read before the first ``read``."""
+    """The expanded body of a request with ``Content-Encoding: gzip``. Nothing is read before the first
+    ``read``."""
     return Expanded(readable(source), limits)
 
 
 class Expanded:
-    """``read`` raises ``EnvelopeError`` beyond a limit (status 413) and for what is no whole gzip stream (400)."""
+    """``read`` raises ``EnvelopeError`` beyond a limit (status 413) and for what is no whole gzip stream
+    (400)."""
 
     def __init__(self, source: Readable, limits: Limits) -> None:
         self._source = source
@@ -74,9 +76,7 @@ class Expanded:
         if self._written > limits.body_bytes:
             raise _refuse(f"The request body expands to more than {limits.body_bytes} bytes.", 413)
         if self._written > _RATIO_FROM and self._written > limits.expansion_ratio * self._read:
-            raise _refuse(
-                f"The request body expands to more than {limits.expansion_ratio} times its size.", 413
-            )
+            raise _refuse(f"The request body expands to more than {limits.expansion_ratio} times its size.", 413)
 
 
 def _refuse(reason: str, status: int) -> EnvelopeError:

@@ -1,4 +1,5 @@
-"""Whether a whole envelope is well-formed: asked for by ``verify_body``, at a cost that grows with the body."""
+"""Whether a whole envelope is well-formed: asked for by ``verify_body``, at a cost that grows with the
+body."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ __all__ = ["check_well_formed"]
 
 
 def check_well_formed(source: Source, content_type: str, limits: Limits) -> None:
-    """Raises ``EnvelopeError`` (status 400) where the envelope, or the root part, is not well-formed to its end."""
+    """Raises ``EnvelopeError`` (status 400) where the envelope, or the root part, is not well-formed to its
+    end."""
     content = parse_content_type(content_type)
     charset = content.charset
     if content.is_multipart:

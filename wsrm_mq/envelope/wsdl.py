@@ -1,6 +1,7 @@
 """One-way operations in a WSDL 1.1: found, or made so.
 
-Spyne cannot declare an operation without output. Told which operations are one-way, the WSDL it serves is corrected.
+Spyne cannot declare an operation without output. Told which operations are one-way, the WSDL it serves is
+corrected.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _ACTION_ATTRIBUTES: Final = (
 def one_way_operations(wsdl: bytes | str | PathLike[str]) -> frozenset[str]:
     """What names an operation without output: its Body element as ``{namespace}local``, and its actions.
 
-    ``wsdl`` is the document or its path. Imports are not followed. Raises ``ValueError`` for what is no WSDL 1.1.
+    ``wsdl`` is the document or its path. Imports are not followed. Raises ``ValueError`` for what is no WSDL
+    1.1.
     """
     root = _parsed(wsdl if isinstance(wsdl, bytes) else Path(wsdl).read_bytes())
     return frozenset(
@@ -41,8 +43,8 @@ def one_way_operations(wsdl: bytes | str | PathLike[str]) -> frozenset[str]:
 def without_outputs(wsdl: bytes, operations: Collection[str]) -> bytes:
     """``wsdl`` without the outputs and faults of ``operations`` in port types and bindings.
 
-    ``operations`` are named by Body element (``{namespace}local``) or by action. A document in which none of them
-    has an output is returned as it is. Raises ``ValueError`` for what is no WSDL 1.1.
+    ``operations`` are named by Body element (``{namespace}local``) or by action. A document in which none of
+    them has an output is returned as it is. Raises ``ValueError`` for what is no WSDL 1.1.
     """
     root = _parsed(wsdl)
     one_way = {

@@ -54,6 +54,8 @@ class SequenceView(NamedTuple):
     queue: str
     principal: str | None
     peer: str | None
+    partner: str | None
+    """The configuration section that fits its source."""
     rm: str
     soap: str
     addressing: str
@@ -109,7 +111,7 @@ def _waits(retry_from: int | None, retry_at: int | None, now: int) -> bool:
 
 
 _SEQUENCE: Final = """
-SELECT s.id, s.identifier, q.name, s.principal, s.peer, s.rm, s.soap, s.addressing, s.behavior, s.assurance,
+SELECT s.id, s.identifier, q.name, s.principal, s.peer, s.partner, s.rm, s.soap, s.addressing, s.behavior, s.assurance,
        s.ordered, s.created_at, s.expires_at, s.inactivity, s.state, s.ended, s.ended_at, s.active_at,
        s.due_at, s.last_number, s.expected, s.cursor, s."limit", s.discard_from, s.discard_reason, s.discarding,
        s.owner, s.running_since, s.retry_from, s.retry_at, s.blocked, s.redelivery_below, s.duplicates

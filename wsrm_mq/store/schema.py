@@ -78,7 +78,8 @@ def _upgrade(path: Path) -> None:
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 30})
+    # Not by a URL: a path may hold characters that mean something there.
+    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(path, timeout=30), poolclass=NullPool)
 
     @event.listens_for(engine, "connect")
     def _autocommit(connection: Any, _record: object) -> None:

@@ -1,0 +1,90 @@
+"""kill -9 of a real server at each boundary of a message's way, twenty times each.
+
+One store and one sequence live through all twenty lives of a test: what an earlier death left behind is there for the
+next one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.checker import problems
+from tests.crash.witness import Source, Witness, settled
+
+LIVES = 20
+A_LIFE = 6
+"""Messages sent in each life; the server dies at the third or fourth."""
+
+
+def live_and_die(witness: Witness, source: Source, point: str, *, echo: bool = False) -> None:
+    """One life: start, send until the server dies."""
+    first = max(source.acknowledged, default=0) + 1
+    for number in range(first, first + A_LIFE):
+        if not source.send(number, echo=echo):
+            break
+    witness.wait()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("point", ["before_commit", "after_commit", "in_call", "before_settle", "after_settle"])
+@pytest.mark.spec("D-DUR-001", "D-DUR-002", "D-ACK-030", versions="all")
+@pytest.mark.invariant("I7")
+def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(tmp_path: Path, point: str) -> None:
+    witness = Witness(tmp_path)
+    witness.start(f"{point}:3")
+    source = Source(witness)
+    for life in range(LIVES):
+        live_and_die(witness, source, point)
+        acknowledged_before = set(source.acknowledged)
+        witness.start(f"{point}:{4 + life % 2}" if life < LIVES - 1 else "")
+        # What was deliverable at the kill is delivered although nothing is sent.
+        effects = settled(witness, source.identifier, len(acknowledged_before))
+        assert acknowledged_before <= set(effects)
+    last = max(source.acknowledged) + 1
+    for number in range(1, last + 1):
+        source.send_until_acknowledged(number)
+    settled(witness, source.identifier, last)
+    witness.stop()
+    assert source.acknowledged == set(range(1, last + 1))
+    found = problems(source.acknowledged, witness.effects(source.identifier), witness.calls(source.identifier))
+    assert found == []
+    assert witness.lives == LIVES + 1
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.spec("D-DUR-006", "D-DEL-020", versions="all")
+def test_a_kill_between_settling_a_request_and_answering_it_runs_it_no_second_time(tmp_path: Path) -> None:
+    """The reply is stored with the settlement: the resend gets it, and the service is not called again."""
+    witness = Witness(tmp_path)
+    witness.start("after_settle:3")
+    source = Source(witness)
+    for life in range(LIVES):
+        live_and_die(witness, source, "after_settle", echo=True)
+        witness.start("after_settle:3" if life < LIVES - 1 else "")
+    last = max(source.acknowledged) + 1
+    for number in range(1, last + 1):
+        source.send_until_acknowledged(number)
+    witness.stop()
+    calls = witness.calls(source.identifier)
+    assert [n for n, _ in calls] == list(range(1, last + 1))
+    assert problems(source.acknowledged, witness.effects(source.identifier), calls) == []
+
+
+@pytest.mark.scenario("Q-040")
+@pytest.mark.spec("D-DUR-005", versions="all")
+def test_what_was_held_at_a_kill_is_delivered_when_the_gap_is_filled_after_it(tmp_path: Path) -> None:
+    witness = Witness(tmp_path)
+    witness.start()
+    source = Source(witness)
+    for number in (2, 3, 4, 5):
+        assert source.send(number)
+    assert source.acknowledged == {2, 3, 4, 5}
+    witness.kill()
+    witness.start()
+    assert witness.effects(source.identifier) == []
+    source.send_until_acknowledged(1)
+    assert settled(witness, source.identifier, 5) == [1, 2, 3, 4, 5]
+    witness.stop()
+    assert witness.calls(source.identifier) == [(n, False) for n in range(1, 6)]

@@ -1,0 +1,65 @@
+"""A hundred kills at random moments, under load."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crash.checker import problems
+from tests.crash.witness import Source, Witness, in_background, settled, shuffled_windows
+
+KILLS = 100
+SOURCES = 3
+
+
+def work_through(source: Source, numbers: list[int], over: threading.Event, sent: set[int]) -> None:
+    """Send the numbers in their order, each until it is acknowledged; go on until it is all over."""
+    for number in numbers:
+        while number not in source.acknowledged:
+            if over.is_set():
+                return
+            if source.send(number):
+                sent.add(number)
+            else:
+                time.sleep(0.01)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.spec("D-DEL-001", "D-DUR-001", versions="all")
+@pytest.mark.invariant("I6", "I12")
+def test_a_hundred_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_path: Path) -> None:
+    chance = random.Random(20261121)
+    witness = Witness(tmp_path)
+    witness.start(work=0.002)
+    sources = [Source(witness) for _ in range(SOURCES)]
+    plans = [list(shuffled_windows(20_000, 12, seed)) for seed in range(SOURCES)]
+    over = threading.Event()
+    sent: list[set[int]] = [set() for _ in sources]
+    threads = [
+        in_background(lambda s=source, p=plan, t=told: work_through(s, p, over, t))  # type: ignore[misc]
+        for source, plan, told in zip(sources, plans, sent, strict=True)
+    ]
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.02, 0.4))
+        witness.kill()
+        witness.start(work=0.002)
+    over.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    for source in sources:
+        highest = max(source.acknowledged)
+        for number in range(1, highest + 1):
+            source.send_until_acknowledged(number)
+        settled(witness, source.identifier, highest, 60)
+    witness.stop()
+    for source in sources:
+        found = problems(
+            source.acknowledged, witness.effects(source.identifier), witness.calls(source.identifier)
+        )
+        assert found == []
+        assert len(source.acknowledged) > KILLS

@@ -1,0 +1,263 @@
+"""What was acknowledged is there after a crash, and what was not written was not acknowledged (group D-DUR)."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.orders_server import OrdersServer, within
+from tests.support.policies import At, Start
+from tests.support.source import Source, each_rm
+from wsrm_mq.testing import EnvelopeFactory
+
+
+@pytest.fixture
+def server(start: Start) -> OrdersServer:
+    """One that the test may kill. The service takes part in the exactly-once effect where ``order_once`` is sent."""
+    return start(retry=[0.1, 0.1], hold_wait=2.0)
+
+
+def restart(server: OrdersServer, *sources: Source) -> None:
+    server.start()
+    for source in sources:
+        source.reconnect()
+
+
+@contextmanager
+def write_locked(store: Path) -> Iterator[None]:
+    """Another program holds the store's write lock."""
+    db = sqlite3.connect(store, isolation_level=None, timeout=10)
+    try:
+        db.execute("begin immediate")
+        yield
+    finally:
+        db.close()
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-001", "D-DEL-001")
+@pytest.mark.peer("P-54", "P-55")
+@pytest.mark.invariant("I7")
+def test_what_was_acknowledged_and_not_yet_dispatched_survives_kill_nine(at: At, server: OrdersServer) -> None:
+    """The first message runs, so the others are in the store alone when the process dies."""
+    source = at(server=server)
+    identifier = source.create()
+    source.post(source.order_once(identifier, 1, "gate=later"))
+    for number in (2, 3):
+        acknowledged = source.post(source.order_once(identifier, number)).reply.ack.ranges
+    assert acknowledged == ((1, 3),)
+    assert within(5, lambda: source.calls(identifier), bool) == [1]
+    server.kill()
+    server.open_gate("later")
+    restart(server, source)
+    assert source.delivered(identifier) == [1, 2, 3]
+    assert source.ask(identifier).reply.ack.ranges == ((1, 3),)
+    assert source.put(identifier, 2).reply.ack.ranges == ((1, 3),)
+    assert source.delivered(identifier) == [1, 2, 3]
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-001", "D-DEL-001")
+@pytest.mark.peer("P-55")
+@pytest.mark.parametrize("moment", ["die=1", "die-after=1"], ids=["before the effect", "after the effect"])
+def test_a_crash_in_an_operation_delivers_its_message_once_more_and_its_effect_once(
+    at: At, server: OrdersServer, moment: str
+) -> None:
+    """Between dispatch and done, and between done and our commit of it."""
+    source = at(server=server)
+    identifier = source.create()
+    source.post(source.order_once(identifier, 1))
+    assert source.delivered(identifier) == [1]
+    source.send(source.order_once(identifier, 2, moment))
+    server.died()
+    restart(server, source)
+    for number in (2, 3):  # the source knows nothing of the crash but that an answer is missing
+        assert source.post(source.order_once(identifier, number, moment)).reply.ack.ranges == ((1, number),)
+    assert source.delivered(identifier) == [1, 2, 3]
+    assert source.calls(identifier) == [1, 2, 2, 3]
+    redeliveries = source.store.rows(
+        "select number, deliveries from entry where sequence = (select id from sequence where identifier = ?)",
+        identifier,
+    )
+    assert dict(redeliveries) == {1: 1, 2: 2, 3: 1}
+
+
+def acknowledged(source: Source, identifier: str) -> tuple[tuple[int, int], ...]:
+    """What the server says it has; in 1.0 an empty answer says that it is nothing."""
+    answer = source.ask(identifier)
+    return answer.reply.ack.ranges if answer.body else ()
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-002", "D-DEL-001")
+@pytest.mark.peer("P-55")
+def test_killed_at_any_moment_the_server_knows_a_message_or_does_not(at: At, server: OrdersServer) -> None:
+    """A message is sent and the process killed some instants later: before, in, or after the commit. What the new one
+    says of it is what becomes of it."""
+    source = at(server=server)
+    identifier = source.create()
+    chance = random.Random(7)
+    known = []
+    for number in range(1, 9):
+        source.send(source.order_once(identifier, number))
+        time.sleep(chance.uniform(0, 0.012))
+        server.kill()
+        restart(server, source)
+        ranges = acknowledged(source, identifier)
+        assert ranges in (((1, number),), ((1, number - 1),) if number > 1 else ())
+        known.append(ranges == ((1, number),))
+        assert source.store.received(identifier) == list(ranges)
+        assert source.post(source.order_once(identifier, number)).reply.ack.ranges == ((1, number),)
+    assert source.delivered(identifier) == list(range(1, 9))
+    assert source.store.sequence(identifier)["duplicates"] == sum(known)
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-003", "D-DEL-018")
+@pytest.mark.invariant("I16")
+def test_what_cannot_be_written_is_not_accepted_not_acknowledged_and_not_delivered(
+    at: At, server: OrdersServer
+) -> None:
+    source = at(server=server)
+    identifier = source.create()
+    source.put(identifier, 1)
+    assert source.delivered(identifier) == [1]
+    before = source.store.everything()
+    with write_locked(server.store):
+        begun = time.monotonic()
+        answer = source.put(identifier, 2)
+        assert time.monotonic() - begun < 7
+    assert (answer.status, answer.fields["retry-after"].isdigit()) == (503, True)
+    assert b"Acknowledgement" not in answer.body
+    assert source.store.everything() == before
+    assert source.ask(identifier).reply.ack.ranges == ((1, 1),)
+    assert source.delivered(identifier) == [1]
+    assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
+    assert source.delivered(identifier) == [1, 2]
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-004")
+@pytest.mark.scenario("Q-042")
+def test_sequences_in_every_state_answer_after_a_restart_as_before(at: At, server: OrdersServer) -> None:
+    source = at(server=server)
+    speak = source.speak
+    open_, closed, gone = (source.create() for _ in range(3))
+    for identifier in (open_, closed, gone):
+        for number in (1, 3):
+            source.put(identifier, number)
+    if speak.rm.has_close:
+        source.close(closed, 5)
+    else:
+        source.put(closed, 5, last=True)
+    source.terminate(gone)
+    questions = [
+        *(speak.ack_requested(identifier) for identifier in (open_, closed, gone)),
+        *(source.order(identifier, 1) for identifier in (open_, closed, gone)),
+        source.order(closed, 6),
+        source.order(gone, 4),
+        speak.close(closed, 5),
+        speak.terminate(gone),
+    ]
+
+    def answers() -> list[object]:
+        found = [source.post(question) for question in questions]
+        return [(a.status, a.body and (a.reply.body_name, a.reply.acks, a.reply.fault)) for a in found]
+
+    def states() -> list[str]:
+        return [source.store.sequence(identifier)["state"] for identifier in (open_, closed, gone)]
+
+    answers()  # asked for the first time, a question may end a sequence
+    before = answers(), states()
+    server.kill()
+    restart(server, source)
+    assert (answers(), states()) == before
+    assert source.delivered(open_) == [1]
+    assert source.delivered(gone) == [1, 3]
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-005")
+@pytest.mark.scenario("Q-040")
+def test_what_was_held_is_held_after_a_restart_and_delivered_when_the_gap_closes(
+    at: At, server: OrdersServer
+) -> None:
+    source = at(server=server)
+    identifier = source.create()
+    for number in (3, 2, 5, 4):
+        source.put(identifier, number)
+    assert source.ask(identifier).reply.ack.ranges == ((2, 5),)
+    server.kill()
+    restart(server, source)
+    assert source.ask(identifier).reply.ack.ranges == ((2, 5),)
+    time.sleep(0.3)
+    assert source.delivered(identifier) == []
+    assert source.put(identifier, 1).reply.ack.ranges == ((1, 5),)
+    assert source.delivered(identifier) == [1, 2, 3, 4, 5]
+
+
+@each_rm
+@pytest.mark.spec("D-DUR-006", "D-DEL-020")
+@pytest.mark.scenario("Q-042")
+def test_a_resend_obtains_the_stored_reply_after_a_restart(at: At, server: OrdersServer) -> None:
+    source = at(server=server)
+    identifier = source.create()
+    first = source.echo(identifier, 1, "one")
+    server.kill()
+    restart(server, source)
+    again = source.echo(identifier, 1, "one")
+    assert first.text("echoResult") == again.text("echoResult") == "one"
+    assert again.reply.message_id == first.reply.message_id
+    assert again.reply.ack.ranges == ((1, 1),)
+    assert source.calls(identifier) == [1]
+
+
+@each_rm
+@pytest.mark.spec("D-DEL-001")
+@pytest.mark.peer("P-28", "P-22")
+@pytest.mark.invariant("I6")
+def test_resends_simultaneous_copies_and_restarts_never_make_a_second_delivery(
+    at: At, server: OrdersServer, speak: EnvelopeFactory
+) -> None:
+    """Four connections send every number, each in an order of its own, until all is acknowledged; meanwhile the server
+    is killed twice."""
+    source = at(server=server)
+    identifier = source.create()
+    numbers = range(1, 25)
+    stop = time.monotonic() + 60
+
+    def insist(seed: int) -> None:
+        order = random.Random(seed).sample(numbers, len(numbers))
+        while order and time.monotonic() < stop:
+            number = order.pop(0)
+            try:
+                with Source(server, speak) as sender:
+                    answer = sender.post(sender.order_once(identifier, number, "sleep=15"))
+                    assert answer.status == 503 or any(low <= number <= high for low, high in answer.reply.ack.ranges)
+                    again = answer.status == 503
+            except (OSError, EOFError):
+                again = True
+            if again:
+                order.append(number)
+                time.sleep(0.05)
+
+    senders = [threading.Thread(target=insist, args=(seed,)) for seed in range(4)]
+    for sender in senders:
+        sender.start()
+    for _ in range(2):
+        time.sleep(0.25)
+        server.kill()
+        server.start()
+    for sender in senders:
+        sender.join()
+    source.reconnect()
+    assert source.ask(identifier).reply.ack.ranges == ((1, 24),)
+    assert source.delivered(identifier) == list(numbers)
+    assert set(source.store.outcomes(identifier).values()) == {"delivered"}

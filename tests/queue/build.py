@@ -1,0 +1,162 @@
+"""A bare store for the verbs: one SQLite file, any number of instances, transactions without threads."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wsrm_mq.queue import accept
+from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.ownership import Claim, claim, runnable
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.settle import Failed, Settled, fail, settle
+from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, SequenceHeader, TerminateSequence
+from wsrm_mq.sequence.inbound import InboundSequence
+from wsrm_mq.store import schema
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.connection import connect_writer
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import SequenceCache, Transaction
+from wsrm_mq.testing import ManualClock
+from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
+
+R = TypeVar("R")
+
+_ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005}
+
+
+def sender(rm: RMVersion = WSRM_1_1, **changes: Any) -> Sender:
+    made = Sender("/orders", rm, SOAPVersion.SOAP_1_1, _ADDRESSING[rm], peer="192.0.2.1")
+    return replace(made, **changes)
+
+
+def arrival(identifier: str, number: int, *, last: bool = False, rm: RMVersion = WSRM_1_1, **changes: Any) -> Arrival:
+    made = Arrival(
+        sender=sender(rm),
+        header=SequenceHeader(identifier, number, last),
+        message_id=f"urn:message:{number}",
+        action="urn:put",
+        environ="{}",
+        connection=None,
+        body=Body(b"<Envelope/>"),
+        policy=QueuePolicy(),
+    )
+    return replace(made, **changes)
+
+
+class Instance:
+    """One process that uses the store, as far as the verbs can tell; its cache lives as a writer's does."""
+
+    def __init__(self, path: Path, clock: ManualClock, name: str) -> None:
+        self.clock = clock
+        self.name = name
+        self.db = connect_writer(path)
+        row = {"name": name, "host": "here", "pid": 1, "started_at": clock()}
+        self.key = int(self.db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+        self._cache = SequenceCache()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            self._cache.validate(self.db.execute("PRAGMA data_version").fetchone()[0])
+            tx = Transaction(self.db, self.clock(), self._cache, self.key, self.name)
+            yield tx
+            tx.flush()
+            self.db.execute("COMMIT")
+        except BaseException:
+            self._cache.clear()
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            raise
+        tx.committed()
+
+    def run(self, verb: Callable[[Transaction], R]) -> R:
+        with self.transaction() as tx:
+            return verb(tx)
+
+    def create(
+        self, policy: QueuePolicy = QueuePolicy(), rm: RMVersion = WSRM_1_1, expires: int | None = None
+    ) -> InboundSequence:
+        request = CreateSequence(None, expires)
+        created = self.run(lambda tx: accept.create(tx, sender(rm), request, None, policy))
+        assert created.sequence is not None
+        return created.sequence
+
+    def take(self, identifier: str, number: int, **changes: Any) -> Receipt:
+        return self.run(lambda tx: accept.accept(tx, arrival(identifier, number, **changes)))
+
+    def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> Receipt:
+        return self.run(lambda tx: accept.lifecycle(tx, sender(rm), element))
+
+    def claim(self, sequence: int) -> Claim | None:
+        return self.run(lambda tx: claim(tx, sequence))
+
+    def runnable(self) -> list[Claim]:
+        return self.run(lambda tx: runnable(tx, 10))
+
+    def settle(self, held: Claim, number: int, **options: Any) -> Settled:
+        position = self.entry(held.sequence, number)["id"]
+        return self.run(lambda tx: settle(tx, held, position, number, **options))
+
+    def fail(self, held: Claim, number: int, policy: QueuePolicy, error: str = "no answer") -> Failed:
+        position = self.entry(held.sequence, number)["id"]
+        return self.run(lambda tx: fail(tx, held, position, number, error, policy))
+
+    # what is stored
+
+    def rows(self, statement: str, *parameters: object) -> list[dict[str, Any]]:
+        cursor = self.db.execute(statement, parameters)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def record(self, identifier: str) -> SequenceRecord:
+        with self.transaction() as tx:
+            record = tx.sequence_named(identifier)
+            assert record is not None
+            return record.copy()
+
+    def entry(self, sequence: int, number: int) -> dict[str, Any]:
+        (row,) = self.rows("SELECT * FROM entry WHERE sequence = ? AND number = ?", sequence, number)
+        return row
+
+    def outcomes(self, sequence: int) -> dict[int, str | None]:
+        rows = self.rows("SELECT number, outcome FROM entry WHERE sequence = ? ORDER BY number", sequence)
+        return {row["number"]: row["outcome"] for row in rows}
+
+    def ledger(self, *events: str) -> list[dict[str, Any]]:
+        rows = self.rows("SELECT * FROM ledger ORDER BY id")
+        return [row for row in rows if not events or row["event"] in events]
+
+    def to_run(self, held: Claim, count: int = 64) -> list[int]:
+        """The numbers that a holder of ``held`` would deliver now, in this order."""
+        (row,) = self.rows("SELECT * FROM sequence WHERE id = ?", held.sequence)
+        upper = row["limit"] if row["discard_from"] is None else min(row["limit"], row["discard_from"])
+        bounds = {"sequence": held.sequence, "lower": row["cursor"], "upper": upper, "ordered": row["ordered"]}
+        return [found[1] for found in self.db.execute(sql.RUN, {**bounds, "now": self.clock(), "count": count})]
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Node:
+    """A store's file and the instances that were started on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = ManualClock()
+        self.started: list[Instance] = []
+        schema.ensure(path)
+
+    def start(self) -> Instance:
+        instance = Instance(self.path, self.clock, f"instance{len(self.started)}")
+        self.started.append(instance)
+        return instance
+
+    def close(self) -> None:
+        for instance in self.started:
+            instance.close()

@@ -1,0 +1,165 @@
+"""A server that can be told where to die, and a service that bears witness.
+
+    python -m tests.servers.witness --store STORE --service-db DB [--port P] [--die POINT:N] [--options JSON]
+
+The service keeps its own database: ``calls`` has a row for each call, committed at once; ``effects`` one for each
+effect, in the same transaction as the inbox's mark. ``--die after_commit:3`` ends the process with SIGKILL, in the
+middle of whatever it does, when the third message passes that point.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from waitress import create_server
+
+from wsrm_mq import once
+from wsrm_mq.queue import accept
+from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.wsgi import WSRMMiddleware
+
+NAMESPACE: Final = "urn:example:orders"
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS calls (sequence TEXT, n INTEGER, redelivery INTEGER, at REAL);
+CREATE TABLE IF NOT EXISTS effects (sequence TEXT, n INTEGER, at REAL);
+"""
+ECHO: Final = (
+    '<s:Envelope xmlns:s="{soap}"><s:Body><t:echoResponse xmlns:t="urn:example:orders"><t:echoResult>{text}'
+    "</t:echoResult></t:echoResponse></s:Body></s:Envelope>"
+)
+
+
+class Death:
+    """Counts what passes a point, and ends the process there."""
+
+    def __init__(self, wish: str) -> None:
+        self.point, _, count = wish.partition(":")
+        self._left = int(count or 0)
+
+    def passes(self, point: str) -> None:
+        if point != self.point:
+            return
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(death: Death) -> None:
+    """Put the points into the places of the package where a crash is hardest to survive."""
+    store, flush = accept._store, Transaction.flush
+    stored: list[int] = []
+
+    def counting_store(*arguments: Any) -> int:
+        position = store(*arguments)
+        stored.append(position)
+        return position
+
+    def flush_then_die(tx: Transaction) -> None:
+        flush(tx)
+        while stored:
+            stored.pop()
+            death.passes("before_commit")
+
+    accept._store = counting_store
+    Transaction.flush = flush_then_die  # type: ignore[method-assign]
+
+    hand_over = WSRMMiddleware._hand_over
+
+    def die_or_hand_over(self: WSRMMiddleware, commit: Any, receipt: Any) -> None:
+        if getattr(receipt, "position", None) is not None:
+            death.passes("after_commit")
+        hand_over(self, commit, receipt)
+
+    WSRMMiddleware._hand_over = die_or_hand_over  # type: ignore[method-assign]
+
+    attempt = Dispatcher._attempt
+
+    def attempt_then_die(self: Dispatcher, delivery: Any) -> Any:
+        outcome = attempt(self, delivery)
+        death.passes("before_settle")
+        return outcome
+
+    Dispatcher._attempt = attempt_then_die  # type: ignore[method-assign]
+
+    settled = Dispatcher._settled
+
+    def settled_then_die(self: Dispatcher, delivery: Any, done: Any) -> None:
+        death.passes("after_settle")
+        settled(self, delivery, done)
+
+    Dispatcher._settled = settled_then_die  # type: ignore[method-assign]
+
+
+def service(path: Path, death: Death, work_seconds: float) -> Callable[..., Iterable[bytes]]:
+    def connect() -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=30)
+        db.execute("PRAGMA journal_mode = WAL")
+        return db
+
+    db = connect()
+    db.executescript(SCHEMA)
+    db.close()
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        body = environ["wsgi.input"].read().decode()
+        n, sequence = environ["wsrm.message_number"], environ["wsrm.sequence_id"]
+        db = connect()
+        try:
+            row = (sequence, n, int(environ["wsrm.redelivery"]), time.time())
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", row)
+            db.commit()
+            death.passes("in_call")
+            time.sleep(work_seconds)
+            if once(db, environ):
+                db.execute("INSERT INTO effects VALUES (?, ?, ?)", (sequence, n, time.time()))
+            db.commit()
+        finally:
+            db.close()
+        if "echo" not in body:
+            start_response("202 Accepted", [("Content-Length", "0")])
+            return [b""]
+        text = re.search(r"text>([^<]*)<", body)
+        soap = re.search(r'"(http[^"]*soap[^"]*)"', body)
+        assert text
+        assert soap
+        start_response("200 OK", [("Content-Type", environ["CONTENT_TYPE"])])
+        return [ECHO.format(soap=soap[1], text=text[1]).encode()]
+
+    return app
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--service-db", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--die", default="")
+    parser.add_argument("--work", type=float, default=0.0, help="seconds that each call takes")
+    parser.add_argument("--options", type=json.loads, default={})
+    arguments = parser.parse_args()
+    death = Death(arguments.die)
+    arm(death)
+    options = {"one_way": (f"{NAMESPACE}/put_order",)} | arguments.options
+    app = service(arguments.service_db, death, arguments.work)
+    middleware = WSRMMiddleware(app, arguments.store, **options)
+    server = create_server(middleware, host="127.0.0.1", port=arguments.port, threads=8)
+    print(json.dumps({"port": int(server.effective_port), "pid": os.getpid()}), flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(SystemExit(0)))
+    try:
+        server.run()
+    finally:
+        middleware.close(10)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
+from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.states import State
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.statements import PROGRESS_COLUMNS, SEQUENCE_COLUMNS, STANDING_COLUMNS
+from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
+
+TIME = st.integers(0, 2**53)
+TERMS = st.builds(
+    Terms,
+    identifier=st.just("urn:uuid:1"),
+    rm=st.sampled_from([WSRM_1_0, WSRM_1_1]),
+    soap=st.sampled_from(SOAPVersion),
+    addressing=st.sampled_from([WSA_2004, WSA_2005]),
+    behavior=st.sampled_from(IncompleteSequenceBehavior),
+    assurance=st.sampled_from(DeliveryAssurance),
+    ordered=st.booleans(),
+    expires_at=st.none() | TIME,
+    inactivity=st.none() | TIME,
+    incomplete_reason=st.text(max_size=5),
+)
+VALUES = st.builds(
+    InboundSequence,
+    terms=TERMS,
+    active_at=TIME,
+    state=st.sampled_from(State),
+    received=st.builds(AckRanges.of, st.sets(st.integers(1, 20))),
+    unnamed=st.builds(AckRanges.of, st.sets(st.integers(1, 20), max_size=3)),
+    limit=st.integers(1, 2**63 - 1),
+    last_number=st.none() | st.integers(1, 20),
+    ended=st.none() | st.sampled_from(Ended),
+    discard_from=st.none() | st.integers(1, 20),
+    discard_reason=st.none() | st.text(max_size=5),
+)
+
+
+def changing(record: SequenceRecord) -> dict[str, object]:
+    return {**record.progress, **record.standing}
+
+
+def test_the_columns_that_change_are_those_that_are_saved(record: SequenceRecord) -> None:
+    assert tuple(record.progress) == PROGRESS_COLUMNS
+    assert tuple(record.standing) == STANDING_COLUMNS
+
+
+@given(VALUES)
+def test_a_sequence_comes_back_as_it_was_written(value: InboundSequence) -> None:
+    record = SequenceRecord(7, 3, value, principal="alice", peer="192.0.2.1", created_at=5)
+    record.cursor, record.fence, record.owner, record.discarding = 4, 9, 2, True
+    stored: dict[str, Any] = {**dict.fromkeys(SEQUENCE_COLUMNS), **record.terms_row, **changing(record), "id": 7}
+    row = tuple(stored[name] for name in SEQUENCE_COLUMNS)
+    again = SequenceRecord.load(row, value.received, value.unnamed)
+    assert again.value == value
+    assert (changing(again), again.terms_row) == (changing(record), record.terms_row)
+    assert all(getattr(again, name) == getattr(record, name) for name in SequenceRecord.__slots__)
+
+
+@pytest.fixture
+def record() -> SequenceRecord:
+    value = InboundSequence(
+        Terms("urn:uuid:1", WSRM_1_1, SOAPVersion.SOAP_1_1, WSA_2005),
+        active_at=0,
+        received=AckRanges.of([1, 2, 5]),
+        limit=3,
+    )
+    return SequenceRecord(1, 1, value)
+
+
+def test_a_copy_is_changed_without_the_original(record: SequenceRecord) -> None:
+    twin = record.copy()
+    twin.cursor, twin.owner = 2, 8
+    assert (record.cursor, record.owner) == (1, None)
+    assert changing(twin) != changing(record)
+
+
+def test_the_cursor_jumps_from_received_number_to_received_number(record: SequenceRecord) -> None:
+    record.passed(1)
+    assert record.cursor == 2
+    record.passed(2)
+    assert record.cursor == record.value.limit == 3
+    assert not record.is_deliverable
+    record.passed(1)
+    assert record.cursor == 3, "what lies behind the cursor does not move it"
+
+
+def test_a_wait_that_began_in_the_future_is_over(record: SequenceRecord) -> None:
+    record.wait(1_000, 1_500)
+    assert record.waits_for_retry(1_499)
+    assert not record.waits_for_retry(1_500)
+    assert not record.waits_for_retry(999), "the clock was set back"
+    record.wait(1_000, None)
+    assert not record.waits_for_retry(1_000)

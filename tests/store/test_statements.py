@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import bindparam, select
+
+from wsrm_mq.store import statements
+from wsrm_mq.store.statements import compiled
+from wsrm_mq.store.tables import entry
+
+TEXTS = {name: text for name, text in vars(statements).items() if name.isupper() and isinstance(text, str)}
+INDEX = {
+    "QUEUE_ID": "sqlite_autoindex_queue_1",
+    "ENTRY_BY_NUMBER": "entry_by_number (sequence=? AND number=?)",
+    "RUN": "entry_by_number (sequence=? AND number>? AND number<?)",
+    "NEXT_LIVE": "entry_by_number (sequence=? AND number>? AND number<?)",
+    "NTH_LIVE": "entry_by_number (sequence=? AND number>? AND number<?)",
+    "RETRIES": "entry_by_number (sequence=? AND number>? AND number<?)",
+    "DOOMED": "entry_by_number (sequence=? AND number>?)",
+    "UNNAMED": "entry_unnamed",
+    "SEQUENCE_BY_IDENTIFIER": "sqlite_autoindex_sequence_1",
+    "SEQUENCE_BY_CREATE_ID": "sequence_create_id",
+    "OWNED_BY": "sequence_owned",
+    "RUNNABLE": "sequence_runnable",
+    "NEXT_RETRY": "sequence_runnable",
+    "DISCARDING": "sequence_discarding",
+    "DUE": "sequence_due",
+    "RANGES": "PRIMARY KEY (sequence=?)",
+    "DROP_RANGE": "PRIMARY KEY (sequence=? AND lower=?)",
+    "LIVE_INSTANCES": "instance_live",
+}
+"""What each statement has to find its rows by, beside those that name one row by its key."""
+PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES"}
+"""Read all of an index that holds nothing but what is looked for."""
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[sqlite3.Connection]:
+    db = sqlite3.connect(path)
+    yield db
+    db.close()
+
+
+def plan(db: sqlite3.Connection, text: str) -> list[str]:
+    parameters = dict.fromkeys(re.findall(r":(\w+)", text))
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+
+
+def test_there_are_statements_to_look_at() -> None:
+    assert len(TEXTS) > 30
+    assert set(INDEX) <= set(TEXTS)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_statement_fits_the_schema_and_scans_no_table(db: sqlite3.Connection, name: str) -> None:
+    steps = plan(db, TEXTS[name])
+    wanted = INDEX.get(name, "INTEGER PRIMARY KEY")
+    if steps:
+        assert wanted in steps[0]
+    else:
+        assert TEXTS[name].startswith("INSERT")
+    for step in steps:
+        assert "TEMP B-TREE" not in step, "nothing is sorted that an index could bring in order"
+        assert step.startswith("SEARCH") or name in PARTIAL, step
+
+
+def test_constants_are_written_in_place_and_parameters_stay_named() -> None:
+    text = compiled(select(entry.c.id).where(entry.c.outcome == "it's", entry.c.number == bindparam("number")))
+    assert "'it''s'" in text
+    assert re.findall(r":(\w+)", text) == ["number"]

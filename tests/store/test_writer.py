@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import Python
+from wsrm_mq.errors import StoreBusy, StoreUnavailable
+from wsrm_mq.store import connection, writer
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+
+SHORT_BUSY_MS = 200
+
+
+def note(event: str) -> Callable[[Transaction], str]:
+    def verb(tx: Transaction) -> str:
+        tx.ledger(event)
+        return event
+
+    return verb
+
+
+def noted(store: Store) -> list[str]:
+    with store.reader() as db:
+        return [event for (event,) in db.execute("SELECT event FROM ledger ORDER BY id")]
+
+
+class Held:
+    """The writer's thread, stopped within a verb, so that what comes meanwhile makes one batch."""
+
+    def __init__(self, store: Store) -> None:
+        self._let_go = threading.Event()
+        reached = threading.Event()
+
+        def verb(_tx: Transaction) -> None:
+            reached.set()
+            self._let_go.wait(20)
+
+        store.submit(verb, lambda _result, _error: None)
+        assert reached.wait(20)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
+class Told:
+    """What callbacks were told, in order."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, result: Any, error: BaseException | None) -> None:
+        with self._changed:
+            self.results.append(result if error is None else error)
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> list[Any]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.results) >= count, 20)
+            return self.results
+
+
+@pytest.fixture
+def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store that waits for somebody else's lock a short time only."""
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT_MS", SHORT_BUSY_MS)
+    store = Store(path)
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def locked(path: Path, python: Python) -> Iterator[Callable[[], None]]:
+    """Another process holds the write lock; calling it makes the process let go."""
+    process = python(
+        """
+        import sqlite3, sys
+        db = sqlite3.connect(sys.argv[1], isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        print("locked", flush=True)
+        sys.stdin.readline()
+        db.execute("ROLLBACK")
+        db.close()
+        print("free", flush=True)
+        sys.stdin.readline()
+        """,
+        path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+
+    def let_go() -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "free\n"
+
+    yield let_go
+
+
+def test_calls_that_come_at_once_share_commits_and_each_gets_its_own_answer(store: Store) -> None:
+    calls, before = 200, store.writer.commits
+    with ThreadPoolExecutor(32) as threads:
+        answers = list(threads.map(lambda n: store.call(note(str(n))), range(calls)))
+    assert answers == [str(n) for n in range(calls)]
+    assert sorted(noted(store)) == sorted(answers)
+    assert store.writer.commits - before < calls
+
+
+def test_what_waits_is_one_batch_in_the_order_of_arrival(store: Store) -> None:
+    before, told = store.writer.commits, Told()
+    held = Held(store)
+    for number in range(10):
+        store.submit(note(str(number)), told)
+    held.let_go()
+    assert told.wait(10) == [str(n) for n in range(10)]
+    assert noted(store) == [str(n) for n in range(10)]
+    assert store.writer.commits - before == 2
+
+
+@pytest.mark.spec("D-DUR-002", versions="all")
+def test_nobody_is_told_before_it_is_on_disk(store: Store) -> None:
+    seen: list[list[str]] = []
+    done = threading.Event()
+    other = sqlite3.connect(store.path, check_same_thread=False)
+
+    def told(_result: str | None, _error: BaseException | None) -> None:
+        seen.append([event for (event,) in other.execute("SELECT event FROM ledger")])
+        done.set()
+
+    store.submit(note("stored"), told)
+    assert done.wait(20)
+    other.close()
+    assert seen == [["stored"]]
+
+
+def test_a_batch_is_bounded_by_its_bytes(store: Store) -> None:
+    before, told = store.writer.commits, Told()
+    held = Held(store)
+    for number in range(4):
+        store.submit(note(str(number)), told, size=writer.MAX_BATCH_BYTES // 2)
+    held.let_go()
+    told.wait(4)
+    assert store.writer.commits - before == 3
+
+
+def test_a_mistake_of_one_verb_fails_only_that_verb(store: Store) -> None:
+    def breaks(tx: Transaction) -> str:
+        tx.ledger("half")
+        raise KeyError("mine")
+
+    def forbidden(tx: Transaction) -> None:
+        tx.execute("INSERT INTO queue (name, kind, created_at) VALUES ('q', 'no such kind', 0)")
+
+    told = Told()
+    held = Held(store)
+    for verb in (note("before"), breaks, forbidden, note("after")):
+        store.submit(verb, told)
+    held.let_go()
+    results = told.wait(4)
+    assert results[0] == "before"
+    assert isinstance(results[1], KeyError)
+    assert isinstance(results[2], sqlite3.IntegrityError)
+    assert results[3] == "after"
+    assert noted(store) == ["before", "after"]
+
+
+def test_call_raises_what_the_verb_raised(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        store.call(lambda tx: 1 // 0)
+    assert store.call(note("on")) == "on"
+
+
+def test_a_callback_that_raises_stops_nobody(store: Store) -> None:
+    def breaks(_result: object, _error: object) -> None:
+        raise RuntimeError
+
+    store.submit(note("one"), breaks)
+    assert store.call(note("two")) == "two"
+    assert noted(store) == ["one", "two"]
+
+
+@pytest.mark.spec("D-DUR-003", versions="all")
+@pytest.mark.invariant("I16")
+def test_while_another_process_holds_the_lock_an_acceptance_fails_and_leaves_nothing(
+    impatient: Store, locked: Callable[[], None]
+) -> None:
+    begun = time.monotonic()
+    with pytest.raises(StoreBusy) as refused:
+        impatient.call(note("refused"))
+    assert SHORT_BUSY_MS / 1000 * 0.9 < time.monotonic() - begun < 5
+    assert "write lock" in refused.value.hint
+    locked()
+    assert impatient.call(note("again")) == "again"
+    assert noted(impatient) == ["again"]
+
+
+def test_a_settlement_outlasts_the_lock_of_another_process(impatient: Store, locked: Callable[[], None]) -> None:
+    kept, refused = Told(), Told()
+    impatient.submit(note("settled"), kept, keep=True)
+    impatient.submit(note("refused"), refused)
+    assert isinstance(refused.wait(1)[0], StoreBusy)
+    assert kept.results == []
+    locked()
+    assert kept.wait(1) == ["settled"]
+    assert noted(impatient) == ["settled"]
+
+
+def test_kept_verbs_stay_in_their_order(impatient: Store, locked: Callable[[], None]) -> None:
+    kept, refused = Told(), Told()
+    for number in range(3):
+        impatient.submit(note(str(number)), kept, keep=True)
+    impatient.submit(note("refused"), refused)
+    refused.wait(1)
+    impatient.submit(note("3"), kept, keep=True)
+    locked()
+    assert kept.wait(4) == ["0", "1", "2", "3"]
+
+
+def test_closing_writes_what_waits_and_then_refuses(path: Path) -> None:
+    store, told = Store(path), Told()
+    store.open()
+    writer = store.writer
+    held = Held(store)
+    for number in range(5):
+        store.submit(note(str(number)), told)
+    held.let_go()
+    store.close()
+    assert told.results == [str(n) for n in range(5)]
+    with pytest.raises(StoreUnavailable, match="closed"):
+        store.call(note("late"))
+    with pytest.raises(StoreUnavailable, match="closed"):
+        writer.call(note("late"))
+    with pytest.raises(StoreUnavailable, match="closed"), store.reader():
+        pass
+
+
+def test_what_is_asked_while_a_process_forks_waits_and_is_written(store: Store) -> None:
+    told, names = Told(), []
+    store.suspend()
+    store.submit(note("meanwhile"), told)
+    reading = threading.Thread(target=lambda: names.extend(noted(store)))
+    reading.start()
+    assert told.results == []
+    assert reading.is_alive()
+    store.resume()
+    assert told.wait(1) == ["meanwhile"]
+    reading.join(20)
+    assert not reading.is_alive()
+
+
+def test_a_suspended_store_has_no_connection_open(store: Store) -> None:
+    store.call(note("something"))
+    noted(store)
+    store.suspend()
+    lsof = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [target for target in lsof if target.name.startswith(store.path.name) and target.is_file()]
+    store.resume()
+
+
+def test_the_wal_is_checkpointed_once_for_so_many_bytes_and_not_after_every_commit(store: Store) -> None:
+    statements: list[str] = []
+
+    def traced(tx: Transaction) -> None:
+        tx.db.set_trace_callback(statements.append)
+
+    store.call(traced)
+    written = writer.CHECKPOINT_BYTES // 4
+    for _ in range(9):
+        store.call(note("large"), size=written)
+    for _ in range(20):
+        store.call(note("small"))
+    assert sum("wal_checkpoint" in text for text in statements) == 2
+
+
+def test_a_large_wal_left_by_a_crash_does_not_slow_the_next_writer(store: Store) -> None:
+    """The file keeps its size after a checkpoint, so its size says nothing of what is in it."""
+    body = b"x" * 1_000_000
+
+    def large(tx: Transaction) -> None:
+        row = "INSERT INTO message (environ, received_at, body_size, body) VALUES ('{}', 0, ?, ?)"
+        tx.execute(row, (len(body), body))
+
+    for _ in range(18):
+        store.call(large, size=len(body))
+    assert Path(f"{store.path}-wal").stat().st_size > 16_000_000
+    statements: list[str] = []
+    store.call(lambda tx: tx.db.set_trace_callback(statements.append))
+    for _ in range(20):
+        store.call(note("small"))
+    assert not [text for text in statements if "wal_checkpoint" in text]

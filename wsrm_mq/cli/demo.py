@@ -1,0 +1,81 @@
+"""``wsrm-mq demo``: see it work, on a bad line and across a kill -9."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from wsrm_mq.cli.exits import Exit, Refused, Stopped
+
+__all__ = ["demo"]
+
+_CHANCE = click.FloatRange(0, 0.9)
+
+
+@click.command("demo")
+@click.option("--messages", type=click.IntRange(1, 5_000), default=200, show_default=True, help="How many to send.")
+@click.option(
+    "--connections", type=click.IntRange(1, 32), default=4, show_default=True, help="Over how many connections."
+)
+@click.option("--loss", type=_CHANCE, default=0.15, show_default=True, help="Share of transmissions that get lost.")
+@click.option(
+    "--duplicates", type=_CHANCE, default=0.15, show_default=True, help="Share of transmissions that come twice."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other losses.")
+@click.option("--json", "is_json", is_flag=True, help="End with one line of JSON; all else goes to standard error.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Leave both databases there: service.db of the service, store.db of wsrm_mq.",
+)
+def demo(
+    messages: int, connections: int, loss: float, duplicates: float, seed: int, is_json: bool, keep: Path | None
+) -> None:
+    """See it work: a Spyne service, a partner, a bad line.
+
+    A partner sends messages in one sequence over several connections; some get lost, some come twice, none in order.
+    Half-way the service's process is killed with -9 and started again. At the end the service's own database tells
+    whether every message had its effect once and in order. The exit status is 1 if not.
+    """
+    missing = [name for name in ("spyne", "waitress") if find_spec(name) is None]
+    if missing:
+        raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)
+    from rich.console import Console
+
+    from wsrm_mq.demo.run import Plan, run
+    from wsrm_mq.demo.screen import LiveScreen, PlainScreen, summary
+    from wsrm_mq.demo.source import Line
+
+    console = Console(stderr=is_json)
+    plan = Plan(messages, connections, Line(loss, duplicates, seed))
+    is_live = console.is_terminal and not is_json
+    with _directory(keep) as directory, LiveScreen(console, messages) if is_live else PlainScreen(console) as screen:
+        result = run(plan, directory, screen)
+    console.print(summary(result))
+    if keep is not None:
+        console.print(f"See for yourself: wsrm-mq sequence list --store {keep / 'store.db'}", soft_wrap=True)
+    if is_json:
+        click.echo(json.dumps(result.as_dict()))
+    if not result.is_good:
+        raise Stopped("messages were lost, done twice, or out of order.", Exit.FAILED)
+
+
+@contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    """Where the databases are made: in ``keep``, which must have none, or for this run only."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="wsrm-mq-demo-") as directory:
+            yield Path(directory)
+        return
+    for name in ("service.db", "store.db"):
+        if (keep / name).exists():
+            raise Refused(f"{keep / name} is there already; name a directory without one.")
+    keep.mkdir(parents=True, exist_ok=True)
+    yield keep.resolve()

@@ -1,0 +1,115 @@
+"""``wsrm-mq serve``: a WSGI SOAP service behind waitress, made reliable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.listening import Listener
+from wsrm_mq.cli.output import say, write
+from wsrm_mq.cli.place import config_option
+
+if TYPE_CHECKING:
+    from wsrm_mq.config import Loaded
+    from wsrm_mq.wsgi import WSRMMiddleware
+
+__all__ = ["serve"]
+
+DRAIN_SECONDS: Final = 30.0
+"""How long requests and running operations may take to finish once the server is told to stop."""
+
+
+
+@click.command()
+@click.argument("app", metavar="[MODULE:ATTRIBUTE]", required=False)
+@config_option
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]")
+@click.option("--threads", type=int, help="Threads that take requests.  [default: 8]")
+@click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]")
+@click.option("--path", "paths", multiple=True, help="Cover this path and what is below it only. Repeatable.")
+@click.option("--one-way", multiple=True, help='An action or operation without an answer. Repeatable; or "auto".')
+@click.option("--headers", help="RM headers on their way to the service: pass, demote or strip.")
+@click.option("--acknowledge", help="When a message is acknowledged: stored or delivered.")
+@click.option("--log-level", help="debug, info, warning or error.")
+@click.pass_context
+def serve(context: click.Context, /, app: str | None, config: Path | None, **flags: Any) -> None:
+    """Serve the WSGI application MODULE:ATTRIBUTE, made reliable with the options given here, in WSRM_MQ_* and in
+    wsrm-mq.toml. One that is wrapped already is served as it is.
+
+    The address is written to standard output. SIGTERM and Ctrl-C stop it when what runs is finished.
+    """
+    from wsrm_mq.config import find_file, read
+
+    given = {name: value for name, value in {"app": app, **flags}.items() if value not in (None, ())}
+    if given.get("one_way") == ("auto",):
+        given["one_way"] = "auto"
+    loaded = read(config or find_file(os.environ), os.environ, **given)
+    settings = loaded.settings
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
+    if settings.app is None:
+        raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
+    application = _imported(settings.app)
+    served, middleware = _reliable(application, loaded)
+    stopped_by = 0
+    try:
+        listener = Listener(
+            served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body
+        )
+        write(f"wsrm-mq: serving {listener.url}")
+        stopped_by = listener.run()
+        say("wsrm-mq: stopping; what runs is finished first.")
+        if not listener.drain(DRAIN_SECONDS):
+            say("wsrm-mq: some requests were cut off; their senders will send again.")
+    finally:
+        if not middleware.close(DRAIN_SECONDS):
+            say("wsrm-mq: an operation still runs; it will be delivered again, marked as a possible redelivery.")
+    context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)
+
+
+def _imported(name: str) -> Any:
+    """The application that ``name`` means: ``module:attribute``."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise click.UsageError(f"{name!r} names no application; write MODULE:ATTRIBUTE, for example orders:app.")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise Stopped(f"{module} needs {error.name}, which is not installed.", Exit.FAILED) from error
+        raise click.UsageError(f"there is no module {error.name} in {os.getcwd()} or on the Python path.") from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise click.UsageError(f"{module} has no attribute {attribute}.")
+        found = getattr(found, part)
+    if not callable(found):
+        raise click.UsageError(f"{name} is not a WSGI application: it cannot be called.")
+    return found
+
+
+def _reliable(application: Any, loaded: Loaded) -> tuple[Any, WSRMMiddleware]:
+    """What is served, and the middleware in it: one that is there already, be it inside a Flask application, or a new
+    one around ``application``."""
+    from wsrm_mq.wsgi import WSRMMiddleware
+
+    for wrapped in (application, getattr(application, "wsgi_app", None)):
+        if isinstance(wrapped, WSRMMiddleware):
+            say("wsrm-mq: the application is wrapped already; the options it was given hold.")
+            return application, wrapped
+    settings = loaded.settings
+    if loaded.origins["max_waiting"] == "default":
+        # A waiting request keeps a thread: half of them stay free for what it waits for.
+        settings = settings.replace(max_waiting=settings.threads // 2)
+    middleware = WSRMMiddleware.from_settings(application, settings)
+    return middleware, middleware

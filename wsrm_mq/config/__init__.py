@@ -1,0 +1,27 @@
+"""Every option: its type, its default, what it means, and where its value comes from.
+
+Flags stand above the environment (``WSRM_MQ_<OPTION>``), that above the file (``wsrm-mq.toml``), that above
+the default. In the file the options are top-level keys; a partner's habits and limits are a section
+``[partner.NAME]``. A mistake is a ``ConfigurationError`` that names the place, the key and what is allowed.
+"""
+
+from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, read, settings_from
+from wsrm_mq.config.options import toml
+from wsrm_mq.config.settings import OPTIONS, Partner, Settings, under
+from wsrm_mq.config.writing import as_toml, as_values
+
+__all__ = [
+    "FILE_NAME",
+    "OPTIONS",
+    "Loaded",
+    "Partner",
+    "Settings",
+    "as_toml",
+    "as_values",
+    "find_file",
+    "load",
+    "read",
+    "settings_from",
+    "toml",
+    "under",
+]

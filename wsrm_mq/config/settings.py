@@ -1,0 +1,218 @@
+"""The options themselves: type, default, meaning, and what a queue's policy makes of them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
+from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
+from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
+
+__all__ = ["OPTIONS", "PARTNER_DEFAULTS", "PARTNER_OPTIONS", "Partner", "Settings", "under"]
+
+OnIncomplete = Literal["deliver", "dead_letter"]
+
+
+class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A peer's habits and limits: whom it means (all that is given has to fit), and what differs for him. An
+    option left out (``None``; ``UNSET`` where ``None`` is a value) is the one of ``Settings``."""
+
+    principal: Annotated[str | None, described("The name that `authenticate` answers.")] = None
+    path: Annotated[str | None, described("A path, with all below it.")] = None
+    address: Annotated[str | None, described("An address or a network, such as 10.1.0.0/16.")] = None
+    one_way_answer: Annotated[
+        Literal["acknowledgement", "empty"],
+        described("What answers a one-way message; an empty answer makes a Metro client resend for ever."),
+    ] = "acknowledgement"
+    acknowledge: Acknowledge | None = None
+    assurance: DeliveryAssurance | None = None
+    ordered: bool | None = None
+    behavior: IncompleteSequenceBehavior | None = None
+    on_incomplete: OnIncomplete | None = None
+    retry: tuple[float, ...] | None = None
+    on_poison: OnPoison | None = None
+    max_expires: float | None = None
+    inactivity: float | UnsetType | None = UNSET
+    max_held: int | UnsetType | None = UNSET
+    window: int | UnsetType | None = UNSET
+    require_rm: bool | None = None
+    strict_addressing: bool | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All options, as values that can be used: times in seconds, sizes in bytes. ``load`` and
+    ``settings_from`` make one that is checked."""
+
+    store: Annotated[
+        str, described("The store: a path or sqlite:///path; in a directory, its store.db.")
+    ] = "wsrm.db"
+    app: Annotated[str | None, described("What `wsrm-mq serve` serves, as module:attribute.")] = None
+    host: Annotated[str, described("Address that `serve` listens on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
+    threads: Annotated[Count, described("Threads of `serve` that take requests.")] = 8
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
+    ] = "info"
+
+    paths: Annotated[
+        tuple[str, ...] | None,
+        described("Paths that speak WS-ReliableMessaging, with all below them; none: every path."),
+    ] = None
+    one_way: Annotated[
+        tuple[str, ...] | Literal["auto"],
+        described('Operations without answer: actions, {namespace}names, .wsdl files; "auto" asks Spyne.'),
+    ] = ()
+    headers: Annotated[
+        Literal["pass", "demote", "strip"],
+        described("RM headers on their way to the service: as they came, without mustUnderstand, cut out."),
+    ] = "pass"
+    understood: Annotated[
+        tuple[str, ...] | None,
+        described("Header namespaces that the service understands; none: it checks by itself."),
+    ] = None
+    require_rm: Annotated[bool, described("Refuse messages without WS-ReliableMessaging.")] = False
+    strict_addressing: Annotated[
+        bool, described("Refuse messages that break a MUST of WS-Addressing.")
+    ] = False
+    verify_body: Annotated[
+        bool, described("Check that a body is well-formed before it is acknowledged.")
+    ] = False
+
+    acknowledge: Annotated[
+        Acknowledge, described("When an acknowledgement names a message.")
+    ] = Acknowledge.STORED
+    assurance: Annotated[
+        DeliveryAssurance, described("What the service is promised.")
+    ] = DeliveryAssurance.EXACTLY_ONCE
+    ordered: Annotated[bool, described("Deliver in the order of the message numbers.")] = True
+    behavior: Annotated[
+        IncompleteSequenceBehavior, described("What becomes of a sequence that ends with numbers missing.")
+    ] = IncompleteSequenceBehavior.NO_DISCARD
+    on_incomplete: Annotated[
+        OnIncomplete,
+        described("What is held when a NoDiscard sequence ends; dead_letter announces another behavior."),
+    ] = "deliver"
+    retry: Annotated[
+        tuple[Seconds, ...], described("Waits before the second, third, … try of a delivery that failed.")
+    ] = (1.0, 5.0, 15.0, 60.0, 300.0)
+    retry_faults: Annotated[bool, described("Try again after any fault of a two-way operation.")] = False
+    on_poison: Annotated[OnPoison, described("What follows when the last try has failed.")] = OnPoison.BLOCK
+
+    max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
+    inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
+    max_held: Annotated[
+        Size | None, described("Messages of one sequence that may wait behind a gap.")
+    ] = 1_000_000
+    max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
+    window: Annotated[
+        Count | None, described("How far above the first missing number one is accepted.")
+    ] = None
+    max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
+    spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
+    max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
+
+    hold_wait: Annotated[
+        float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")
+    ] = 10.0
+    max_waiting: Annotated[
+        Size, described("Requests that may wait at a time for a gap or a running duplicate.")
+    ] = 4
+    dispatch_threads: Annotated[
+        Count, described("Threads that call the service for one-way and held messages.")
+    ] = 8
+
+    trusted_proxies: Annotated[
+        tuple[str, ...], described("Addresses whose connection header is believed.")
+    ] = ()
+    connection_header: Annotated[
+        str | None, described("Header in which a trusted proxy names the client's connection.")
+    ] = None
+
+    partners: dict[str, Partner] = {}
+
+    def effective(self, option: str, partner: Partner | None = None) -> Any:
+        """The value of ``option`` for ``partner``: his own, or the general one."""
+        if partner is not None and option in PARTNER_DEFAULTS:
+            own = getattr(partner, option)
+            if own is not PARTNER_DEFAULTS[option]:
+                return own
+        return getattr(self, option)
+
+    def replace(self, **values: Any) -> Settings:
+        """These settings with other ``values``, which are taken as they are."""
+        return msgspec.structs.replace(self, **values)
+
+    def policy(self, partner: Partner | None = None) -> QueuePolicy:
+        """What a queue promises to ``partner``.
+
+        ``on_incomplete="dead_letter"`` under NoDiscard is announced as what it is, DiscardFollowingFirstGap;
+        the dead letters then say that the sequence was terminated (Q-046).
+        """
+
+        def of(option: str) -> Any:
+            return self.effective(option, partner)
+
+        behavior = of("behavior")
+        gives_up = (
+            of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
+        )
+        return QueuePolicy(
+            retry=tuple(map(_ms, of("retry"))),
+            on_poison=of("on_poison"),
+            acknowledge=of("acknowledge"),
+            behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP if gives_up else behavior,
+            incomplete_reason="sequence_terminated" if gives_up else "first_gap",
+            assurance=of("assurance"),
+            ordered=of("ordered"),
+            max_expires=_ms(of("max_expires")),
+            inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
+            bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
+            retry_faults=of("retry_faults"),
+        )
+
+    def partner_for(
+        self, principal: str | None, path: str, address: str | None
+    ) -> tuple[str, Partner] | None:
+        """The first partner, in the order of the file, all of whose marks fit the request; with its name."""
+        for name, partner in self.partners.items():
+            fits = (
+                partner.principal in (None, principal),
+                partner.path is None or under(partner.path, path),
+                partner.address is None or _inside(address, partner.address),
+            )
+            if all(fits):
+                return name, partner
+        return None
+
+
+def under(prefix: str, path: str) -> bool:
+    """Whether ``path`` is ``prefix`` or below it: ``/soap`` covers ``/soap/orders``, not ``/soapbox``."""
+    return path == prefix or path.startswith(prefix.rstrip("/") + "/")
+
+
+def _inside(address: str | None, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address or "") in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+OPTIONS: Final[Mapping[str, Kind]] = {
+    name: kind for name, kind in kinds(Settings).items() if name != "partners"
+}
+"""Every option but the partners."""
+
+PARTNER_OPTIONS: Final[Mapping[str, Kind]] = {
+    name: OPTIONS.get(name, kind) for name, kind in kinds(Partner).items()
+}
+PARTNER_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Partner)}
