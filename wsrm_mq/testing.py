@@ -38,8 +38,7 @@ _PUT: Final = '<p:put xmlns:p="urn:example:orders"><p:text>hello</p:text></p:put
 
 
 class ManualClock:
-    """Milliseconds since the epoch that pass only when told to; a negative step is a clock that was set
-    back."""
+    """Milliseconds since the epoch that pass only when told to; a negative step is a clock set back."""
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self.now = now
@@ -165,8 +164,7 @@ class EnvelopeFactory:
         to: str | None = "",
         encoding: str = "utf-8",
     ) -> bytes:
-        """Any message. ``to``: ``""`` is the factory's. With an ``encoding`` other than UTF-8 it is
-        declared."""
+        """Any message. ``to``: ``""`` is the factory's. An ``encoding`` other than UTF-8 is declared."""
         to = self.to if to == "" else to
         addressing = [
             f"<wsa:{local}>{value}</wsa:{local}>"
@@ -281,8 +279,7 @@ class Reply:
 
     @classmethod
     def parse(cls, envelope: bytes) -> Reply:
-        """Raises ``ValueError`` for what is no SOAP envelope (``lxml.etree.XMLSyntaxError`` is one for no
-        XML)."""
+        """Raises ``ValueError`` for what is no SOAP envelope, ``lxml.etree.XMLSyntaxError`` for no XML."""
         root = etree.fromstring(envelope, etree.XMLParser(resolve_entities=False, no_network=True))
         soap = SOAP_VERSIONS.get(etree.QName(root).namespace or "")
         if soap is None or etree.QName(root).localname != "Envelope":

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.queue.build import Instance
+from tests.store.conftest import mount as mount
 from wsrm_mq.cli import program
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
@@ -24,6 +25,7 @@ from wsrm_mq.testing import ManualClock
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
+PLAIN = QueuePolicy()
 
 Wsrm = Callable[..., Result]
 Shell = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -38,7 +40,7 @@ class Service:
         self.presence = Presence(path)
         self.instance = Instance(path, self.clock, self.presence.name)
 
-    def sequence(self, *numbers: int, policy: QueuePolicy = QueuePolicy(), **changes: Any) -> InboundSequence:
+    def sequence(self, *numbers: int, policy: QueuePolicy = PLAIN, **changes: Any) -> InboundSequence:
         """A sequence that got ``numbers`` in that order; the service has it if any of them is deliverable."""
         made = self.instance.create(policy)
         for number in numbers:

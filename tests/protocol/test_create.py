@@ -15,6 +15,7 @@ from tests.support.raw import Answer
 from tests.support.source import (
     PUT_ORDER,
     Source,
+    each_rm,
     every_version,
     good_exchange,
     in_1_0,
@@ -22,7 +23,7 @@ from tests.support.source import (
     put_order,
 )
 from wsrm_mq.testing import EnvelopeFactory, ReplyFault
-from wsrm_mq.versions import WSA_2004
+from wsrm_mq.versions import WSA_2004, SOAPVersion
 
 from .conftest import Servers
 
@@ -151,7 +152,7 @@ def test_requests_with_different_message_ids_get_different_sequences(source: Sou
 
 
 @pytest.mark.spec("D-CRE-004", "D-CRE-027")
-@every_version
+@each_rm
 def test_no_identifier_comes_back_after_a_restart(mortal: OrdersServer, speak: EnvelopeFactory) -> None:
     def created() -> list[str]:
         with Source(mortal, speak) as source:
@@ -180,6 +181,20 @@ def test_a_repeated_request_gets_the_sequence_it_got_before(source: Source) -> N
     assert again is not None
     assert again.identifier == created[0].identifier
     assert source.delivered(created[0].identifier) == [1]
+
+
+@pytest.mark.spec("NS-006")
+@every_version
+def test_a_message_id_used_again_in_other_versions_gets_another_sequence(source: Source) -> None:
+    [other] = set(SOAPVersion) - {source.speak.soap}
+    message_id = f"urn:example:twice:{id(source)}"
+    first = source.create(message_id=message_id)
+    source.speak = source.speak.having(soap=other)
+    second = source.create(message_id=message_id)
+    assert first != second
+    assert source.store.sequence(second)["soap"] == other.label
+    assert source.put(second, 1).reply.ack.ranges == ((1, 1),)
+    assert source.delivered(second) == [1]
 
 
 @pytest.mark.spec("D-CRE-028")
@@ -341,7 +356,7 @@ def test_the_incomplete_behavior_announced_is_the_one_applied(
 
 
 @pytest.mark.spec("D-CRE-031")
-@every_version
+@each_rm
 def test_a_sequence_is_stored_before_its_response_is_sent(
     mortal: OrdersServer, speak: EnvelopeFactory
 ) -> None:

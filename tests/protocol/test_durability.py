@@ -79,7 +79,8 @@ def test_a_crash_in_an_operation_delivers_its_message_once_more_and_its_effect_o
     server.died()
     restart(server, source)
     for number in (2, 3):  # the source knows nothing of the crash but that an answer is missing
-        assert source.post(source.order_once(identifier, number, moment)).reply.ack.ranges == ((1, number),)
+        answer = source.post(source.order_once(identifier, number, moment if number == 2 else ""))
+        assert answer.reply.ack.ranges == ((1, number),)
     assert source.delivered(identifier) == [1, 2, 3]
     assert source.calls(identifier) == [1, 2, 2, 3]
     redeliveries = source.store.rows(

@@ -80,10 +80,15 @@ class Instance:
             return verb(tx)
 
     def create(
-        self, policy: QueuePolicy = QueuePolicy(), rm: RMVersion = WSRM_1_1, expires: int | None = None
+        self,
+        policy: QueuePolicy = QueuePolicy(),
+        rm: RMVersion = WSRM_1_1,
+        expires: int | None = None,
+        partner: str | None = None,
     ) -> InboundSequence:
         request = CreateSequence(None, expires)
-        created = self.run(lambda tx: accept.create(tx, sender(rm), request, None, policy))
+        who = sender(rm, partner=partner)
+        created = self.run(lambda tx: accept.create(tx, who, request, None, policy))
         assert created.sequence is not None
         return created.sequence
 

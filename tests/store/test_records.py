@@ -61,7 +61,7 @@ def test_a_sequence_comes_back_as_it_was_written(value: InboundSequence) -> None
     again = SequenceRecord.load(row, value.received, value.unnamed)
     assert again.value == value
     assert (changing(again), again.terms_row) == (changing(record), record.terms_row)
-    assert all(getattr(again, name) == getattr(record, name) for name in SequenceRecord.__slots__)
+    assert vars(again) == vars(record)
 
 
 @pytest.fixture

@@ -128,10 +128,14 @@ class Source:
         self.wire.close()
         self.wire = Wire(self.server.port)
 
+    def request_echo(self, identifier: str, number: Any, text: str, **options: Any) -> bytes:
+        """The envelope of a two-way request in a sequence."""
+        options = {"action": ECHO, "reply_to": ""} | options
+        return self.speak.message(identifier, number, echo(text), **options)
+
     def echo(self, identifier: str, number: Any, text: str, **options: Any) -> Answer:
         """Send a two-way request in a sequence."""
-        options = {"action": ECHO, "reply_to": ""} | options
-        return self.post(self.speak.message(identifier, number, echo(text), **options))
+        return self.post(self.request_echo(identifier, number, text, **options))
 
     def plain_put(self, n: int, text: str = "", **options: Any) -> Answer:
         """Send a one-way order without WS-RM."""
@@ -153,6 +157,14 @@ class Source:
         """The orders of a sequence whose operation ended, in that order, once nothing more can be delivered."""
         assert within(10, lambda: self.store.unsettled(identifier), lambda left: left == 0) == 0
         return [n for (n,) in self._service("effects", "n", identifier)]
+
+    def soon(self, identifier: str, wanted: list[int]) -> list[int]:
+        """The same, at the latest after 5 seconds: for what is settled before its operation ends."""
+
+        def seen() -> list[int]:
+            return [n for (n,) in self._service("effects", "n", identifier)]
+
+        return within(5, seen, lambda numbers: numbers == wanted)
 
     def texts(self, identifier: str) -> list[str]:
         """The same orders' texts."""

@@ -24,7 +24,7 @@ def config() -> None:
 @json_option
 @click.option("--toml", "is_toml", is_flag=True, help="Write it as a configuration file.")
 def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
-    """Show every option: its value, and whether flag, environment, file or default set it."""
+    """Show every option, and what set it. That may be environment, file or default."""
     from wsrm_mq.config import OPTIONS, as_toml, as_values, find_file, read, toml
 
     path = config or find_file(os.environ)
@@ -48,7 +48,7 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
 @config.command()
 @config_option
 def check(config: Path | None) -> None:
-    """Say whether file and environment can be used, and what is wrong with them."""
+    """Say whether file and environment can be used. What is wrong with them is named."""
     from wsrm_mq.config import find_file, load
 
     path = config or find_file(os.environ)
@@ -59,7 +59,8 @@ def check(config: Path | None) -> None:
 @config.command()
 @click.argument("path", type=click.Path(path_type=Path, allow_dash=True), default="wsrm-mq.toml")
 def init(path: Path) -> None:
-    """Write a file with every option, its meaning and its default, commented out. PATH may be - for standard output."""
+    """Write a configuration file. It has every option with its meaning and its default, commented out. PATH may be - for
+    standard output."""
     from wsrm_mq.config import Settings, as_toml
 
     text = as_toml(Settings())

@@ -6,12 +6,14 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.output import SCHEMA_VERSION
 
 __all__ = ["demo"]
 
@@ -62,9 +64,9 @@ def demo(
     if keep is not None:
         console.print(f"See for yourself: wsrm-mq sequence list --store {keep / 'store.db'}", soft_wrap=True)
     if is_json:
-        click.echo(json.dumps(result.as_dict()))
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(result)}))
     if not result.is_good:
-        raise Stopped("messages were lost, done twice, or out of order.", Exit.FAILED)
+        raise Stopped(result.problem or "messages were lost, done twice, or out of order.", Exit.FAILED)
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def list_(
 @json_option
 @click.argument("position", type=int)
 def show(place: Place, is_json: bool, position: int) -> None:
-    """Show all that is known of the message at POSITION, but its body."""
+    """Show all that is known of a message, but its body."""
     from wsrm_mq.queue import reading
 
     with looking(place) as db, reading.snapshot(db):
@@ -126,7 +126,7 @@ def show(place: Place, is_json: bool, position: int) -> None:
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
 )
 def body(place: Place, position: int, raw: bool, output: Path | None) -> None:
-    """Show the envelope of the message at POSITION, with control characters made visible; or write its bytes."""
+    """Show the envelope of a message, or write its bytes. What is shown has its control characters as escapes."""
     if raw and is_terminal():
         raise Refused("--raw would let the message write to this terminal; redirect it, or use --output FILE.")
     exact = raw or output is not None

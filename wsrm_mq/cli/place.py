@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import shlex
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["Place", "config_option", "in_store", "json_option", "looking"]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["store"]
 

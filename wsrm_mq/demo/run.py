@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from wsrm_mq.demo.server import Server
+from wsrm_mq.demo.server import DemoFailed, Server
 from wsrm_mq.demo.sight import Sight, Watch, service_saw
 from wsrm_mq.demo.source import Line, Source, Traffic
 
@@ -49,13 +49,12 @@ class Result:
     answers_lost: int
     duplicates_sent: int
     seconds: float
+    problem: str
+    """Why it did not come to its end; empty where it did."""
 
     @property
     def is_good(self) -> bool:
-        return self.lost == 0 and self.duplicates_delivered == 0 and self.in_order
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+        return self.lost == 0 and self.duplicates_delivered == 0 and self.in_order and not self.problem
 
 
 class Screen(Protocol):
@@ -72,6 +71,7 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
     server = Server(directory, threads=plan.connections + 2)
     source = Source(server.port, plan.messages, plan.connections, plan.line)
     watch = Watch(server.service_db, server.store)
+    problem = ""
     try:
         server.start()
         server.wait(START)
@@ -79,7 +79,10 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
         source.create()
         screen.say(f"Sequence {source.identifier}: {plan.messages} messages, {plan.connections} connections.")
         source.start()
-        _until_done(plan, server, source, watch, screen, began + LONGEST)
+        try:
+            _until_done(plan, server, source, watch, screen, began + LONGEST)
+        except DemoFailed as error:
+            problem = str(error)
         source.stop()
         server.stop()
     finally:
@@ -87,7 +90,7 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
         server.kill()
     effects, redelivered = service_saw(server.service_db)
     seconds = time.monotonic() - began
-    return _result(plan, source, watch, effects, redelivered, server.starts - 1, seconds)
+    return _result(plan, source, watch, effects, redelivered, server.starts - 1, seconds, problem)
 
 
 def _until_done(plan: Plan, server: Server, source: Source, watch: Watch, screen: Screen, deadline: float) -> None:
@@ -97,12 +100,8 @@ def _until_done(plan: Plan, server: Server, source: Source, watch: Watch, screen
         sight = watch.look()
         tell(sight)
         screen.show(sight, source.traffic, len(source.acknowledged))
-        if server.starts == 1 and len(sight.effects) * 2 >= plan.messages and sight.has_unsettled_effect:
-            pid = server.pid
-            server.kill()
-            screen.say(f"kill -9 {pid}, with {len(sight.effects)} orders done and {sight.held} messages held.")
-            server.start()
-            screen.say("Started again: same port, same store.")
+        if server.starts == 1 and _is_the_worst_moment(plan, source, sight):
+            _crash(plan, server, source, watch, screen)
         server.check()
         if source.is_done and not is_closed:
             screen.say("All messages are acknowledged: the sequence is closed and terminated.")
@@ -112,7 +111,27 @@ def _until_done(plan: Plan, server: Server, source: Source, watch: Watch, screen
         if is_closed and len(set(sight.effects)) == plan.messages:
             return
         time.sleep(POLL)
-    screen.say(f"Given up after {LONGEST:.0f} s.")
+    raise DemoFailed(f"Given up after {LONGEST:.0f} s.")
+
+
+def _crash(plan: Plan, server: Server, source: Source, watch: Watch, screen: Screen) -> None:
+    """kill -9 and start again, unless the moment is gone when the server stands still to be looked at."""
+    server.freeze()
+    sight = watch.look()
+    if not _is_the_worst_moment(plan, source, sight):
+        server.thaw()
+        return
+    pid = server.pid
+    server.kill()
+    screen.say(f"kill -9 {pid}, with {len(sight.effects)} orders done and {sight.held} messages held.")
+    server.start()
+    screen.say("Started again: same port, same store.")
+
+
+def _is_the_worst_moment(plan: Plan, source: Source, sight: Sight) -> bool:
+    """Half is accepted, an order is done and not settled, and others are held, if any will ever be again."""
+    is_half_way = 2 * sight.count >= plan.messages
+    return is_half_way and sight.has_unsettled_effect and (sight.held > 0 or source.is_done)
 
 
 class _Teller:
@@ -142,6 +161,7 @@ def _result(
     redelivered: int,
     restarts: int,
     seconds: float,
+    problem: str,
 ) -> Result:
     done = Counter(effects)
     first_effects = list(dict.fromkeys(effects))
@@ -160,4 +180,5 @@ def _result(
         answers_lost=source.traffic.answers_lost,
         duplicates_sent=source.traffic.duplicates,
         seconds=round(seconds, 2),
+        problem=problem,
     )

@@ -86,6 +86,16 @@ class Server:
                 raise DemoFailed(f"The server did not listen within {seconds:.0f} s. {self._last_words()}")
             time.sleep(0.02)
 
+    def freeze(self) -> None:
+        """Let it stand still; ``thaw`` or ``kill`` it soon."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """As a power cut would: no code of it runs any more."""
         self._end(signal.SIGKILL)

@@ -26,6 +26,11 @@ class Sight:
     """Everything accepted below it is delivered or being delivered; above it is held."""
 
     @property
+    def count(self) -> int:
+        """Messages accepted."""
+        return sum(upper + 1 - lower for lower, upper in self.accepted)
+
+    @property
     def held(self) -> int:
         return sum(max(0, upper + 1 - max(lower, self.limit)) for lower, upper in self.accepted)
 

@@ -16,8 +16,10 @@ from wsrm_mq.testing import EnvelopeFactory, Reply
 
 __all__ = ["Line", "Source", "Traffic"]
 
-RESEND: Final = 0.3
+RESEND: Final = 0.5
 """Seconds after which a message that is not acknowledged is sent again."""
+PACE: Final = 0.02
+"""Seconds between two messages of a connection, for the eye: without it all would be sent before much is done."""
 WINDOW: Final = 48
 """How far above the lowest number not acknowledged one may be sent."""
 
@@ -120,6 +122,7 @@ class Source:
     def _send(self) -> None:
         connection = Connection(self._port, self._factory, self.traffic)
         while (number := self._next()) is not None:
+            self._stop.wait(PACE)
             try:
                 self._transmit(connection, number)
             except (OSError, HTTPException):  # nobody there, or killed while it answered

@@ -17,8 +17,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class ContentType(NamedTuple):
-    """``media_type`` and the names of ``parameters`` are in lower case; values are as sent, without
-    quotes."""
+    """``media_type`` and the names of ``parameters`` are in lower case; values are as sent."""
 
     media_type: str
     parameters: Mapping[str, str]

@@ -1,5 +1,4 @@
-"""Which encoding an XML document is in: byte order mark, then Content-Type's charset, then the XML
-declaration.
+"""Which encoding a document is in: byte order mark, then Content-Type's charset, then the XML declaration.
 
 The order is RFC 7303's. Names are Python's codec names.
 """
@@ -34,8 +33,7 @@ _EXPAT_NAMES: Final = {
 
 
 def expat_encoding(start: bytes, charset: str | None) -> str | None:
-    """The encoding to impose on expat for a document that begins with ``start``; ``None`` lets it see for
-    itself."""
+    """The encoding to impose on expat for a document that begins so; ``None`` lets it see for itself."""
     if charset is None or start.startswith(_ALL_MARKS):
         return None
     return _EXPAT_NAMES.get(charset, charset)

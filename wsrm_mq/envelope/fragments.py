@@ -52,8 +52,7 @@ def addressing_elements(
     relates_to: str | None,
     to: EndpointReference | None = None,
 ) -> dict[str, str]:
-    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any: by local name, in
-    order."""
+    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any, by local name."""
     values = {
         "Action": action,
         "MessageID": new_message_id(),
@@ -78,8 +77,7 @@ def addressing_headers(
 
 
 def _echoed(addressing: AddressingVersion, parameter: str) -> str:
-    """A reference parameter as a header block (A-008, A-009); the prefix is one that nobody else would
-    choose."""
+    """A reference parameter as a header block (A-008, A-009), under a prefix that nobody else chooses."""
     if addressing in _UNMARKED:
         return parameter
     name = _ELEMENT_NAME.match(parameter)

@@ -66,8 +66,7 @@ class Headers:
 
     @property
     def reply_anonymous(self) -> bool:
-        """The reply belongs on the response of this very request; so it is without a ReplyTo (A-005,
-        A-006)."""
+        """The reply goes onto the response of this request, as it does without ReplyTo (A-005, A-006)."""
         if self.reply_to is None or self.addressing is None:
             return True
         return self.reply_to.address == self.addressing.anonymous

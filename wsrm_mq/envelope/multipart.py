@@ -88,8 +88,7 @@ def _part_header(window: _Window, limits: Limits) -> dict[str, str]:
 
 
 class _Window:
-    """A source seen through a buffer that only moves forward; ``position`` is the offset of its first
-    byte."""
+    """A source seen through a buffer that only moves forward. ``position`` is that of its first byte."""
 
     def __init__(self, source: Source) -> None:
         self.position = 0

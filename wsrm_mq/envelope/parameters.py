@@ -21,8 +21,7 @@ _WSSE: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecuri
 _NOT_ECHOED: Final = frozenset(
     ("", *SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_VERSIONS, MAKE_CONNECTION_NAMESPACE, _WSSE)
 )
-"""A parameter in one of these would become a header block that its receiver takes for ours (conformance
-§7)."""
+"""A parameter in one of these would become a header block that its receiver takes for ours (§7)."""
 
 PARAMETER_CONTAINERS: Final = frozenset(
     f"{ns}{NAME_SEPARATOR}{local}"

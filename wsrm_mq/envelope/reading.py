@@ -160,8 +160,7 @@ class Reader:
             raise _refused(f"{_local(element)} is not a usable endpoint reference: {error}.") from None
 
     def _children(self, element: Element) -> dict[str, Element]:
-        """The children in the RM namespace by local name. One that must not be repeated and is, is
-        malformed."""
+        """The children in the RM namespace by local name; it is malformed if one is wrongly repeated."""
         prefix = self._prefix
         found: dict[str, Element] = {}
         for child in element:

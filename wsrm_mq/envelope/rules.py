@@ -145,8 +145,7 @@ _RULES: Final[tuple[Callable[[Seen, str | None, Limits], Fault | None], ...]] = 
 
 
 def first_fault(seen: Seen, http_action: str | None, limits: Limits) -> Fault | None:
-    """The fault of the first rule that an RM message breaks. ``http_action``: SOAPAction, or action, as
-    sent."""
+    """The fault of the first rule that an RM message breaks. ``http_action`` is as it was sent."""
     for rule in _RULES:
         fault = rule(seen, http_action, limits)
         if fault is not None:

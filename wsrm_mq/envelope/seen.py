@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from wsrm_mq.envelope.lexical import is_true
+from wsrm_mq.envelope.lexical import is_true, simple_text
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.versions import (
@@ -96,7 +96,7 @@ class Seen:
     def text(self, local: str) -> str | None:
         """The value of a simple addressing header; ``None`` if it is missing or empty."""
         block = self.addressing_blocks.get(local)
-        return (block.text or "").strip(WHITE_SPACE) or None if block is not None else None
+        return simple_text(block) or None if block is not None else None
 
     def is_mandatory(self, block: Element) -> bool:
         return is_true(block.get(_MUST_UNDERSTAND[self.soap]))

@@ -102,8 +102,7 @@ def _element(rm: RMVersion, local: str, text: str) -> str:
 
 
 def _detail_header(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, rm: RMVersion) -> str:
-    """SOAP 1.1 keeps the detail of errors in header blocks out of its Fault: it travels in a header block
-    itself."""
+    """SOAP 1.1 keeps the detail of header errors out of its Fault: it travels in a header block."""
     if fault.is_header_fault:
         if rm.wraps_fault_detail and detail:
             detail = f"<wsrm:Detail>{detail}</wsrm:Detail>"

@@ -1,5 +1,4 @@
-"""Where a request body comes from: memory, or a file (a spooled one, an expanded one, a part of a multipart
-one)."""
+"""Where a request body comes from: memory, or a file, which may be a part of another or one expanded."""
 
 from __future__ import annotations
 

@@ -19,14 +19,12 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def expand(source: Source, limits: Limits) -> Expanded:
-    """The expanded body of a request with ``Content-Encoding: gzip``. Nothing is read before the first
-    ``read``."""
+    """The body of a request with ``Content-Encoding: gzip``. Nothing is read before the first ``read``."""
     return Expanded(readable(source), limits)
 
 
 class Expanded:
-    """``read`` raises ``EnvelopeError`` beyond a limit (status 413) and for what is no whole gzip stream
-    (400)."""
+    """``read`` raises ``EnvelopeError``: status 413 beyond a limit, 400 for what is no whole gzip stream."""
 
     def __init__(self, source: Readable, limits: Limits) -> None:
         self._source = source

@@ -43,10 +43,13 @@ def one_way_operations(wsdl: bytes | str | PathLike[str]) -> frozenset[str]:
 def without_outputs(wsdl: bytes, operations: Collection[str]) -> bytes:
     """``wsdl`` without the outputs and faults of ``operations`` in port types and bindings.
 
-    ``operations`` are named by Body element (``{namespace}local``) or by action. A document in which none of
-    them has an output is returned as it is. Raises ``ValueError`` for what is no WSDL 1.1.
+    ``operations`` are named by Body element (``{namespace}local``) or by action. What is no WSDL 1.1, or has no
+    output of theirs, is returned as it is: it may be an application's page.
     """
-    root = _parsed(wsdl)
+    try:
+        root = _parsed(wsdl)
+    except ValueError:
+        return wsdl
     one_way = {
         (port_type.get("name"), operation.get("name"))
         for port_type, operation in _operations(root, "portType")

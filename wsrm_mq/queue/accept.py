@@ -146,7 +146,7 @@ def create(
     if create_id is not None:
         known = tx.execute(sql.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
         record = tx.sequence_named(known[0]) if known else None
-        if record is not None and record.value.state is State.CREATED:
+        if record is not None and _still_answers(record, sender, tx.now):
             return Created(record.value, lifetime=(record.value.terms.expires_at or tx.now) - record.created_at)
     terms = Terms(
         identifier=f"urn:uuid:{uuid.UUID(bytes=secrets.token_bytes(16), version=4)}",
@@ -172,6 +172,14 @@ def create(
     record = tx.add_sequence(record, create_id)
     tx.ledger("created", record)
     return Created(value, lifetime=(value.terms.expires_at or tx.now) - tx.now)
+
+
+def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
+    """Whether a repeated CreateSequence gets this sequence: it is open, and in the versions that the source speaks."""
+    terms, due_at = record.value.terms, record.value.due_at
+    is_open = record.value.state is State.CREATED and (due_at is None or now < due_at)
+    spoken = (sender.rm, sender.soap, sender.addressing)
+    return is_open and (terms.rm, terms.soap, terms.addressing) == spoken
 
 
 def accept(tx: Transaction, arrival: Arrival) -> Receipt:

@@ -1,0 +1,67 @@
+"""`config show|check|init`: what holds and where it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wsrm, document
+from wsrm_mq.config import OPTIONS, Settings, load
+
+
+def test_show_names_the_origin_of_every_value(wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (somewhere / "wsrm-mq.toml").write_text('port = 1\nthreads = 2\n[partner.acme]\npath = "/a"\nwindow = 5\n')
+    monkeypatch.setenv("WSRM_MQ_PORT", "3")
+    told = document(wsrm("config", "show", "--json"))
+    assert told["file"] == "wsrm-mq.toml"
+    assert list(told["options"]) == list(OPTIONS)
+    assert told["options"]["port"] == {"value": 3, "origin": "env"}
+    assert told["options"]["threads"] == {"value": 2, "origin": "file"}
+    assert told["options"]["host"] == {"value": "127.0.0.1", "origin": "default"}
+    assert told["partners"] == {"acme": {"path": "/a", "window": 5}}
+    lines = wsrm("config", "show").stdout.splitlines()
+    assert "port\t3\tenv" in lines
+    assert "window\t\"none\"\tdefault" in lines
+    assert "partner.acme.window\t5\tfile" in lines
+
+
+def test_show_as_a_file_is_a_file_that_means_the_same(
+    wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WSRM_MQ_RETRY", "1,PT2M")
+    shown = wsrm("config", "show", "--toml").stdout
+    assert "\nretry = [1.0, 120.0]  # env\n" in shown
+    (somewhere / "other.toml").write_text(shown)
+    assert load(Path("other.toml"), {}) == load(None, {"WSRM_MQ_RETRY": "1,PT2M"})
+
+
+def test_check_says_what_it_looked_at(wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wsrm("config", "check").stderr.startswith("There is no configuration file")
+    (somewhere / "other.toml").write_text("port = 1")
+    assert wsrm("config", "check", "--config", "other.toml").stderr == "other.toml: good.\n"
+    monkeypatch.setenv("WSRM_MQ_CONFIG", "other.toml")
+    assert wsrm("config", "check").stderr == "other.toml: good.\n"
+    monkeypatch.setenv("WSRM_MQ_CONFIG", "gone.toml")
+    result = wsrm("config", "check")
+    assert result.exit_code == 2
+    assert "gone.toml: there is no such file" in result.stderr
+
+
+def test_init_writes_a_file_that_changes_nothing(wsrm: Wsrm, somewhere: Path) -> None:
+    assert wsrm("config", "init").stderr == "Wrote wsrm-mq.toml.\n"
+    assert load(somewhere / "wsrm-mq.toml", {}) == Settings()
+    assert wsrm("config", "init", "-").stdout == (somewhere / "wsrm-mq.toml").read_text()
+
+
+def test_init_leaves_a_file_that_is_there(wsrm: Wsrm, somewhere: Path) -> None:
+    (somewhere / "wsrm-mq.toml").write_text("port = 1")
+    result = wsrm("config", "init")
+    assert result.exit_code == 4
+    assert (somewhere / "wsrm-mq.toml").read_text() == "port = 1"
+
+
+def test_init_into_nowhere_fails_in_words(wsrm: Wsrm) -> None:
+    result = wsrm("config", "init", "nowhere/wsrm-mq.toml")
+    assert result.exit_code == 1
+    assert result.stderr == "wsrm-mq: nowhere/wsrm-mq.toml cannot be written: No such file or directory.\n"

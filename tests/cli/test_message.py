@@ -1,0 +1,137 @@
+"""`message list|show|body`: what was received and what became of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Service, Shell, Wsrm, document
+from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.policy import QueuePolicy
+
+ENVIRON = '{"environ":{"REQUEST_METHOD":"POST","PATH_INFO":"/orders"},"soap":"1.1"}'
+
+
+def listed(wsrm: Wsrm, *options: object) -> list[tuple[int, str, str | None]]:
+    found = document(wsrm("message", "list", "--json", *options))["messages"]
+    return [(one["number"], one["state"], one["reason"]) for one in found]
+
+
+def test_messages_come_in_the_order_of_receipt(wsrm: Wsrm, service: Service) -> None:
+    service.sequence(2, 3, 1)
+    assert [number for number, _state, _reason in listed(wsrm)] == [2, 3, 1]
+
+
+def test_the_inbound_queue_of_a_connection_is_what_came_on_it_in_that_order(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.instance.create()
+    for number, connection in ((3, "a:1"), (1, "b:2"), (2, "a:1")):
+        service.instance.take(sequence.terms.identifier, number, connection=connection)
+    assert [number for number, *_ in listed(wsrm, "--connection", "a:1")] == [3, 2]
+
+
+def test_every_state_is_named_with_its_reason(wsrm: Wsrm, service: Service) -> None:
+    gap = service.sequence(1, 2, 3, 5)
+    service.deliver(gap, 1)
+    assert listed(wsrm, "--sequence", gap.terms.identifier) == [
+        (1, "delivered", None),
+        (2, "leased", None),
+        (3, "ready", None),
+        (5, "held", "gap"),
+    ]
+    backoff = service.sequence(1)
+    service.fail(backoff, 1, "no disk", retry=(10**9,))
+    assert listed(wsrm, "--sequence", backoff.terms.identifier) == [(1, "held", "backoff")]
+    blocked = service.sequence(1, 2)
+    service.fail(blocked, 1, "no disk")
+    assert listed(wsrm, "--sequence", blocked.terms.identifier) == [(1, "held", "sequence"), (2, "held", "sequence")]
+
+
+def test_the_list_can_be_narrowed(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, 2, 3)
+    service.deliver(sequence, 1)
+    service.fail(sequence, 2, "no disk")
+    wsrm("sequence", "skip", sequence.terms.identifier, 2, "--yes", "--reason", "r")
+    service.sequence(1)
+    assert listed(wsrm, "--outcome", "dead") == [(2, "dead", "skipped")]
+    assert listed(wsrm, "--queue", "/orders#dead") == [(2, "dead", "skipped")]
+    assert len(listed(wsrm, "--outcome", "live")) == 2
+    assert len(listed(wsrm, "--outcome", "live", "--sequence", sequence.terms.identifier)) == 1
+
+
+def test_a_list_goes_on_behind_a_position(wsrm: Wsrm, service: Service) -> None:
+    service.sequence(*range(1, 6))
+    first = document(wsrm("message", "list", "--json", "--limit", 2))
+    assert [one["position"] for one in first["messages"]] == [1, 2]
+    rest = document(wsrm("message", "list", "--json", "--after", first["next"]))
+    assert [one["position"] for one in rest["messages"]] == [3, 4, 5]
+    assert rest["next"] is None
+    assert "--after 2" in wsrm("message", "list", "--limit", 2).stderr
+
+
+def test_show_tells_the_request_and_every_failed_attempt(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, environ=ENVIRON)
+    service.fail(sequence, 1, "no disk")
+    told = document(wsrm("message", "show", "--json", 1))
+    assert told["message"]["message_id"] == "urn:message:1"
+    assert told["message"]["request"]["environ"]["PATH_INFO"] == "/orders"
+    assert [(event["event"], event["attempt"]) for event in told["ledger"]] == [("failed", 1), ("blocked", None)]
+    text = wsrm("message", "show", 1).stdout
+    assert "request PATH_INFO" in text
+    assert "no disk" in text
+
+
+@pytest.mark.parametrize("command", ["show", "body"])
+def test_a_position_without_a_message_is_not_found(wsrm: Wsrm, service: Service, command: str) -> None:
+    result = wsrm("message", command, 77)
+    assert result.exit_code == 3
+    assert result.stderr == "wsrm-mq: There is no message at position 77.\n"
+
+
+def test_the_raw_body_is_what_was_received_byte_for_byte(shell: Shell, service: Service) -> None:
+    content = b"\xef\xbb\xbf<Envelope>\x1b[31m\x00\xff\r\n</Envelope>"
+    service.sequence(1, body=Body(content))
+    assert shell("message", "body", 1, "--raw").stdout == content
+
+
+def test_a_body_shown_to_people_has_no_effect_on_their_terminal(wsrm: Wsrm, service: Service) -> None:
+    service.sequence(1, body=Body(b"<a>\n\t\x1b[31mred\x07[red]\xe2\x80\xae\xff</a>"))
+    assert wsrm("message", "body", 1).stdout == "<a>\n\t\\x1b[31mred\\x07[red]\\u202e\\xff</a>\n"
+
+
+def test_a_large_body_is_cut_for_people_and_whole_in_a_file(wsrm: Wsrm, service: Service, somewhere: Path) -> None:
+    content = b"x" * 3_000_000
+    service.sequence(1, body=Body(content))
+    shown = wsrm("message", "body", 1)
+    assert len(shown.stdout) == 65_537
+    assert "2934464 more bytes; --output FILE writes all 3000000." in shown.stderr
+    assert wsrm("message", "body", 1, "--output", "body.xml").exit_code == 0
+    assert (somewhere / "body.xml").read_bytes() == content
+
+
+def test_a_file_that_is_there_is_not_written_over(wsrm: Wsrm, service: Service, somewhere: Path) -> None:
+    service.sequence(1)
+    (somewhere / "body.xml").write_text("mine")
+    result = wsrm("message", "body", 1, "-o", "body.xml")
+    assert result.exit_code == 4
+    assert (somewhere / "body.xml").read_text() == "mine"
+
+
+def test_a_body_that_retention_freed_is_told_as_such(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, policy=QueuePolicy())
+    service.deliver(sequence, 1)
+    service.instance.db.execute("UPDATE message SET body = NULL")
+    result = wsrm("message", "body", 1)
+    assert result.exit_code == 3
+    assert "was freed by retention" in result.stderr
+
+
+def test_what_a_peer_wrote_is_inert_in_every_list(wsrm: Wsrm, service: Service) -> None:
+    environ = '{"environ":{"X":"\\u001b[0m"}}'
+    service.sequence(1, action="\x1b[31m[red]urn:put\x9b2J\n", connection="a\tb", environ=environ)
+    for command in (("message", "list"), ("message", "show", 1), ("message", "list", "--json")):
+        text = wsrm(*command).stdout
+        assert "[red]urn:put" in text
+        assert not any(char in text for char in "\x1b\x9b")
+    header, row = wsrm("message", "list").stdout.splitlines()
+    assert header.count("\t") == row.count("\t")

@@ -1,0 +1,112 @@
+"""On a real terminal: drawn tables, questions, and text of peers that stays text."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Service
+from wsrm_mq.cli.output import inert
+from wsrm_mq.queue.accept import Body
+
+WHY = ("--reason", "the disk is back")
+
+
+def typed(*arguments: object, answer: bytes = b"", interrupt_at: bytes | None = None) -> tuple[int, str]:
+    """Run a command on a terminal of its own; answers its status and all it wrote."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wsrm_mq", *map(str, arguments)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "COLUMNS": "200", "TERM": "xterm-256color"},
+    )
+    os.close(theirs)
+    os.write(ours, answer)
+    written = b""
+    with contextlib.suppress(OSError):  # the other end is closed: all is read
+        while piece := os.read(ours, 65_536):
+            written += piece
+            if interrupt_at is not None and interrupt_at in written:
+                process.send_signal(signal.SIGINT)
+                interrupt_at = None
+    os.close(ours)
+    return process.wait(30), written.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", "\\x1b[31m"),
+        ("[red]x[/red]", "[red]x[/red]"),
+        ("a\r\nb\tc", "a\\r\\nb\\tc"),
+        ("\x9b2J", "\\x9b2J"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\u200b\ud800", "\\u200b\\ud800"),
+        ("Ärger 日本", "Ärger 日本"),
+    ],
+)
+def test_text_without_effect_reads_as_it_is_and_the_rest_as_escapes(text: str, shown: str) -> None:
+    assert inert(text) == shown
+
+
+def test_markup_and_control_characters_of_a_peer_are_inert_in_a_drawn_table(service: Service) -> None:
+    service.sequence(1, action="[bold red]put[/] \x1b]0;owned\x07", connection=":smile:")
+    status, written = typed("message", "list")
+    assert status == 0
+    assert "[bold red]put[/] \\x1b]0;owned\\x07" in written
+    assert ":smile:" in written
+    assert "\x1b]0;" not in written
+
+
+def test_an_error_of_the_application_is_inert_in_the_verdict(service: Service) -> None:
+    sequence = service.sequence(1)
+    service.fail(sequence, 1, "\x1b[2J[red]gone")
+    for command in ("explain", "show"):
+        status, written = typed("sequence", command, sequence.terms.identifier)
+        assert status == 0
+        assert "[red]gone" in written
+        assert "\x1b[2J" not in written
+
+
+def test_an_argument_is_inert_in_the_complaint_about_it(service: Service) -> None:
+    status, written = typed("sequence", "show", "\x1b[2Jnobody")
+    assert status == 3
+    assert "\\x1b[2Jnobody" in written
+
+
+def test_raw_bytes_are_refused_to_a_terminal(service: Service) -> None:
+    service.sequence(1, body=Body(b"\x1b[2J"))
+    status, written = typed("message", "body", 1, "--raw")
+    assert status == 4
+    assert "--output FILE" in written
+    status, written = typed("message", "body", 1)
+    assert (status, written) == (0, "\\x1b[2J\r\n")
+
+
+def test_a_repair_asks_and_does_it_after_yes(service: Service) -> None:
+    sequence = service.sequence(1)
+    service.fail(sequence, 1, "no disk")
+    status, written = typed("sequence", "resume", sequence.terms.identifier, *WHY, answer=b"y\n")
+    assert status == 0
+    assert f"This will try number 1 of {sequence.terms.identifier} again now." in written
+    assert service.instance.record(sequence.terms.identifier).blocked is None
+
+
+@pytest.mark.parametrize(
+    ("typing", "status"), [({"answer": b"n\n"}, 4), ({"answer": b"\n"}, 4), ({"interrupt_at": b"Go on?"}, 130)]
+)
+def test_a_repair_that_is_not_agreed_to_changes_nothing(
+    service: Service, typing: dict[str, bytes], status: int
+) -> None:
+    sequence = service.sequence(1)
+    service.fail(sequence, 1, "no disk")
+    assert typed("sequence", "skip", sequence.terms.identifier, 1, *WHY, **typing)[0] == status  # type: ignore[arg-type]
+    assert service.instance.outcomes(service.key(sequence)) == {1: None}
