@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +25,8 @@ from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, 
 
 R = TypeVar("R")
 
+USUAL = QueuePolicy()
+
 _ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005}
 
 
@@ -43,7 +44,7 @@ def arrival(identifier: str, number: int, *, last: bool = False, rm: RMVersion =
         environ="{}",
         connection=None,
         body=Body(b"<Envelope/>"),
-        policy=QueuePolicy(),
+        policy=USUAL,
     )
     return replace(made, **changes)
 
@@ -81,7 +82,7 @@ class Instance:
 
     def create(
         self,
-        policy: QueuePolicy = QueuePolicy(),
+        policy: QueuePolicy = USUAL,
         rm: RMVersion = WSRM_1_1,
         expires: int | None = None,
         partner: str | None = None,

@@ -127,16 +127,16 @@ def test_a_sequence_keeps_to_one_soap_version(one: Instance) -> None:
 
 
 def test_a_repeated_create_gets_the_same_sequence_and_another_one_another(one: Instance) -> None:
-    def create(message_id: str | None, who: accept.Sender = sender()) -> str:
+    def create(message_id: str | None, peer: str = "192.0.2.1") -> str:
         request = CreateSequence(None, 60_000)
-        created = one.run(lambda tx: accept.create(tx, who, request, message_id, QueuePolicy()))
+        created = one.run(lambda tx: accept.create(tx, sender(peer=peer), request, message_id, QueuePolicy()))
         assert created.sequence is not None
         assert created.lifetime == 60_000
         return created.sequence.terms.identifier
 
     first = create("urn:1")
     assert create("urn:1") == first
-    assert len({first, create("urn:2"), create(None), create(None), create("urn:1", sender(peer="other"))}) == 5
+    assert len({first, create("urn:2"), create(None), create(None), create("urn:1", "192.0.2.2")}) == 5
     one.end(CloseSequence(first))
     assert create("urn:1") != first, "a closed sequence is of no use to who asks for one"
 

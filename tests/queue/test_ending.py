@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.queue.build import Instance, Node
+from tests.queue.build import USUAL, Instance, Node
 from wsrm_mq.queue.ending import bury_batch, due, expire
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
@@ -15,7 +15,7 @@ ENTIRE = QueuePolicy(behavior=IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
 MINUTE = 60_000
 
 
-def having(one: Instance, numbers: tuple[int, ...], policy: QueuePolicy = QueuePolicy()) -> str:
+def having(one: Instance, numbers: tuple[int, ...], policy: QueuePolicy = USUAL) -> str:
     """A sequence that has taken ``numbers``; nobody runs it."""
     identifier = one.create(policy, expires=MINUTE).terms.identifier
     for number in numbers:

@@ -24,14 +24,14 @@ FOLLOWING = IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
 AT_MOST_ONCE = DeliveryAssurance.AT_MOST_ONCE
 EXACTLY_ONCE = DeliveryAssurance.EXACTLY_ONCE
 
+UNBOUNDED = Bounds()
+
 VERSIONS = (WSRM_1_0, WSRM_1_1)
 _ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005}
 
 
 def opened(rm: RMVersion = WSRM_1_1, **terms: Any) -> InboundSequence:
-    return InboundSequence(
-        Terms(IDENTIFIER, rm, SOAPVersion.SOAP_1_1, _ADDRESSING[rm], **terms), active_at=NOW
-    )
+    return InboundSequence(Terms(IDENTIFIER, rm, SOAPVersion.SOAP_1_1, _ADDRESSING[rm], **terms), active_at=NOW)
 
 
 def message(
@@ -40,7 +40,7 @@ def message(
     *,
     last: bool = False,
     now: int = NOW,
-    bounds: Bounds = Bounds(),
+    bounds: Bounds = UNBOUNDED,
     named: bool = True,
     empty_last: bool = False,
 ) -> Step:

@@ -8,7 +8,7 @@ from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.faults import Fault, FaultCode, FaultFamily
 
 KINDS = sorted(
-    (kind for kind in vars(faults).values() if isinstance(kind, type) and issubclass(kind, Fault) and kind is not Fault),
+    (kind for kind in vars(faults).values() if isinstance(kind, type) and issubclass(kind, Fault) and kind != Fault),
     key=lambda kind: kind.__name__,
 )
 RM_SUBCODES = {

@@ -95,9 +95,10 @@ def test_no_history_breaks_what_a_step_promises(
         ended += step.ended_now
         assert ended == (after.state is State.ENDED), "the end is told once"
         assert after.held == sum(h - max(low, after.limit) + 1 for low, h in after.received if h >= after.limit)
-        assert after.acknowledgement().ranges == after.received.without(
-            after.unnamed if after.state is State.CREATED else AckRanges()
-        ).ranges
+        assert (
+            after.acknowledgement().ranges
+            == after.received.without(after.unnamed if after.state is State.CREATED else AckRanges()).ranges
+        )
         if after.state is not State.CREATED:
             given_up = after.discard_from is not None
             assert given_up or after.held == 0, "after the end nothing waits: it is delivered or given up"

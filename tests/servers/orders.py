@@ -201,9 +201,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--clock", type=Path, help="file that says by how many seconds the clock is wrong")
-    parser.add_argument(
-        "--options", type=json.loads, default={}, help="JSON object: options of the middleware"
-    )
+    parser.add_argument("--options", type=json.loads, default={}, help="JSON object: options of the middleware")
     arguments = parser.parse_args()
 
     def stop(_signal: int, _frame: object) -> None:

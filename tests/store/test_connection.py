@@ -90,9 +90,7 @@ def test_a_store_on_a_network_file_system_is_refused_and_not_made(
     assert not store.exists()
 
 
-def test_a_local_file_system_below_a_network_one_is_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_file_system_below_a_network_one_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/ {tmp_path.parent} nfs rw 0 0\n/dev/sda {tmp_path} ext4 rw 0 0\n")
     monkeypatch.setattr(connection, "MOUNTS", mounts)

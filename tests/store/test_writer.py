@@ -79,7 +79,7 @@ def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 @pytest.fixture
-def locked(path: Path, python: Python) -> Iterator[Callable[[], None]]:
+def locked(path: Path, python: Python) -> Callable[[], None]:
     """Another process holds the write lock; calling it makes the process let go."""
     process = python(
         """
@@ -106,7 +106,7 @@ def locked(path: Path, python: Python) -> Iterator[Callable[[], None]]:
         process.stdin.flush()
         assert process.stdout.readline() == "free\n"
 
-    yield let_go
+    return let_go
 
 
 def test_calls_that_come_at_once_share_commits_and_each_gets_its_own_answer(store: Store) -> None:
@@ -130,6 +130,7 @@ def test_what_waits_is_one_batch_in_the_order_of_arrival(store: Store) -> None:
 
 
 @pytest.mark.spec("D-DUR-002", versions="all")
+@pytest.mark.invariant("I7")
 def test_nobody_is_told_before_it_is_on_disk(store: Store) -> None:
     seen: list[list[str]] = []
     done = threading.Event()

@@ -10,7 +10,7 @@ import socket
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
@@ -32,17 +32,6 @@ def order(n: object, text: str = "") -> str:
     return f"<t:put_order><t:n>{n}</t:n><t:text>{escape(text)}</t:text></t:put_order>"
 
 
-class Versions(Protocol):
-    """Whatever names a combination of versions."""
-
-    @property
-    def rm(self) -> RMVersion: ...
-    @property
-    def soap(self) -> SOAPVersion: ...
-    @property
-    def addressing(self) -> AddressingVersion: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Envelopes in one combination of versions."""
@@ -52,13 +41,7 @@ class Dialect:
     addressing: AddressingVersion = WSA_2005
     path: str = "/orders"
 
-    @classmethod
-    def of(cls, variant: Versions) -> Dialect:
-        return cls(variant.rm, variant.soap, variant.addressing)
-
-    def envelope(
-        self, action: str | None, header: str = "", body: str = "", *, message_id: str | None = None
-    ) -> bytes:
+    def envelope(self, action: str | None, header: str = "", body: str = "", *, message_id: str | None = None) -> bytes:
         """An envelope with the addressing headers a request needs.
 
         ``header`` and ``body`` are XML that may use the prefixes s, a, r and t."""
@@ -80,9 +63,7 @@ class Dialect:
         """CreateSequence; ``inner`` replaces the children, which are an anonymous AcksTo."""
         if inner is None:
             inner = self.acks_to(self.addressing.anonymous)
-        return self.envelope(
-            self.rm.action("CreateSequence"), body=f"<r:CreateSequence>{inner}</r:CreateSequence>"
-        )
+        return self.envelope(self.rm.action("CreateSequence"), body=f"<r:CreateSequence>{inner}</r:CreateSequence>")
 
     def acks_to(self, address: str) -> str:
         return f"<r:AcksTo><a:Address>{escape(address)}</a:Address></r:AcksTo>"
@@ -96,9 +77,7 @@ class Dialect:
 
     def put(self, identifier: str, number: object, text: str = "", n: int | None = None) -> bytes:
         """One order in a sequence. Its own number is the message number unless ``n`` says otherwise."""
-        return self.envelope(
-            PUT_ORDER, self.sequence(identifier, number), order(number if n is None else n, text)
-        )
+        return self.envelope(PUT_ORDER, self.sequence(identifier, number), order(number if n is None else n, text))
 
     def plain_put(self, n: int, text: str = "") -> bytes:
         """One order without WS-RM."""
@@ -123,7 +102,7 @@ class Dialect:
         inner += f"<r:LastMsgNumber>{last}</r:LastMsgNumber>" if last is not None else ""
         return self.envelope(self.rm.action(name), body=f"<r:{name}>{inner}</r:{name}>")
 
-    def request(self, payload: bytes, *fields: str, length: int | None = None) -> bytes:
+    def request(self, payload: bytes, *fields: str) -> bytes:
         """A whole HTTP request around an envelope. ``fields`` are more header lines."""
         lines = [
             f"POST {self.path} HTTP/1.1",
@@ -131,7 +110,7 @@ class Dialect:
             f"Content-Type: {self.soap.media_type}; charset=utf-8",
         ]
         if not any(field.lower().startswith("transfer-encoding") for field in fields):
-            lines.append(f"Content-Length: {len(payload) if length is None else length}")
+            lines.append(f"Content-Length: {len(payload)}")
         return "\r\n".join([*lines, *fields, "", ""]).encode() + payload
 
 
@@ -168,10 +147,7 @@ class Answer:
         assert len(blocks) < 2
         if not blocks:
             return None
-        return [
-            (int(r.get("Lower", "")), int(r.get("Upper", "")))
-            for r in blocks[0].iter("{*}AcknowledgementRange")
-        ]
+        return [(int(r.get("Lower", "")), int(r.get("Upper", ""))) for r in blocks[0].iter("{*}AcknowledgementRange")]
 
     @property
     def fault(self) -> str | None:

@@ -59,8 +59,8 @@ def check(config: Path | None) -> None:
 @config.command()
 @click.argument("path", type=click.Path(path_type=Path, allow_dash=True), default="wsrm-mq.toml")
 def init(path: Path) -> None:
-    """Write a configuration file. It has every option with its meaning and its default, commented out. PATH may be - for
-    standard output."""
+    """Write a configuration file. It has every option with its meaning and its default, commented out. PATH may be
+    -, which is standard output."""
     from wsrm_mq.config import Settings, as_toml
 
     text = as_toml(Settings())

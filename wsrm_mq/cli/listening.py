@@ -45,9 +45,10 @@ class Listener:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{listening.getsockname()[1]}"
 
-    def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; answers which. A second one ends the process at once."""
+    def run(self, announce: Callable[[str], None]) -> int:
+        """Tell the address, serve until SIGTERM or SIGINT; answers which. A second one ends the process at once."""
         with _signals(self._server.pull_trigger) as caught:
+            announce(self.url)
             while not caught:
                 self._turn(LOOP_SECONDS)
         return caught[0]

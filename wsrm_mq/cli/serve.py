@@ -66,8 +66,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         listener = Listener(
             served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body
         )
-        write(f"wsrm-mq: serving {listener.url}")
-        stopped_by = listener.run()
+        stopped_by = listener.run(lambda url: write(f"wsrm-mq: serving {url}"))
         say("wsrm-mq: stopping; what runs is finished first.")
         if not listener.drain(DRAIN_SECONDS):
             say("wsrm-mq: some requests were cut off; their senders will send again.")

@@ -88,6 +88,7 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
     finally:
         source.stop()
         server.kill()
+        watch.close()
     effects, redelivered = service_saw(server.service_db)
     seconds = time.monotonic() - began
     return _result(plan, source, watch, effects, redelivered, server.starts - 1, seconds, problem)
@@ -122,6 +123,7 @@ def _crash(plan: Plan, server: Server, source: Source, watch: Watch, screen: Scr
         server.thaw()
         return
     pid = server.pid
+    watch.close()
     server.kill()
     screen.say(f"kill -9 {pid}, with {len(sight.effects)} orders done and {sight.held} messages held.")
     server.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["Sight", "Watch", "service_saw"]
@@ -43,38 +43,59 @@ class Sight:
         return bool(self.effects) and self.effects[-1] >= self.cursor
 
 
-def service_saw(database: Path) -> tuple[tuple[int, ...], int]:
-    """The orders in the order of their effect, and how many calls the inbox recognised."""
-    with closing(sqlite3.connect(database, timeout=10)) as connection:
-        effects = tuple(n for (n,) in connection.execute("SELECT n FROM effects ORDER BY rowid"))
-        (redelivered,) = connection.execute("SELECT count(*) FROM calls WHERE redelivery = 1").fetchone()
-        return effects, redelivered
-
-
-@dataclass
 class Watch:
-    """Looks again and again, and remembers the most that was held at a time."""
+    """Looks again and again, and remembers the most that was held at a time.
 
-    service_db: Path
-    store: Path
-    held_max: int = 0
-    last: Sight = field(default_factory=Sight)
+    It only reads: a connection that could write would, as the last one, tidy up what a crash left behind.
+    """
+
+    def __init__(self, service_db: Path, store: Path) -> None:
+        self.held_max = 0
+        self._service_db = service_db
+        self._store = store
+        self._open: dict[Path, sqlite3.Connection] = {}
 
     def look(self) -> Sight:
         """The service first: what is unsettled in our store afterwards was so when the service had done it."""
-        effects, redelivered = service_saw(self.service_db)
-        accepted, cursor, limit = self._sequence()
-        self.last = Sight(effects, redelivered, accepted, cursor, limit)
-        self.held_max = max(self.held_max, self.last.held)
-        return self.last
+        effects, redelivered = _service_saw(self._connection(self._service_db))
+        accepted, cursor, limit = _sequence(self._connection(self._store))
+        sight = Sight(effects, redelivered, accepted, cursor, limit)
+        self.held_max = max(self.held_max, sight.held)
+        return sight
 
-    def _sequence(self) -> tuple[tuple[tuple[int, int], ...], int, int]:
-        with closing(sqlite3.connect(self.store, timeout=10)) as connection:
-            connection.execute("BEGIN")  # one snapshot for both
-            row = connection.execute('SELECT id, cursor, "limit" FROM sequence').fetchone()
-            if row is None:
-                return (), 1, 1
-            ranges = connection.execute(
-                "SELECT lower, upper FROM range WHERE sequence = ? ORDER BY lower", row[:1]
-            ).fetchall()
-            return tuple(ranges), row[1], row[2]
+    def close(self) -> None:
+        """Let go of both files; the next look opens them again."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _connection(self, database: Path) -> sqlite3.Connection:
+        if database not in self._open:
+            connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10)
+            connection.isolation_level = None
+            self._open[database] = connection
+        return self._open[database]
+
+
+def service_saw(database: Path) -> tuple[tuple[int, ...], int]:
+    """The orders in the order of their effect, and how many calls the inbox recognised."""
+    with closing(sqlite3.connect(database, timeout=10)) as connection:
+        return _service_saw(connection)
+
+
+def _service_saw(connection: sqlite3.Connection) -> tuple[tuple[int, ...], int]:
+    effects = tuple(n for (n,) in connection.execute("SELECT n FROM effects ORDER BY rowid"))
+    (redelivered,) = connection.execute("SELECT count(*) FROM calls WHERE redelivery = 1").fetchone()
+    return effects, redelivered
+
+
+def _sequence(store: sqlite3.Connection) -> tuple[tuple[tuple[int, int], ...], int, int]:
+    """Ranges, cursor and limit of the demo's sequence, of one moment."""
+    store.execute("BEGIN")
+    try:
+        row = store.execute('SELECT id, cursor, "limit" FROM sequence').fetchone()
+        if row is None:
+            return (), 1, 1
+        ranges = store.execute("SELECT lower, upper FROM range WHERE sequence = ? ORDER BY lower", row[:1]).fetchall()
+        return tuple(ranges), row[1], row[2]
+    finally:
+        store.execute("COMMIT")

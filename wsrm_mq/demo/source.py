@@ -105,13 +105,18 @@ class Source:
             thread.start()
 
     def stop(self) -> None:
+        """Send nothing more; what is on its way arrives first."""
         self._stop.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=15)
 
     def close_and_terminate(self) -> None:
-        """Raises ``DemoFailed`` if the final acknowledgement does not name every message."""
+        """Raises ``DemoFailed`` if the final acknowledgement does not name every message.
+
+        Nothing may be sent any more: what came after the end would be of an unknown sequence.
+        """
+        self.stop()
         final = self._ask(self._factory.close(self.identifier, self.messages))
         if [ack.ranges for ack in final.acks if ack.final] != [((1, self.messages),)]:
             raise DemoFailed(f"The final acknowledgement is {final.acks}.")

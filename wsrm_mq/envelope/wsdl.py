@@ -28,8 +28,7 @@ _ACTION_ATTRIBUTES: Final = (
 def one_way_operations(wsdl: bytes | str | PathLike[str]) -> frozenset[str]:
     """What names an operation without output: its Body element as ``{namespace}local``, and its actions.
 
-    ``wsdl`` is the document or its path. Imports are not followed. Raises ``ValueError`` for what is no WSDL
-    1.1.
+    ``wsdl`` is the document or its path; imports are not followed. Raises ``ValueError`` for no WSDL 1.1.
     """
     root = _parsed(wsdl if isinstance(wsdl, bytes) else Path(wsdl).read_bytes())
     return frozenset(
@@ -60,7 +59,7 @@ def without_outputs(wsdl: bytes, operations: Collection[str]) -> bytes:
         for kind, name_of in (("portType", lambda owner: owner.get("name")), ("binding", _port_type_of))
         for owner, operation in _operations(root, kind)
         if (name_of(owner), operation.get("name")) in one_way
-        for answer in (*operation.iterchildren(_wsdl("output"), _wsdl("fault")),)
+        for answer in operation.iterchildren(_wsdl("output"), _wsdl("fault"))
     ]
     for answer in answers:
         answer.getparent().remove(answer)

@@ -1,0 +1,305 @@
+"""`serve`: a service made reliable from the command line, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.conftest import Shell, Wsrm, document
+from wsrm_mq.testing import EnvelopeFactory, Reply
+
+APPLICATION = '''
+"""Writes a line when an operation begins, waits for the file `go`, writes another, answers."""
+import os, time
+
+def app(environ, start_response):
+    with open("calls", "a") as calls:
+        calls.write("begin\\n")
+    while os.path.exists("wait"):
+        time.sleep(0.01)
+    with open("calls", "a") as calls:
+        calls.write("end\\n")
+    body = b"<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope'><s:Body><done/></s:Body></s:Envelope>"
+    start_response("200 OK", [("Content-Type", "application/soap+xml"), ("Content-Length", str(len(body)))])
+    return [body]
+
+number = 5
+'''
+
+SOURCE = EnvelopeFactory()
+
+
+class Served:
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "wsrm_mq", "serve", *arguments],
+            cwd=directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], 60)
+        line = self.process.stdout.readline() if ready else ""
+        assert line.startswith("wsrm-mq: serving http://"), line + self.end(signal.SIGKILL)[1]
+        self.url = line.removeprefix("wsrm-mq: serving ").strip()
+
+    def post(self, content: bytes, path: str = "/orders") -> http.client.HTTPResponse:
+        where = urlsplit(self.url)
+        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        connection.request("POST", path, content, {"Content-Type": SOURCE.content_type})
+        return connection.getresponse()
+
+    def create(self) -> str:
+        created = Reply.parse(self.post(SOURCE.create_sequence()).read()).created
+        assert created is not None
+        return created.identifier
+
+    def calls(self) -> list[str]:
+        try:
+            return (self.directory / "calls").read_text().split()
+        except FileNotFoundError:
+            return []
+
+    def end(self, number: int) -> tuple[int, str]:
+        """Status, and all it said."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(somewhere: Path) -> Iterator[Serve]:
+    (somewhere / "shop.py").write_text(APPLICATION)
+    started: list[Served] = []
+
+    def start(*arguments: str) -> Served:
+        started.append(Served(somewhere, *arguments))
+        return started[-1]
+
+    yield start
+    for served in started:
+        if served.process.poll() is None:
+            served.end(signal.SIGKILL)
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+# serving
+
+
+def test_a_service_is_made_reliable_by_one_command(serve: Serve, wsrm: Wsrm) -> None:
+    served = serve("shop:app", "--port", "0", "--store", "shop.db")
+    identifier = served.create()
+    answer = served.post(SOURCE.message(identifier, 1))
+    assert answer.status == 200
+    assert Reply.parse(answer.read()).ack.ranges == ((1, 1),)
+    assert eventually(lambda: served.calls() == ["begin", "end"])
+    (found,) = document(wsrm("sequence", "list", "--json", "--store", "shop.db"))["sequences"]
+    assert (found["identifier"], found["queue"]) == (identifier, "/orders")
+
+
+def test_the_file_and_the_environment_say_what_is_served(
+    serve: Serve, somewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (somewhere / "wsrm-mq.toml").write_text('app = "shop:app"\nport = 0\npaths = ["/orders"]\n')
+    monkeypatch.setenv("WSRM_MQ_STORE", "env.db")
+    served = serve()
+    assert Reply.parse(served.post(SOURCE.create_sequence()).read()).created is not None
+    assert Reply.parse(served.post(SOURCE.create_sequence(), "/other").read()).created is None
+    assert (somewhere / "env.db").exists()
+
+
+def test_an_application_that_is_wrapped_already_is_served_as_it_is(serve: Serve, somewhere: Path) -> None:
+    (somewhere / "wrapped.py").write_text(
+        "from shop import app as plain\n"
+        "from wsrm_mq.wsgi import WSRMMiddleware\n"
+        "app = WSRMMiddleware(plain, store='own.db')\n"
+        "class Flask:\n"
+        "    wsgi_app = app\n"
+        "    def __call__(self, environ, start_response):\n"
+        "        return self.wsgi_app(environ, start_response)\n"
+        "flask = Flask()\n"
+    )
+    for name in ("app", "flask"):
+        served = serve(f"wrapped:{name}", "--port", "0", "--store", "other.db")
+        assert served.create()
+        status, said = served.end(signal.SIGTERM)
+        assert status == 0
+        assert "wrapped already" in said
+    assert (somewhere / "own.db").exists()
+    assert not (somewhere / "other.db").exists()
+
+
+def test_an_address_with_colons_is_shown_as_a_url(serve: Serve) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("needs the IPv6 loopback address")
+    served = serve("shop:app", "--port", "0", "--host", "::1")
+    assert served.url.startswith("http://[::1]:")
+    assert served.create()
+
+
+def test_a_body_over_the_limit_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSRM_MQ_MAX_BODY", "5000")
+    served = serve("shop:app", "--port", "0")
+    assert served.post(b"x" * 5001).status == 413
+
+
+# stopping
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_stops_it_at_once_when_nothing_runs(serve: Serve, number: int, status: int) -> None:
+    served = serve("shop:app", "--port", "0")
+    begun = time.monotonic()
+    assert served.end(number)[0] == status
+    assert time.monotonic() - begun < 20
+    with pytest.raises(ConnectionRefusedError):
+        served.create()
+
+
+@pytest.mark.parametrize("reply_to", ["", "none"], ids=["two-way", "one-way"])
+def test_what_runs_is_finished_and_answered_before_the_end(
+    serve: Serve, somewhere: Path, wsrm: Wsrm, reply_to: str
+) -> None:
+    served = serve("shop:app", "--port", "0")
+    identifier = served.create()
+    (somewhere / "wait").touch()
+    answers: list[int] = []
+    message = SOURCE.message(identifier, 1, reply_to=reply_to)
+    sender = threading.Thread(target=lambda: answers.append(served.post(message).status))
+    sender.start()
+    assert eventually(lambda: served.calls() == ["begin"])
+    served.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert served.process.poll() is None
+    (somewhere / "wait").unlink()
+    _, said = served.process.communicate(timeout=60)
+    sender.join()
+    assert (served.process.returncode, answers) == (0, [200]), said
+    assert served.calls() == ["begin", "end"]
+    (message_,) = document(wsrm("message", "list", "--json"))["messages"]
+    assert message_["state"] == "delivered"
+    assert document(wsrm("store", "info", "--json"))["instances"] == []
+    assert wsrm("store", "verify").exit_code == 0
+
+
+def test_an_idle_connection_does_not_hold_up_the_end(serve: Serve) -> None:
+    served = serve("shop:app", "--port", "0")
+    where = urlsplit(served.url)
+    with socket.create_connection((where.hostname or "", where.port or 0)) as idle:
+        idle.sendall(b"POST /orders HTTP/1.1\r\nHost: here\r\n")
+        assert served.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_second_signal_ends_it_at_once(serve: Serve, somewhere: Path) -> None:
+    served = serve("shop:app", "--port", "0")
+    identifier = served.create()
+    (somewhere / "wait").touch()
+    served.post(SOURCE.message(identifier, 1))
+    assert eventually(lambda: served.calls() == ["begin"])
+    served.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert served.end(signal.SIGTERM)[0] == -signal.SIGTERM
+
+
+# what cannot be served
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text"),
+    [
+        ("shop", 2, "'shop' names no application; write MODULE:ATTRIBUTE"),
+        (":app", 2, "names no application"),
+        ("stores:app", 2, "there is no module stores in "),
+        ("shop.inner:app", 2, "there is no module shop.inner in "),
+        ("shop:application", 2, "shop has no attribute application."),
+        ("shop:number", 2, "shop:number is not a WSGI application: it cannot be called."),
+        ("needs:app", 1, "needs needs a_module_of_tomorrow, which is not installed."),
+    ],
+)
+def test_an_application_that_is_not_there_is_told_in_words(
+    shell: Shell, somewhere: Path, name: str, status: int, text: str
+) -> None:
+    (somewhere / "shop.py").write_text(APPLICATION)
+    (somewhere / "needs.py").write_text("import a_module_of_tomorrow")
+    done = shell("serve", name, "--port", "0")
+    assert done.returncode == status
+    assert text in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert not (somewhere / "wsrm.db").exists()
+
+
+def test_without_an_application_it_asks_for_one(wsrm: Wsrm) -> None:
+    result = wsrm("serve")
+    assert result.exit_code == 2
+    assert "Name the application" in result.stderr
+
+
+def test_a_mistake_of_the_application_is_shown_with_its_traceback(shell: Shell, somewhere: Path) -> None:
+    (somewhere / "broken.py").write_text("1 / 0")
+    done = shell("serve", "broken:app")
+    assert done.returncode == 1
+    assert b"ZeroDivisionError" in done.stderr
+
+
+def test_a_store_that_cannot_be_opened_is_told_with_its_status(shell: Shell, somewhere: Path) -> None:
+    (somewhere / "shop.py").write_text(APPLICATION)
+    (somewhere / "bad.db").write_bytes(b"This is a letter to my aunt.\n" * 40)
+    for store, text in (("bad.db", b"not a database"), ("nowhere/wsrm.db", b"cannot be created")):
+        done = shell("serve", "shop:app", "--port", "0", "--store", store)
+        assert done.returncode == 5
+        assert text in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_told_and_leaves_the_store_closed(shell: Shell, somewhere: Path, wsrm: Wsrm) -> None:
+    (somewhere / "shop.py").write_text(APPLICATION)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = shell("serve", "shop:app", "--port", port)
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use.".encode() in done.stderr
+    assert document(wsrm("store", "info", "--json"))["instances"] == []
+    assert not list(Path("wsrm.db.d").glob("*.lock"))
+
+
+def test_half_the_threads_may_wait_unless_it_is_said_otherwise(somewhere: Path) -> None:
+    from wsrm_mq.cli.serve import _reliable
+    from wsrm_mq.config import read
+
+    for given, most in (({"threads": 6}, 3), ({"threads": 6, "max_waiting": 5}, 5)):
+        _served, middleware = _reliable(lambda *_: [], read(None, {}, **given))
+        middleware.close()
+        assert middleware.settings.max_waiting == most
+
+
+def test_flags_stand_above_the_environment(wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSRM_MQ_PORT", "1")
+    result = wsrm("serve", "x:y", "--port", "99999")
+    assert result.exit_code == 2
+    assert "option port: 99999 is not allowed; allowed: a whole number from 0 to 65535." in result.stderr
+    assert os.environ["WSRM_MQ_PORT"] == "1"
