@@ -18,6 +18,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.cli.conftest import Shell, Wsrm, document
+from wsrm_mq.cli.exits import Stopped
+from wsrm_mq.cli.listening import Listener
+from wsrm_mq.cli.serve import serving
+from wsrm_mq.config import read
 from wsrm_mq.testing import EnvelopeFactory, Reply
 
 APPLICATION = '''
@@ -287,14 +291,16 @@ def test_a_port_in_use_is_told_and_leaves_the_store_closed(shell: Shell, somewhe
     assert not list(Path("wsrm.db.d").glob("*.lock"))
 
 
-def test_half_the_threads_may_wait_unless_it_is_said_otherwise(somewhere: Path) -> None:
-    from wsrm_mq.cli.serve import _reliable
-    from wsrm_mq.config import read
+@pytest.mark.parametrize(
+    ("given", "most"), [({"threads": 6}, 3), ({"threads": 1}, 0), ({"threads": 6, "max_waiting": 5}, 5)]
+)
+def test_half_the_threads_may_wait_unless_it_is_said_otherwise(given: dict[str, int], most: int) -> None:
+    assert serving(read(None, {}, **given)).max_waiting == most
 
-    for given, most in (({"threads": 6}, 3), ({"threads": 6, "max_waiting": 5}, 5)):
-        _served, middleware = _reliable(lambda *_: [], read(None, {}, **given))
-        middleware.close()
-        assert middleware.settings.max_waiting == most
+
+def test_a_host_that_is_none_is_told_in_words() -> None:
+    with pytest.raises(Stopped, match=r"^cannot listen on no\.such\.host\.invalid: "):
+        Listener(lambda *_: [], "no.such.host.invalid", 0, threads=1, max_body=1)
 
 
 def test_flags_stand_above_the_environment(wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,6 @@ def test_nothing_acknowledged_is_range_0_to_0_in_the_1_0_of_wcf() -> None:
     assert read(PLAIN, PLAIN.message(ID, 1, headers=block)).acknowledgements == ()
 
 
-@pytest.mark.spec("D-ACK-018")
 @each_rm
 def test_a_malformed_ack_requested_does_not_stop_the_message_that_carries_it(
     rm: RMVersion, speak: EnvelopeFactory

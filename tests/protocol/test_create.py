@@ -32,9 +32,7 @@ WEEK = 7 * 86_400
 
 def seconds(duration: str | None) -> float:
     """An xs:duration without years and months."""
-    found = re.fullmatch(
-        r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", duration or "", re.ASCII
-    )
+    found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", duration or "", re.ASCII)
     assert found, f"{duration!r} is no duration"
     days, hours, minutes, rest = (float(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
@@ -130,9 +128,7 @@ def test_the_action_over_an_empty_body_creates_nothing(source: Source) -> None:
 def test_a_create_sequence_among_the_headers_creates_nothing(action: str, source: Source) -> None:
     speak, before = source.speak, source.store.everything()
     block = f"<wsrm:CreateSequence><wsrm:AcksTo>{speak.endpoint('')}</wsrm:AcksTo></wsrm:CreateSequence>"
-    named, body = (
-        (speak.rm.action("CreateSequence"), "") if action == "the lifecycle's" else (PUT_ORDER, put_order(1))
-    )
+    named, body = (speak.rm.action("CreateSequence"), "") if action == "the lifecycle's" else (PUT_ORDER, put_order(1))
     answer = source.post(speak.envelope(named, body, reply_to="", headers=block))
     assert answer.reply.created is None
     assert source.speak.rm.action("CreateSequenceResponse") != answer.reply.action
@@ -199,9 +195,7 @@ def test_a_message_id_used_again_in_other_versions_gets_another_sequence(source:
 
 @pytest.mark.spec("D-CRE-028")
 @every_version
-def test_a_request_without_message_id_is_served_unless_addressing_is_strict(
-    servers: Servers, source: Source
-) -> None:
+def test_a_request_without_message_id_is_served_unless_addressing_is_strict(servers: Servers, source: Source) -> None:
     request = source.speak.create_sequence(message_id=None)
     answers = [source.post(request) for _ in range(2)]
     created = [answer.reply.created for answer in answers]
@@ -260,9 +254,7 @@ def test_no_longer_life_is_granted_than_the_server_allows(servers: Servers, spea
 @pytest.mark.spec("D-CRE-010", "D-CRE-011")
 @pytest.mark.parametrize("asked", [None, "PT0S", "P0D"])
 @every_version
-def test_never_is_granted_as_a_finite_time_that_the_response_states(
-    asked: str | None, source: Source
-) -> None:
+def test_never_is_granted_as_a_finite_time_that_the_response_states(asked: str | None, source: Source) -> None:
     created = source.post(source.speak.create_sequence(expires=asked)).reply.created
     assert created is not None
     assert 0 < seconds(created.expires) <= WEEK
@@ -357,9 +349,7 @@ def test_the_incomplete_behavior_announced_is_the_one_applied(
 
 @pytest.mark.spec("D-CRE-031")
 @each_rm
-def test_a_sequence_is_stored_before_its_response_is_sent(
-    mortal: OrdersServer, speak: EnvelopeFactory
-) -> None:
+def test_a_sequence_is_stored_before_its_response_is_sent(mortal: OrdersServer, speak: EnvelopeFactory) -> None:
     with Source(mortal, speak) as source:
         identifier = source.create()
         mortal.kill()

@@ -163,9 +163,7 @@ SPELLINGS = {
 @pytest.mark.spec("NS-004")
 @pytest.mark.parametrize("spelled", SPELLINGS.values(), ids=SPELLINGS.keys())
 @every_version
-def test_any_prefix_or_the_default_namespace_will_do(
-    spelled: Callable[[bytes], bytes], source: Source
-) -> None:
+def test_any_prefix_or_the_default_namespace_will_do(spelled: Callable[[bytes], bytes], source: Source) -> None:
     speak = source.speak
     assert spelled(speak.create_sequence()) != speak.create_sequence()
     created = source.post(spelled(speak.create_sequence())).reply.created

@@ -44,6 +44,7 @@ POLICIES = [
         (1, OnPoison.BLOCK, ENTIRE, True),
         (1, OnPoison.DEAD_LETTER, NO_DISCARD, False),
         (1, OnPoison.BLOCK, NO_DISCARD, False),
+        (2, OnPoison.TERMINATE, NO_DISCARD, False),
     ]
 ]
 NUMBERS = st.integers(1, 8)
@@ -231,19 +232,19 @@ class Verbs(RuleBasedStateMachine):
         for claim in taken:
             self.claimed(next(m for m in self.models if m.key == claim.sequence), instance, claim)
 
-    def held(self, model: Model) -> tuple[Instance, Claim, int] | None:
-        """Who holds the sequence, and the number to run next."""
+    def held(self, model: Model, last: bool = False) -> tuple[Instance, Claim, int] | None:
+        """Who holds the sequence, and the number to run next; without order it may be any, as the ``last``."""
         if model.key not in self.claims:
             return None
         instance, claim = self.claims[model.key]
         runs = instance.to_run(claim)
         assert runs == model.runs_now(self.node.clock()), "a holder runs what is deliverable, in order (I4, I5)"
-        return (instance, claim, runs[0]) if runs else None
+        return (instance, claim, runs[-1 if last and not model.policy.ordered else 0]) if runs else None
 
-    @rule(model=sequences, times=st.integers(1, 4))
-    def settle(self, model: Model, times: int) -> None:
+    @rule(model=sequences, times=st.integers(1, 4), last=st.booleans())
+    def settle(self, model: Model, times: int, last: bool) -> None:
         for _ in range(times):
-            held = self.held(model)
+            held = self.held(model, last)
             if held is None:
                 return
             instance, claim, number = held
@@ -255,19 +256,21 @@ class Verbs(RuleBasedStateMachine):
                 assert not model.runs_now(self.node.clock())
                 del self.claims[model.key]
 
-    @rule(target=stale, model=sequences)
-    def fail(self, model: Model) -> Any:
-        held = self.held(model)
-        if held is None:
-            return None
-        instance, claim, number = held
-        failed = instance.fail(claim, number, model.policy)
-        model.deliveries[number] = model.deliveries.get(number, 0) + 1
-        model.deaths[number] = 0
-        model.fail(number, self.node.clock())
-        if failed.released:
-            del self.claims[model.key]
-            return instance, claim, number, model
+    @rule(target=stale, model=sequences, times=st.integers(1, 3), last=st.booleans())
+    def fail(self, model: Model, times: int, last: bool) -> Any:
+        """Answers the claim that is lost by it, if one is."""
+        for _ in range(times):
+            held = self.held(model, last)
+            if held is None:
+                return None
+            instance, claim, number = held
+            failed = instance.fail(claim, number, model.policy)
+            model.deliveries[number] = model.deliveries.get(number, 0) + 1
+            model.deaths[number] = 0
+            model.fail(number, self.node.clock())
+            if failed.released:
+                del self.claims[model.key]
+                return instance, claim, number, model
         return None
 
     @rule(target=stale, model=sequences, stopping=st.booleans())
@@ -433,8 +436,8 @@ def test_the_policies_of_the_machine_cover_every_behavior_and_poison() -> None:
 
 TestVerbs = pytest.mark.invariant("I1", "I2", "I3", "I4", "I5")(Verbs.TestCase)
 TestVerbs.settings = settings(
-    max_examples=40,
-    stateful_step_count=40,
+    max_examples=60,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

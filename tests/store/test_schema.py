@@ -151,7 +151,7 @@ def test_processes_that_create_the_same_store_at_once_all_open_it(tmp_path: Path
         store.call(lambda tx: tx.ledger("here"))
         store.close()
         """
-    processes = [python(code, path) for _ in range(4)]
+    processes = [python(code, path) for _ in range(3)]
     for process in processes:
         assert process.stdout is not None
         process.stdout.readline()
@@ -160,9 +160,9 @@ def test_processes_that_create_the_same_store_at_once_all_open_it(tmp_path: Path
         process.stdin.write("go\n")
         process.stdin.flush()
     results = [(process.communicate(timeout=60)[1], process.returncode) for process in processes]
-    assert results == [("", 0)] * 4
+    assert results == [("", 0)] * 3
     db = sqlite3.connect(path)
-    assert db.execute("SELECT count(*) FROM ledger WHERE event = 'here'").fetchone() == (4,)
+    assert db.execute("SELECT count(*) FROM ledger WHERE event = 'here'").fetchone() == (3,)
     db.close()
 
 

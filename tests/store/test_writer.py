@@ -177,6 +177,18 @@ def test_a_mistake_of_one_verb_fails_only_that_verb(store: Store) -> None:
     assert noted(store) == ["before", "after"]
 
 
+def test_what_a_rolled_back_verb_read_or_made_is_not_remembered(store: Store) -> None:
+    def breaks(tx: Transaction) -> None:
+        tx.queue("/made-and-gone")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.call(breaks)
+    key = store.call(lambda tx: tx.queue("/made-and-gone"))
+    with store.reader() as db:
+        assert db.execute("SELECT id FROM queue WHERE name = '/made-and-gone'").fetchall() == [(key,)]
+
+
 def test_call_raises_what_the_verb_raised(store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
         store.call(lambda tx: 1 // 0)

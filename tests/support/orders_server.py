@@ -56,6 +56,10 @@ class OrdersServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def start(self) -> None:
         """Start it, on the port it had before if it had one."""
         line = self._launch()

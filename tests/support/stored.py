@@ -65,7 +65,7 @@ class Stored:
     def unsettled(self, identifier: str) -> int:
         """How many accepted messages could be delivered and are not settled."""
         [(count,)] = self.rows(
-            'select count(*) from entry, sequence where entry.sequence = sequence.id and identifier = ?'
+            "select count(*) from entry, sequence where entry.sequence = sequence.id and identifier = ?"
             ' and outcome is null and number < "limit"',
             identifier,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import time
@@ -82,8 +83,11 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family)
+    except socket.gaierror as error:
+        raise Stopped(f"cannot listen on {host}: {error.strerror}.", Exit.FAILED) from error
     except OSError as error:
-        raise Stopped(f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED) from error
+        why = os.strerror(error.errno or 0)  # the error's own text repeats the address
+        raise Stopped(f"cannot listen on {host}, port {port}: {why}.", Exit.FAILED) from error
 
 
 @contextmanager

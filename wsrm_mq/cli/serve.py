@@ -18,7 +18,7 @@ from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
 
 if TYPE_CHECKING:
-    from wsrm_mq.config import Loaded
+    from wsrm_mq.config import Loaded, Settings
     from wsrm_mq.wsgi import WSRMMiddleware
 
 __all__ = ["serve"]
@@ -57,6 +57,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
     application = _imported(settings.app)
@@ -106,9 +107,14 @@ def _reliable(application: Any, loaded: Loaded) -> tuple[Any, WSRMMiddleware]:
         if isinstance(wrapped, WSRMMiddleware):
             say("wsrm-mq: the application is wrapped already; the options it was given hold.")
             return application, wrapped
-    settings = loaded.settings
-    if loaded.origins["max_waiting"] == "default":
-        # A waiting request keeps a thread: half of them stay free for what it waits for.
-        settings = settings.replace(max_waiting=settings.threads // 2)
-    middleware = WSRMMiddleware.from_settings(application, settings)
+    middleware = WSRMMiddleware.from_settings(application, serving(loaded))
     return middleware, middleware
+
+
+def serving(loaded: Loaded) -> Settings:
+    """The settings for a server whose threads are limited: a waiting request keeps one, so at most half of them may
+    wait, the others are there for what they wait for. A number that was set is left as it is."""
+    settings = loaded.settings
+    if loaded.origins["max_waiting"] != "default":
+        return settings
+    return settings.replace(max_waiting=settings.threads // 2)

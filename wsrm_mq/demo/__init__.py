@@ -4,3 +4,7 @@
 is the partner: it loses, repeats and shuffles its messages. ``sight`` looks into the service's database and into
 our store, ``run`` puts it all on stage, ``screen`` shows it.
 """
+
+PAUSE = 0.01
+"""Seconds that the service's operation goes on after its commit: in them its effect is done and its message is
+not settled, which is when a crash is worst."""

@@ -11,9 +11,10 @@ import os
 import sqlite3
 import time
 from contextlib import closing
-from typing import Any, Final
+from typing import Any
 
 from wsrm_mq.contrib import spyne_compat  # noqa: F401  (before Spyne, which needs it)
+from wsrm_mq.demo import PAUSE
 from wsrm_mq.inbox import once
 
 # isort: split
@@ -22,9 +23,6 @@ from spyne.protocol.soap import Soap12
 from spyne.server.wsgi import WsgiApplication
 
 __all__ = ["application", "connect"]
-
-PAUSE: Final = 0.003
-"""Seconds that an operation takes after its commit. A crash in them makes a redelivery of what is done."""
 
 
 def connect() -> sqlite3.Connection:

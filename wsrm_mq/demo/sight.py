@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 __all__ = ["Sight", "Watch", "service_saw"]
@@ -16,6 +15,8 @@ class Sight:
 
     effects: tuple[int, ...] = ()
     """In the order of commit."""
+    newest_at: float = 0.0
+    """When the last of them was done, in seconds since the epoch."""
     redelivered: int = 0
     """Calls that the inbox recognised."""
     accepted: tuple[tuple[int, int], ...] = ()
@@ -57,9 +58,9 @@ class Watch:
 
     def look(self) -> Sight:
         """The service first: what is unsettled in our store afterwards was so when the service had done it."""
-        effects, redelivered = _service_saw(self._connection(self._service_db))
+        sight = service_saw(self._connection(self._service_db))
         accepted, cursor, limit = _sequence(self._connection(self._store))
-        sight = Sight(effects, redelivered, accepted, cursor, limit)
+        sight = replace(sight, accepted=accepted, cursor=cursor, limit=limit)
         self.held_max = max(self.held_max, sight.held)
         return sight
 
@@ -76,16 +77,11 @@ class Watch:
         return self._open[database]
 
 
-def service_saw(database: Path) -> tuple[tuple[int, ...], int]:
-    """The orders in the order of their effect, and how many calls the inbox recognised."""
-    with closing(sqlite3.connect(database, timeout=10)) as connection:
-        return _service_saw(connection)
-
-
-def _service_saw(connection: sqlite3.Connection) -> tuple[tuple[int, ...], int]:
-    effects = tuple(n for (n,) in connection.execute("SELECT n FROM effects ORDER BY rowid"))
+def service_saw(connection: sqlite3.Connection) -> Sight:
+    """The part of a sight that the service's own database tells."""
+    effects = connection.execute("SELECT n, at FROM effects ORDER BY rowid").fetchall()
     (redelivered,) = connection.execute("SELECT count(*) FROM calls WHERE redelivery = 1").fetchone()
-    return effects, redelivered
+    return Sight(tuple(n for n, _ in effects), effects[-1][1] if effects else 0.0, redelivered)
 
 
 def _sequence(store: sqlite3.Connection) -> tuple[tuple[tuple[int, int], ...], int, int]:

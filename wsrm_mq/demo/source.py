@@ -18,7 +18,7 @@ __all__ = ["Line", "Source", "Traffic"]
 
 RESEND: Final = 0.5
 """Seconds after which a message that is not acknowledged is sent again."""
-PACE: Final = 0.02
+PACE: Final = 0.03
 """Seconds between two messages of a connection, for the eye: without it all would be sent before much is done."""
 WINDOW: Final = 48
 """How far above the lowest number not acknowledged one may be sent."""

@@ -39,7 +39,9 @@ class PartStream:
             return b"".join(pieces)
         ahead = self._window.peek(size + len(self._boundary))
         end = ahead.find(self._boundary)
-        return self._window.take(min(size, len(ahead)) if end < 0 else min(size, end))
+        if end > 0 and ahead[end - 1 : end] == b"\r":
+            end -= 1  # the line end before a boundary belongs to the boundary
+        return self._window.take(size if end < 0 else min(size, end))
 
 
 class Part(NamedTuple):

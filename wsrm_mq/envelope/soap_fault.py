@@ -57,7 +57,7 @@ def fault(
     prefixes = f'xmlns:wsrm="{rm.namespace}" xmlns:wsa="{version.namespace}"'
     if soap is SOAPVersion.SOAP_1_1:
         headers += _detail_header(fault, subcode, detail, version, rm)
-        body = _soap_1_1(fault, subcode, prefixes)
+        body = _soap_1_1(fault, subcode, version, prefixes)
     else:
         headers += _soap_1_2_headers(fault)
         body = _soap_1_2(fault, subcode, detail, version, prefixes)
@@ -115,8 +115,16 @@ def _detail_header(fault: Fault, subcode: str, detail: str, addressing: Addressi
     return ""
 
 
-def _soap_1_1(fault: Fault, subcode: str, prefixes: str) -> str:
-    code = subcode if subcode and not fault.is_header_fault else f"soap:{fault.blame.value[1]}"
+def _third(fault: Fault, addressing: AddressingVersion) -> str:
+    """The third-level code as a QName, empty for none."""
+    local = getattr(fault, "detail_code", "") if addressing not in _WITHOUT_DETAIL else ""
+    return f"wsa:{escape(local)}" if local else ""
+
+
+def _soap_1_1(fault: Fault, subcode: str, addressing: AddressingVersion, prefixes: str) -> str:
+    """There is room for one code: the most particular, as JAX-WS does it."""
+    particular = "" if fault.is_header_fault else _third(fault, addressing) or subcode
+    code = particular or f"soap:{fault.blame.value[1]}"
     return (
         f"<soap:Fault {prefixes}><faultcode>{code}</faultcode>"
         f'<faultstring xml:lang="en">{escape(fault.reason)}</faultstring></soap:Fault>'
@@ -124,8 +132,8 @@ def _soap_1_1(fault: Fault, subcode: str, prefixes: str) -> str:
 
 
 def _soap_1_2(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, prefixes: str) -> str:
-    third = getattr(fault, "detail_code", "") if addressing not in _WITHOUT_DETAIL else ""
-    third = f"<soap:Subcode><soap:Value>wsa:{escape(third)}</soap:Value></soap:Subcode>" if third else ""
+    third = _third(fault, addressing)
+    third = f"<soap:Subcode><soap:Value>{third}</soap:Value></soap:Subcode>" if third else ""
     second = f"<soap:Subcode><soap:Value>{subcode}</soap:Value>{third}</soap:Subcode>" if subcode else ""
     code = f"<soap:Code><soap:Value>soap:{fault.blame.value[0]}</soap:Value>{second}</soap:Code>"
     return (
