@@ -114,7 +114,9 @@ def test_a_text_of_the_environment_is_read_as_its_option_reads(option: str, text
 
 
 def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
-    file.write_text('retry = [1, "PT0.5S"]\nmax_expires = "P2D"\nhold_wait = 0\n[partner.a]\npath = "/"\ninactivity = "PT5M"')
+    file.write_text(
+        'retry = [1, "PT0.5S"]\nmax_expires = "P2D"\nhold_wait = 0\n[partner.a]\npath = "/"\ninactivity = "PT5M"'
+    )
     settings = load(file, {})
     assert (settings.retry, settings.max_expires, settings.hold_wait) == ((1.0, 0.5), 172_800.0, 0.0)
     assert settings.partners["a"].inactivity == 300.0
@@ -131,7 +133,7 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ("zzz = 1", "zzz: there is no such option; `wsrm-mq config init -` shows all there are."),
         ("[partner.acme]\nadress = 'x'", "partner.acme.adress: there is no such option; did you mean address?"),
         ("[partner.acme]\nstore = 'x'", "partner.acme.store: there is no such option; `wsrm-mq config init -` shows"),
-        ("on_poison = 'blok'", "on_poison: 'blok' is not allowed; allowed: \"block\", \"dead_letter\" or \"terminate\"."),
+        ("on_poison = 'x'", "on_poison: 'x' is not allowed; allowed: \"block\", \"dead_letter\" or \"terminate\"."),
         ("headers = 'drop'", "headers: 'drop' is not allowed; allowed: \"demote\", \"pass\" or \"strip\"."),
         ("port = 'high'", "port: 'high' is not allowed; allowed: a whole number from 0 to 65535."),
         ("port = 65536", "port: 65536 is not allowed; allowed: a whole number from 0 to 65535."),
@@ -147,19 +149,19 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ("retry = [1, 0]", "retry: [1, 0] is not allowed; allowed: a list, each item seconds above 0"),
         ("one_way = 'put'", "one_way: 'put' is not allowed; allowed: a list, each item text or \"auto\"."),
         ("paths = [1]", 'paths: [1] is not allowed; allowed: a list, each item text or "none".'),
-        ("trusted_proxies = ['proxy']", "trusted_proxies: ['proxy'] is not allowed; allowed: a list of addresses."),
+        ("trusted_proxies = ['proxy']", "trusted_proxies: ['proxy'] is not allowed; allowed: a list of addresses and networks."),
         ("partner = 5", "partner.NAME: allowed is a section, [partner.NAME]."),
         ("partner.acme = 5", "partner.acme: allowed is a section, [partner.NAME]."),
         ("[partner.acme]\nwindow = 5", "partner.acme: fits nobody; give it a principal, a path or an address."),
         (
             "[partner.acme]\naddress = 'host'",
-            "partner.acme.address: 'host' is not allowed; allowed: an address, a network.",
+            "partner.acme.address: 'host' is not allowed; allowed: an address or a network.",
         ),
         (
             "[partner.acme]\npath = '/'\non_poison = 'x'",
             "partner.acme.on_poison: 'x' is not allowed; allowed: \"block\", \"dead_letter\" or \"terminate\".",
         ),
-        ("port = ", "is not TOML: Invalid value (at line 1, column 8)."),
+        ("port = ?", "is not TOML: Invalid value (at line 1, column 8)."),
         ("port = 1\nport = 2", "is not TOML: Cannot overwrite a value"),
     ],
 )
@@ -185,7 +187,7 @@ def test_a_mistake_in_the_environment_names_the_variable(name: str, text: str, s
 
 
 def test_a_mistake_of_a_program_names_the_option() -> None:
-    with pytest.raises(ConfigurationError, match=r"^option onpoison: there is no such option; did you mean on_poison\?$"):
+    with pytest.raises(ConfigurationError, match=r"^option onpoison: there is no such .* did you mean on_poison\?$"):
         settings_from({"onpoison": "block"})
     with pytest.raises(ConfigurationError, match=r"^option port: None is not allowed; "):
         settings_from({"port": None})

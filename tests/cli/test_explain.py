@@ -190,6 +190,15 @@ def test_a_sequence_that_moves_has_nothing_to_do(
     assert not next_step
 
 
+def test_without_order_the_message_that_stopped_it_is_named_not_the_next_one(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, 2, 3, policy=QueuePolicy(ordered=False))
+    service.fail(sequence, 1, "later", retry=(10**9,))
+    service.fail(sequence, 2, "no disk")
+    sentence, _ = explained(wsrm, sequence.terms.identifier)
+    assert sentence.startswith("blocked: Number 2 stopped the sequence: it failed once, last with 'no disk'")
+    assert sentence.endswith("nothing of it is delivered until then.")
+
+
 def test_many_gaps_are_cut_short(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(*range(2, 42, 2))
     assert "number 1,3,5,7,9 and more (20 gaps)" in explained(wsrm, sequence.terms.identifier)[0]

@@ -169,9 +169,14 @@ def test_a_part_is_read_to_its_end_and_not_beyond() -> None:
 
 @pytest.mark.parametrize(
     "content_type",
-    ["multipart/related", "multipart/related; boundary=", "multipart/related; boundary=other", RELATED + "; start=<none@example>",
-     f"multipart/related; boundary={'b' * 300}"],
-)  # fmt: skip
+    [
+        "multipart/related",
+        "multipart/related; boundary=",
+        "multipart/related; boundary=other",
+        f"multipart/related; boundary={'b' * 300}",
+        f"{RELATED}; start=<none@example>",
+    ],
+)
 def test_a_multipart_body_without_its_root_part_is_refused(content_type: str) -> None:
     with pytest.raises(EnvelopeError) as raised:
         scan(multipart(PLAIN.message(ID, 7)), content_type)

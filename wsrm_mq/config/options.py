@@ -69,8 +69,10 @@ class _Check(NamedTuple):
 
 
 _CHECKS: Final = {
-    "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address, a network"),
-    "trusted_proxies": _Check(lambda all: [ipaddress.ip_address(one) for one in all], "a list of addresses"),
+    "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
+    "trusted_proxies": _Check(
+        lambda all: [ipaddress.ip_network(one, strict=False) for one in all], "a list of addresses and networks"
+    ),
 }
 """What a type does not tell."""
 

@@ -128,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 8
 
     trusted_proxies: Annotated[
-        tuple[str, ...], described("Addresses whose connection header is believed.")
+        tuple[str, ...], described("Addresses and networks whose connection header is believed.")
     ] = ()
     connection_header: Annotated[
         str | None, described("Header in which a trusted proxy names the client's connection.")

@@ -39,7 +39,7 @@ def read_endpoint(
         return EndpointReference(address)
     texts = parameter_texts(b"".join(outline.read), charset)
     ordinals = {e: ordinal for ordinal, e in enumerate(outline.root.iter(), 1)}
-    kept = tuple(texts[ordinals[e]] for e in parameters if ordinals[e] in texts)
-    if sum(map(len, kept)) > limits.parameter_bytes:
+    kept = [texts.get(ordinals[e]) for e in parameters]
+    if None in kept or sum(len(text or "") for text in kept) > limits.parameter_bytes:
         raise ValueError("InvalidEPR")
-    return EndpointReference(address, kept)
+    return EndpointReference(address, tuple(filter(None, kept)))

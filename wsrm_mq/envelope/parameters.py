@@ -32,18 +32,15 @@ _OPENING: Final = re.compile(r"<[^\s/>]+")
 
 
 def parameter_texts(document: bytes, charset: str | None) -> dict[int, str]:
-    """The text of each reference parameter that may be echoed, by the ordinal of its start tag.
+    """The text of each reference parameter by the ordinal of its start tag, empty for one that is not echoed.
 
-    ``document`` may break off behind the parameters.
+    ``document`` may break off behind the parameters. A parameter is missing if there was too much before it.
     """
     located = locate(document, charset, into_body=True)
     return {
-        span.ordinal: _stand_alone(located, span)
+        span.ordinal: "" if span.namespace in _NOT_ECHOED else _stand_alone(located, span)
         for span in located.spans
-        if span.parent is not None
-        and span.parent.name in PARAMETER_CONTAINERS
-        and span.namespace not in _NOT_ECHOED
-        and span.stop >= 0
+        if span.parent is not None and span.parent.name in PARAMETER_CONTAINERS and span.stop >= 0
     }
 
 

@@ -12,11 +12,13 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.spans import Document, Span, locate
+from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS
 
 __all__ = ["demote", "strip"]
 
 _OFF: Final = {"1": "0", "true": "false"}
+_ATTRIBUTE: Final = re.compile(r"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 
 class _Edit(NamedTuple):
@@ -49,12 +51,14 @@ def _blocks(document: Document, namespaces: tuple[str, ...]) -> Iterator[Span]:
 
 def _switched_off(document: Document, block: Span, headers: Headers) -> Iterator[_Edit]:
     tag = document.text(block.start, block.content)
-    prefixes = [re.escape(p) for p, ns in block.inner.items() if ns == headers.soap.namespace and p]
-    attribute = rf"""\s(?:{"|".join(prefixes)}):mustUnderstand\s*=\s*(["'])\s*(1|true)\s*\1"""
-    for match in re.finditer(attribute, tag) if prefixes else ():
-        value = match[2]
-        start = block.start + len(tag[: match.start(2)].encode(document.codec))
-        yield _Edit(start, start + len(value.encode(document.codec)), _OFF[value].encode(document.codec))
+    names = {f"{prefix}:mustUnderstand" for prefix, ns in block.inner.items() if ns == headers.soap.namespace}
+    for attribute in _ATTRIBUTE.finditer(tag):
+        name, quoted = attribute.groups()
+        value = quoted[1:-1].strip(WHITE_SPACE)
+        if name in names and value in _OFF:
+            before = tag[: attribute.start(2) + quoted.index(value)]
+            start = block.start + len(before.encode(document.codec))
+            yield _Edit(start, start + len(value.encode(document.codec)), _OFF[value].encode(document.codec))
 
 
 def _edited(body: bytes, edits: list[_Edit]) -> bytes:
