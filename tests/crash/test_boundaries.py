@@ -18,8 +18,10 @@ A_LIFE = 6
 """Messages sent in each life; the server dies at the third or fourth."""
 
 
-def live_and_die(witness: Witness, source: Source, point: str, *, echo: bool = False) -> None:
-    """One life: start, send until the server dies."""
+def live_and_die(witness: Witness, source: Source, point: str, passing: int, *, echo: bool = False) -> None:
+    """The rest of one life: send until the server dies."""
+    witness.die_at(point, passing)
+    source.close()  # the connection of an earlier life
     first = max(source.acknowledged, default=0) + 1
     for number in range(first, first + A_LIFE):
         if not source.send(number, echo=echo):
@@ -33,12 +35,12 @@ def live_and_die(witness: Witness, source: Source, point: str, *, echo: bool = F
 @pytest.mark.invariant("I7")
 def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(tmp_path: Path, point: str) -> None:
     witness = Witness(tmp_path)
-    witness.start(f"{point}:3")
+    witness.start()
     source = Source(witness)
     for life in range(LIVES):
-        live_and_die(witness, source, point)
+        live_and_die(witness, source, point, 3 + life % 2)
         acknowledged_before = set(source.acknowledged)
-        witness.start(f"{point}:{4 + life % 2}" if life < LIVES - 1 else "")
+        witness.start()
         # What was deliverable at the kill is delivered although nothing is sent.
         effects = settled(witness, source.identifier, len(acknowledged_before))
         assert acknowledged_before <= set(effects)
@@ -58,11 +60,11 @@ def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(tmp_path: Path,
 def test_a_kill_between_settling_a_request_and_answering_it_runs_it_no_second_time(tmp_path: Path) -> None:
     """The reply is stored with the settlement: the resend gets it, and the service is not called again."""
     witness = Witness(tmp_path)
-    witness.start("after_settle:3")
+    witness.start()
     source = Source(witness)
-    for life in range(LIVES):
-        live_and_die(witness, source, "after_settle", echo=True)
-        witness.start("after_settle:3" if life < LIVES - 1 else "")
+    for _ in range(LIVES):
+        live_and_die(witness, source, "after_settle", 3, echo=True)
+        witness.start()
     last = max(source.acknowledged) + 1
     for number in range(1, last + 1):
         source.send_until_acknowledged(number)

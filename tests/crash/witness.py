@@ -29,14 +29,15 @@ class Witness:
         self.store = directory / "store.db"
         self.service_db = directory / "service.db"
         self.log = directory / "server.log"
+        self.wish = directory / "die"
         self.options = options
         self.port = 0
         self.lives = 0
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, die: str = "", work: float = 0.0) -> None:
+    def start(self, work: float = 0.0) -> None:
         command = [sys.executable, "-m", "tests.servers.witness", "--store", str(self.store)]
-        command += ["--service-db", str(self.service_db), "--port", str(self.port), "--die", die]
+        command += ["--service-db", str(self.service_db), "--port", str(self.port), "--die", str(self.wish)]
         command += ["--work", str(work), "--options", json.dumps(self.options)]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -45,6 +46,12 @@ class Witness:
         assert line, f"the server did not start:\n{self.log.read_text()[-4000:]}"
         self.port = json.loads(line)["port"]
         self.lives += 1
+
+    def die_at(self, point: str, passing: int) -> None:
+        """From now on: die when the ``passing``-th message passes ``point``. It holds for this life only."""
+        unfinished = self.wish.with_suffix(".new")
+        unfinished.write_text(f"{point}:{passing}")
+        unfinished.rename(self.wish)
 
     def kill(self) -> None:
         assert self._process is not None
@@ -58,6 +65,7 @@ class Witness:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
+        self.wish.unlink(missing_ok=True)
 
     def stop(self) -> None:
         if self._process is not None:

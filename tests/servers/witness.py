@@ -1,10 +1,10 @@
 """A server that can be told where to die, and a service that bears witness.
 
-    python -m tests.servers.witness --store STORE --service-db DB [--port P] [--die POINT:N] [--options JSON]
+    python -m tests.servers.witness --store STORE --service-db DB [--port P] [--die FILE] [--options JSON]
 
 The service keeps its own database: ``calls`` has a row for each call, committed at once; ``effects`` one for each
-effect, in the same transaction as the inbox's mark. ``--die after_commit:3`` ends the process with SIGKILL, in the
-middle of whatever it does, when the third message passes that point.
+effect, in the same transaction as the inbox's mark. As soon as FILE holds ``after_commit:3``, the process ends with
+SIGKILL, in the middle of whatever it does, when the third message from then on passes that point.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import re
 import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -40,18 +41,21 @@ ECHO: Final = (
 
 
 class Death:
-    """Counts what passes a point, and ends the process there."""
+    """Counts what passes a point, and ends the process there. The wish for it may come while the server runs."""
 
-    def __init__(self, wish: str) -> None:
-        self.point, _, count = wish.partition(":")
-        self._left = int(count or 0)
+    def __init__(self, wish: Path | None) -> None:
+        self._wish = wish
+        self._passed = 0
+        self._counting = threading.Lock()
 
     def passes(self, point: str) -> None:
-        if point != self.point:
+        if self._wish is None or not self._wish.exists():
             return
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        where, _, count = self._wish.read_text().partition(":")
+        with self._counting:
+            self._passed += point == where
+            if self._passed == int(count):
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def arm(death: Death) -> None:
@@ -143,7 +147,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--service-db", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--die", default="")
+    parser.add_argument("--die", type=Path, metavar="FILE")
     parser.add_argument("--work", type=float, default=0.0, help="seconds that each call takes")
     parser.add_argument("--options", type=json.loads, default={})
     arguments = parser.parse_args()
