@@ -44,6 +44,12 @@ log = logging.getLogger("wsrm_mq.wsgi")
 Authenticate = Callable[[Environ, Headers], str | None]
 
 _SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
+NOT_SOAP: Final = Answer(
+    415,
+    b"Send SOAP here, as text/xml (SOAP 1.1) or application/soap+xml (SOAP 1.2).\n",
+    "text/plain; charset=utf-8",
+    (("Accept", ", ".join(_SOAP_TYPES)),),
+)
 
 
 class WSRMMiddleware:
@@ -183,6 +189,8 @@ class WSRMMiddleware:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if not self._covers(environ):
             return self._forward_untouched(environ, start_response)
+        if not _is_soap(environ):
+            return _send(NOT_SOAP, start_response)
         try:
             body = read_body(environ, limit=self._settings.max_body, spool_over=self._settings.spool_over)
         except BodyRefused as refused:
@@ -203,14 +211,13 @@ class WSRMMiddleware:
         return _send(answer, start_response)
 
     def _covers(self, environ: Environ) -> bool:
+        """Whether the request is ours: any POST to a path that is named as one of WS-RM (a service would run a message
+        whose media type it does not look at, as often as it is sent), else a SOAP one."""
         if environ.get("REQUEST_METHOD") != "POST":
-            return False
-        content_type = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
-        if content_type not in _SOAP_TYPES:
             return False
         paths = self._settings.paths
         if not paths:
-            return True
+            return _is_soap(environ)
         path = _path(environ)
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
@@ -333,6 +340,10 @@ class WSRMMiddleware:
             start_response(status, headers)
             return [content]
         return _send(Answer(202), start_response)
+
+
+def _is_soap(environ: Environ) -> bool:
+    return environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() in _SOAP_TYPES
 
 
 def _path(environ: Environ) -> str:

@@ -90,3 +90,21 @@ def test_what_was_held_at_a_kill_is_delivered_when_the_gap_is_filled_after_it(tm
     assert settled(witness, source.identifier, 5) == [1, 2, 3, 4, 5]
     witness.stop()
     assert witness.calls(source.identifier) == [(n, False) for n in range(1, 6)]
+
+
+@pytest.mark.spec("D-DUR-001", versions="all")
+@pytest.mark.peer("P-55")
+def test_what_ran_at_a_kill_and_was_not_settled_is_called_again_with_a_mark(tmp_path: Path) -> None:
+    witness = Witness(tmp_path)
+    witness.start()
+    source = Source(witness)
+    assert source.send(1)
+    assert settled(witness, source.identifier, 1) == [1]
+    witness.die_at("before_settle", 1)
+    source.send(2)
+    witness.wait()
+    witness.start()
+    source.send_until_acknowledged(3)
+    assert settled(witness, source.identifier, 3) == [1, 2, 3]
+    witness.stop()
+    assert witness.calls(source.identifier) == [(1, False), (2, False), (2, True), (3, False)]

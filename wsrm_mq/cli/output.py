@@ -21,6 +21,11 @@ SCHEMA_VERSION: Final = 1
 _UNSAFE: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories that a terminal may act upon or hide: control, format (bidi overrides), surrogates, …"""
 
+FOLDED: Final = 13
+"""A column of a drawn table is folded to this width, not narrower."""
+BETWEEN: Final = 3
+"""Between two columns."""
+
 
 def inert(value: object, *, keep: str = "") -> str:
     """``value`` as text without effect on a terminal; the characters of ``keep`` stay."""
@@ -53,23 +58,32 @@ def as_json(**document: Any) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table: drawn on a terminal, else one line a row with tabs between, its header first."""
+    """A table: drawn on a terminal, else one line a row with tabs between, its header first. On a terminal too narrow
+    for that each row is a block of lines: words broken letter by letter help nobody."""
     cells = [[_cell(value) for value in row] for row in rows]
     if not is_terminal():
         for line in [list(columns), *cells]:
             click.echo("\t".join(line))
         return
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if sum(min(width, FOLDED) + BETWEEN for width in widths) > console.width:
+        for line in cells:
+            fields(zip(columns, line, strict=True))
+            click.echo()
+        return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        drawn.add_column(Text(column), overflow="fold")
+    for column, width in zip(columns, widths, strict=True):
+        drawn.add_column(Text(column), overflow="fold", no_wrap=width <= FOLDED)
     for line in cells:
         drawn.add_row(*map(Text, line))
-    Console().print(drawn)
+    console.print(drawn)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
