@@ -10,10 +10,12 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from wsrm_mq.envelope import Headers, NotAnEnvelope, complete_reply, demote, is_fault, scan, strip
+from wsrm_mq.envelope import NotAnEnvelope, complete_reply, demote, is_fault, scan, strip
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.replay.delivery import Delivery, Outcome
@@ -44,26 +46,28 @@ _NEVER_KEPT: Final = frozenset(
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
 )
+_CLIENTS: Final = 1_024
+"""Whose environ is remembered."""
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 
-def capture(environ: Environ, headers: Headers) -> str:
+def capture(environ: Environ) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    kept: Environ = {name: environ[name] for name in _KEPT if name in environ}
-    for name, value in environ.items():
-        if name.startswith("HTTP_") and name not in _NEVER_KEPT:
-            kept[name] = value
-    return json.dumps(
-        {
-            "environ": kept,
-            "soap": headers.soap.label,
-            "addressing": headers.addressing.label if headers.addressing else None,
-            "action": headers.action,
-            "message_id": headers.message_id,
-        },
-        separators=(",", ":"),
-    )
+    kept = [(name, environ[name]) for name in _KEPT if name in environ]
+    kept += [item for item in environ.items() if item[0].startswith("HTTP_") and item[0] not in _NEVER_KEPT]
+    return _as_json(tuple(kept))
+
+
+@lru_cache(_CLIENTS)
+def _as_json(items: tuple[tuple[str, str], ...]) -> str:
+    """A client's requests are alike: most are written, and read again, once."""
+    return json.dumps(dict(items), separators=(",", ":"))
+
+
+@lru_cache(_CLIENTS)
+def _from_json(environ: str) -> Mapping[str, str]:
+    return MappingProxyType(json.loads(environ))
 
 
 class Application:
@@ -81,7 +85,7 @@ class Application:
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
-        kept = json.loads(delivery.environ)
+        kept = _from_json(delivery.environ)
         refused: list[str] = []
         try:
             body, size = self._body(delivery, kept)
@@ -91,12 +95,12 @@ class Application:
             return Outcome(error=_told(error))
         if refused:
             return Outcome(error=f"refused by the application: {refused[0]}")
-        return self._judge(delivery, kept, status, headers, content)
+        return self._judge(delivery, status, headers, content)
 
-    def _body(self, delivery: Delivery, kept: Mapping[str, Any]) -> tuple[BinaryIO, int]:
+    def _body(self, delivery: Delivery, kept: Mapping[str, str]) -> tuple[BinaryIO, int]:
         if self._rewrite is None:
             return delivery.body.open(), delivery.body.size
-        content_type = kept["environ"].get("CONTENT_TYPE", "")
+        content_type = kept.get("CONTENT_TYPE", "")
         content = delivery.body.open().read()
         rewritten = self._rewrite(content, scan(content, content_type))
         return io.BytesIO(rewritten), len(rewritten)
@@ -104,7 +108,7 @@ class Application:
     def _environ(
         self,
         delivery: Delivery,
-        kept: Mapping[str, Any],
+        kept: Mapping[str, str],
         body: BinaryIO,
         size: int,
         refused: list[str],
@@ -114,7 +118,7 @@ class Application:
             "PATH_INFO": "/",
             "QUERY_STRING": "",
             "SERVER_PROTOCOL": "HTTP/1.1",
-            **kept["environ"],
+            **kept,
             "CONTENT_LENGTH": str(size),
             "wsgi.version": (1, 0),
             "wsgi.input": body,
@@ -140,7 +144,6 @@ class Application:
     def _judge(
         self,
         delivery: Delivery,
-        kept: Mapping[str, Any],
         status: str,
         headers: list[tuple[str, str]],
         content: bytes,
@@ -158,20 +161,20 @@ class Application:
             return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}")
         if not delivery.wants_reply:
             return Outcome()
-        if content and kept["addressing"]:
-            content = _with_addressing(content, content_type, kept, is_fault=fault is not None)
+        if content:
+            content = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
         headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
         return Outcome(Reply(status, tuple(headers), content))
 
 
-def _with_addressing(content: bytes, content_type: str, kept: Mapping[str, Any], *, is_fault: bool) -> bytes:
+def _with_addressing(content: bytes, content_type: str, delivery: Delivery, *, is_fault: bool) -> bytes:
     """The reply with the addressing headers that the application did not write; they are stored with it, so that a
     duplicate gets the same MessageID."""
-    addressing = _ADDRESSING[kept["addressing"]]
-    action = addressing.soap_fault_action if is_fault else f"{kept['action'] or ''}Response"
+    addressing = _ADDRESSING[delivery.addressing]
+    action = addressing.soap_fault_action if is_fault else f"{delivery.action or ''}Response"
     try:
         return complete_reply(
-            content, content_type, _SOAP[kept["soap"]], addressing, kept["message_id"], action
+            content, content_type, _SOAP[delivery.soap], addressing, delivery.message_id, action
         )
     except NotAnEnvelope:
         return content

@@ -21,11 +21,11 @@ from wsrm_mq.envelope import (
     close_sequence_response,
     create_sequence_response,
     piggyback,
-    scan,
     sequence_acknowledgement,
     terminate_sequence_response,
 )
 from wsrm_mq.envelope import fault as render_fault
+from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
@@ -101,8 +101,8 @@ class Request:
     body: Body
     identify: Callable[[Headers], tuple[str | None, Peer]]
     """Who sends it (the principal, before anything is stored) and what the configuration says of him."""
-    capture: Callable[[Headers], str]
-    """The part of the request that a replay needs."""
+    capture: Callable[[], str]
+    """The part of the request that a replay needs, as JSON."""
     content_encoding: str = ""
     address: str | None = None
     connection: str | None = None
@@ -165,6 +165,7 @@ class RMDestination:
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
+        self._scanner = Scanner(limits)
         self._verify_body = verify_body
 
     # first half: what to do
@@ -177,7 +178,7 @@ class RMDestination:
             return _refusal(error, request)
 
     def _scan(self, request: Request) -> Headers:
-        headers = scan(self._source(request), request.content_type, request.soap_action, self._limits)
+        headers = self._scanner.scan(self._source(request), request.content_type, request.soap_action)
         if self._verify_body and headers.sequence is not None:
             check_well_formed(self._source(request), request.content_type, self._limits)
         return headers
@@ -248,7 +249,7 @@ class RMDestination:
             header=headers.sequence,
             message_id=headers.message_id,
             action=headers.action,
-            environ=request.capture(headers),
+            environ=request.capture(),
             connection=request.connection,
             body=request.body,
             policy=policy,
@@ -364,6 +365,10 @@ class RMDestination:
             identifier=arrival.header.identifier,
             partner=receipt.partner,
             rm=arrival.sender.rm.label,
+            soap=arrival.sender.soap.label,
+            addressing=arrival.sender.addressing.label,
+            action=arrival.action,
+            message_id=arrival.message_id,
             environ=arrival.environ,
             principal=arrival.sender.principal,
             connection=arrival.connection,

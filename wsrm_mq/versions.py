@@ -36,20 +36,21 @@ class SOAPVersion(enum.Enum):
     SOAP_1_1 = "http://schemas.xmlsoap.org/soap/envelope/"
     SOAP_1_2 = "http://www.w3.org/2003/05/soap-envelope"
 
-    @property
-    def namespace(self) -> str:
-        return self.value
+    label: str
+    media_type: str
+    namespace: str
 
-    @property
-    def label(self) -> str:
-        return "1.1" if self is SOAPVersion.SOAP_1_1 else "1.2"
+    # Plain attributes and an identity hash: every message asks for them several times.
+    def __init__(self, namespace: str) -> None:
+        is_1_1 = namespace.endswith("/soap/envelope/")
+        self.namespace = namespace
+        self.label = "1.1" if is_1_1 else "1.2"
+        self.media_type = "text/xml" if is_1_1 else "application/soap+xml"
 
-    @property
-    def media_type(self) -> str:
-        return "text/xml" if self is SOAPVersion.SOAP_1_1 else "application/soap+xml"
+    __hash__ = object.__hash__
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AddressingVersion:
     """One WS-Addressing version. ``none`` is empty in 2004/08, which has no such address."""
 
@@ -89,7 +90,7 @@ WSA_2005: Final = AddressingVersion(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RMVersion:
     """One WS-ReliableMessaging version. 1.1 and 1.2 share one namespace and one wire format.
 

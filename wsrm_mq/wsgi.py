@@ -124,6 +124,7 @@ class WSRMMiddleware:
         self._authenticate = authenticate or _authenticated
         one_way, understood = _described(app, settings)
         self._one_way = one_way
+        self._only_soap = spyne_compat.speaks_soap(app)
         self._limits = Limits(
             header_bytes=settings.max_header,
             body_bytes=settings.max_body,
@@ -211,13 +212,13 @@ class WSRMMiddleware:
         return _send(answer, start_response)
 
     def _covers(self, environ: Environ) -> bool:
-        """Whether the request is ours: any POST to a path that is named as one of WS-RM (a service would run a message
-        whose media type it does not look at, as often as it is sent), else a SOAP one."""
+        """Whether the request is ours: a SOAP POST; where only SOAP is spoken, any POST: a service that does not look at
+        the media type would run the message as often as it is sent."""
         if environ.get("REQUEST_METHOD") != "POST":
             return False
         paths = self._settings.paths
         if not paths:
-            return _is_soap(environ)
+            return self._only_soap or _is_soap(environ)
         path = _path(environ)
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
@@ -232,7 +233,7 @@ class WSRMMiddleware:
             soap_action=environ.get("HTTP_SOAPACTION"),
             body=body,
             identify=lambda headers: self._identify(environ, headers),
-            capture=lambda headers: capture(environ, headers),
+            capture=lambda: capture(environ),
             content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
             address=environ.get("REMOTE_ADDR"),
             connection=self._connections.name(environ),

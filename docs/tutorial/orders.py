@@ -29,7 +29,7 @@ class Orders(ServiceBase):
         with closing(connect()) as connection, connection:  # commits at the end, or rolls back
             connection.execute("INSERT INTO orders VALUES (?, ?)", (n, text))
         if text == "slow":
-            time.sleep(60)  # the order is in the database, and the operation has not ended
+            time.sleep(10)  # the order is in the database, and the operation has not ended
 
 
 soap = WsgiApplication(

@@ -30,7 +30,7 @@ class Orders(ServiceBase):
             if once(connection, ctx.transport.req_env):
                 connection.execute("INSERT INTO orders VALUES (?, ?)", (n, text))
         if text == "slow":
-            time.sleep(60)  # the order is in the database, and the operation has not ended
+            time.sleep(10)  # the order is in the database, and the operation has not ended
 
 
 soap = WsgiApplication(

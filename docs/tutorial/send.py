@@ -40,7 +40,7 @@ def send(number, text):
 def end():
     post(source.terminate(sequence()))
     print(f"terminated {sequence()}")
-    SEQUENCE.unlink()
+
 
 
 for argument in sys.argv[1:]:

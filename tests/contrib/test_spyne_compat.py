@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from spyne import Application, ComplexModel, Fault, Integer, ServiceBase, Unicode, rpc
+from spyne.protocol.json import JsonDocument
 from spyne.protocol.soap import Soap11
 from spyne.server.wsgi import WsgiApplication
+from werkzeug.test import Client
 
-from wsrm_mq.contrib.spyne_compat import is_spyne, one_way_operations, understood_headers
+from wsrm_mq import WSRMMiddleware
+from wsrm_mq.contrib.spyne_compat import is_spyne, one_way_operations, speaks_soap, understood_headers
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,6 +88,22 @@ def test_the_wsgi_server_around_an_application_is_read_like_it(application: Appl
     assert is_spyne(server)
     assert one_way_operations(server) == one_way_operations(application)
     assert understood_headers(server) == understood_headers(application)
+
+
+def test_the_protocol_of_an_application_is_known(application: Application) -> None:
+    other = Application([Traced], "urn:example:orders", in_protocol=JsonDocument(), out_protocol=JsonDocument())
+    assert speaks_soap(WsgiApplication(application))
+    assert not speaks_soap(WsgiApplication(other))
+    assert not speaks_soap(lambda *_: [])
+
+
+def test_what_is_no_soap_never_gets_to_an_application_that_takes_nothing_else(
+    application: Application, tmp_path: Path
+) -> None:
+    with WSRMMiddleware(WsgiApplication(application), tmp_path / "store.db") as middleware:
+        answer = Client(middleware).post("/", data=b"{}", content_type="application/json")
+    assert answer.status_code == 415
+    assert "text/xml" in answer.headers["Accept"]
 
 
 def test_of_any_other_application_nothing_is_known() -> None:

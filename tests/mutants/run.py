@@ -57,9 +57,7 @@ class Verdict:
 
 def environment(tree: Path) -> dict[str, str]:
     """The environment in which Python, servers that tests start included, imports from ``tree``."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))
-    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))}
     return kept | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -88,9 +86,7 @@ def run_tests(tree: Path, ids: Iterable[str], tests: Iterable[str], timeout: flo
         )
         exit_code = _wait(process, timeout)
     content = json.loads(report.read_text(encoding="utf-8"))["tests"] if report.exists() else {}
-    tests_run = {
-        test: (run["outcome"], frozenset(cell[0] for cell in run["cells"])) for test, run in content.items()
-    }
+    tests_run = {test: (run["outcome"], frozenset(cell[0] for cell in run["cells"])) for test, run in content.items()}
     return Outcome(exit_code, tests_run, log.read_text(encoding="utf-8", errors="replace"))
 
 
@@ -157,9 +153,7 @@ def judge(mutant: Mutant, pristine: Path) -> Verdict:
     if outcome.exit_code == 0:
         return Verdict(False, f"every test of {mutant.id} passed")
     last = [line for line in outcome.log.splitlines() if line.strip()][-1:]
-    return Verdict(
-        False, f"no test of {mutant.id} failed, yet pytest ended with {outcome.exit_code}: {''.join(last)}"
-    )
+    return Verdict(False, f"no test of {mutant.id} failed, yet pytest ended with {outcome.exit_code}: {''.join(last)}")
 
 
 def run(mutants: Sequence[Mutant], root: Path) -> int:
@@ -181,13 +175,9 @@ def run(mutants: Sequence[Mutant], root: Path) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
     parser.add_argument("--list", action="store_true", help="check and list the mutants, run nothing")
-    parser.add_argument(
-        "--only", metavar="NAME", action="append", default=[], help="this mutant; may be repeated"
-    )
+    parser.add_argument("--only", metavar="NAME", action="append", default=[], help="this mutant; may be repeated")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project to copy")
-    parser.add_argument(
-        "--mutants", type=Path, metavar="FILE", help="default: tests/mutants/mutants.toml in it"
-    )
+    parser.add_argument("--mutants", type=Path, metavar="FILE", help="default: tests/mutants/mutants.toml in it")
     args = parser.parse_args(argv)
     try:
         mutants = load(args.mutants or args.root / "tests/mutants/mutants.toml", args.root, args.only)

@@ -54,9 +54,7 @@ markers = spec: rows
 def toy(tmp_path: Path) -> Path:
     """A project of one package and three tests, with the acceptance plugin of this one."""
     root = tmp_path / "project"
-    shutil.copytree(
-        ROOT / "tests/acceptance", root / "tests/acceptance", ignore=shutil.ignore_patterns("test_*")
-    )
+    shutil.copytree(ROOT / "tests/acceptance", root / "tests/acceptance", ignore=shutil.ignore_patterns("test_*"))
     for path, text in {
         "toy/__init__.py": PACKAGE,
         "tests/__init__.py": "",
@@ -88,9 +86,7 @@ def judged(toy: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tupl
     return exit_code, capsys.readouterr().out.splitlines()
 
 
-def test_a_fault_that_a_test_with_its_id_notices_is_killed(
-    toy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_that_a_test_with_its_id_notices_is_killed(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(toy, SUBTRACTS)
     before = {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()}
     exit_code, lines = judged(toy, capsys)
@@ -144,9 +140,7 @@ def test_one_mutant_can_be_run_by_name(toy: Path, capsys: pytest.CaptureFixture[
     assert judged(toy, capsys, "--only", "subtracts")[1][-1] == "mutants: 1 of 1 killed"
 
 
-def test_the_list_runs_nothing(
-    toy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_runs_nothing(toy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     write(toy, SUBTRACTS, TRIPLES)
     monkeypatch.delattr(runner, "run")
     assert judged(toy, capsys, "--list") == (
@@ -180,9 +174,7 @@ def test_one_failing_test_on_the_true_code_is_an_error(toy: Path, capsys: pytest
     assert "the tests do not pass on the true code" in capsys.readouterr().err
 
 
-def test_a_package_that_python_takes_from_elsewhere_is_an_error(
-    toy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_that_python_takes_from_elsewhere_is_an_error(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(toy, SUBTRACTS)
     (toy / "toy").rename(toy / "sys")
     mutants = toy / "tests/mutants/mutants.toml"

@@ -274,24 +274,34 @@ def test_resends_simultaneous_copies_and_restarts_never_make_a_second_delivery(
     assert set(source.store.outcomes(identifier).values()) == {"delivered"}
 
 
+@contextmanager
+def refusing_once(server: OrdersServer, identifier: str, number: int) -> Iterator[None]:
+    """The service's database refuses the effect of a message at its first call."""
+    with sqlite3.connect(server.service_db) as service:
+        service.execute(
+            "create trigger refuses_once before insert on effects"
+            f" when new.sequence = '{identifier}' and new.number = {number} and"
+            " (select count(*) from calls where sequence = new.sequence and number = new.number) = 1"
+            " begin select raise(abort, 'the effect is refused'); end"
+        )
+    try:
+        yield
+    finally:
+        with sqlite3.connect(server.service_db) as service:
+            service.execute("drop trigger refuses_once")
+
+
 @each_rm
 @pytest.mark.spec("D-DEL-001")
 @pytest.mark.peer("P-55")
 def test_an_operation_that_fails_after_its_mark_has_its_effect_when_it_is_tried_again(
     at: At, server: OrdersServer
 ) -> None:
-    """The inbox's mark is undone with the work it stands beside: the second try is the first again."""
+    """The inbox's mark is undone with the work it stands beside: for the second try the message is new."""
     source = at(server=server)
     identifier = source.create()
-    with sqlite3.connect(server.service_db) as service:
-        service.execute(
-            "create trigger fails_once before insert on effects"
-            " when (select count(*) from calls where sequence = new.sequence) = 1"
-            f" and new.sequence = '{identifier}'"
-            " begin select raise(abort, 'the work fails, the mark is written'); end"
-        )
-    assert source.post(source.order_once(identifier, 1)).reply.ack.ranges == ((1, 1),)
-    assert source.delivered(identifier) == [1]
-    assert source.calls(identifier) == [1, 1]
-    with sqlite3.connect(server.service_db) as service:
-        service.execute("drop trigger fails_once")
+    source.post(source.order_once(identifier, 1))
+    with refusing_once(server, identifier, 2):
+        assert source.post(source.order_once(identifier, 2)).reply.ack.ranges == ((1, 2),)
+        assert source.delivered(identifier) == [1, 2]
+    assert source.calls(identifier) == [1, 2, 2]

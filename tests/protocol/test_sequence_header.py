@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.orders_server import OrdersServer, within
 from tests.support.raw import Answer
-from tests.support.source import PUT_ORDER, Source, every_version, good_exchange, in_1_0, in_1_1
+from tests.support.source import PUT_ORDER, Source, each_rm, every_version, good_exchange, in_1_0, in_1_1
 from wsrm_mq.testing import EnvelopeFactory, ReplyFault
 from wsrm_mq.versions import ADDRESSING_VERSIONS, MAX_MESSAGE_NUMBER, SOAPVersion
 
@@ -593,3 +593,20 @@ def test_the_http_action_may_be_empty_and_must_not_contradict(source: Source) ->
     else:
         assert contradicted.reply.ack.ranges == ((1, 3),)  # 2004/08 says nothing of the kind
     good_exchange(source.server, speak)
+
+
+@pytest.mark.spec("D-SEQ-007", "D-SEQ-010")
+@pytest.mark.scenario("Q-042")
+@pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once"])
+@each_rm
+def test_a_number_received_again_when_nothing_of_its_sequence_runs_any_more_is_not_delivered_again(
+    assurance: str, servers: Servers, speak: EnvelopeFactory
+) -> None:
+    with Source(servers(assurance=assurance), speak) as source:
+        identifier = source.create()
+        source.put(identifier, 1)
+        assert source.soon(identifier, [1]) == [1]
+        for _ in range(2):
+            within(5, lambda: source.store.sequence(identifier)["owner"], lambda owner: owner is None)
+            assert source.put(identifier, 1).reply.ack.ranges == ((1, 1),)
+        takes_its_turn(source, identifier, 2, [1, 2])

@@ -109,7 +109,7 @@ def show(place: Place, is_json: bool, position: int) -> None:
         (name, _moment(value) if name in times and value is not None else value) for name, value in everything.items()
     )
     write("")
-    fields((f"request {name}", value) for name, value in json.loads(found.environ).get("environ", {}).items())
+    fields((f"request {name}", value) for name, value in json.loads(found.environ).items())
     if events:
         write("")
         table(

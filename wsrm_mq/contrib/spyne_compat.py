@@ -20,7 +20,7 @@ from importlib.util import find_spec, spec_from_loader
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["is_spyne", "one_way_operations", "understood_headers"]
+__all__ = ["is_spyne", "one_way_operations", "speaks_soap", "understood_headers"]
 
 _MOVES: Final = "spyne.util.six.moves"
 _INSTALL: Final = "Install what Spyne needs on this Python: pip install 'wsrm-mq[spyne]'."
@@ -52,6 +52,13 @@ if sys.version_info >= (3, 12) and not any(isinstance(finder, SixMoves) for find
 def is_spyne(app: object) -> bool:
     """Whether ``app`` is a Spyne ``Application`` or a server around one, such as ``WsgiApplication``."""
     return _application(app) is not None
+
+
+def speaks_soap(app: object) -> bool:
+    """Whether ``app`` is a Spyne application that takes SOAP. It takes nothing else: Spyne has one protocol to an
+    application, and does not look at the media type."""
+    application = _application(app)
+    return application is not None and "soap" in application.in_protocol.type
 
 
 def one_way_operations(app: object) -> frozenset[str]:

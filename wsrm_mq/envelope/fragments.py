@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from wsrm_mq.envelope.text import escape
@@ -31,11 +32,9 @@ _ELEMENT_NAME: Final = re.compile(r"<[^\s/>]+")
 
 def new_message_id() -> str:
     """A fresh ``urn:uuid:`` (A-014); from ``os.urandom``, so forked workers never repeat one."""
-    octets = bytearray(os.urandom(16))
-    octets[6] = octets[6] & 0x0F | 0x40
-    octets[8] = octets[8] & 0x3F | 0x80
-    digits = octets.hex()
-    return f"urn:uuid:{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def envelope(soap: SOAPVersion, headers: str, body: str) -> bytes:
@@ -53,16 +52,21 @@ def addressing_elements(
     to: EndpointReference | None = None,
 ) -> dict[str, str]:
     """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any, by local name."""
-    values = {
-        "Action": action,
-        "MessageID": new_message_id(),
-        "To": addressing.anonymous if to is None else to.address,
-        "RelatesTo": relates_to,
+    recipient = addressing.anonymous if to is None else to.address
+    elements = {
+        "Action": _constant("Action", addressing, action),
+        "MessageID": f'<MessageID xmlns="{addressing.namespace}">{new_message_id()}</MessageID>',
+        "To": _constant("To", addressing, recipient),
     }
-    namespace = addressing.namespace
-    return {
-        local: f'<{local} xmlns="{namespace}">{escape(value)}</{local}>' for local, value in values.items() if value
-    }
+    if relates_to:
+        elements["RelatesTo"] = f'<RelatesTo xmlns="{addressing.namespace}">{escape(relates_to)}</RelatesTo>'
+    return elements
+
+
+@lru_cache(256)
+def _constant(local: str, addressing: AddressingVersion, value: str) -> str:
+    """An element that many messages have: there are few actions and few recipients."""
+    return f'<{local} xmlns="{addressing.namespace}">{escape(value)}</{local}>' if value else ""
 
 
 def addressing_headers(

@@ -40,16 +40,18 @@ class Outline:
     """What the pass has seen so far: complete after ``read_outline``, and of use to a fault if that raised.
 
     Tags and attribute names are expanded names. ``body`` is Body itself; its only child is empty unless it is
-    an RM element. ``elements`` is their number, ``read`` the bytes that were read.
+    an RM element. ``elements`` is their number, ``read`` the bytes that were read. ``first_in_body`` is the byte
+    at which that child begins, if the pass ended with it.
     """
 
-    __slots__ = ("body", "elements", "read", "root", "soap")
+    __slots__ = ("body", "elements", "first_in_body", "read", "root", "soap")
 
     def __init__(self) -> None:
         self.soap: SOAPVersion | None = None
         self.root: Element | None = None
         self.body: Element | None = None
         self.elements = 0
+        self.first_in_body = -1
         self.read: list[bytes] = []
 
     @property
@@ -115,6 +117,7 @@ def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XML
         element = open_element(name, attributes)
         if body is not None:
             if not name.startswith(_RM) and element is body[0]:
+                outline.first_in_body = parser.CurrentByteIndex
                 raise _Complete
         elif name == body_name:
             outline.body = body = element

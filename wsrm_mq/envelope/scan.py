@@ -34,13 +34,18 @@ _NO_ELEMENTS: Final[_RMElements] = (None, (), (), None)
 
 
 def scan(
-    source: Source, content_type: str, soap_action: str | None = None, limits: Limits = _DEFAULT_LIMITS
+    source: Source,
+    content_type: str,
+    soap_action: str | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
+    outline: Outline | None = None,
 ) -> Headers:
     """Reads ``source`` (bytes, or anything with ``read(size)``) as far as the start tag of Body's first
     child.
 
     ``content_type`` and ``soap_action`` are the HTTP fields as sent. A file is left wherever reading stopped.
-    Raises ``EnvelopeError`` with the fault to answer; its ``context`` is what could be read of the headers.
+    An empty ``outline`` is filled. Raises ``EnvelopeError`` with the fault to answer; its ``context`` is what could
+    be read of the headers.
     """
     content = parse_content_type(content_type)
     http_action, charset, offset = content.parameters.get("action"), content.charset, 0
@@ -48,7 +53,7 @@ def scan(
         part = root_part(source, content, limits)
         source, charset, offset = part.stream, part.content.charset, part.stream.offset
         http_action = part.content.parameters.get("action") if http_action is None else http_action
-    outline = Outline()
+    outline = outline or Outline()
     try:
         read_outline(source, charset, limits, outline)
         soap = outline.soap

@@ -13,13 +13,18 @@ __all__ = ["Call", "Delivery", "Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """All that a call of the application needs. ``environ`` is the stored part of the request, as JSON."""
+    """All that a call of the application needs. ``environ`` is the stored part of the request, as JSON; ``rm``,
+    ``soap`` and ``addressing`` are labels of versions."""
 
     position: int
     number: int
     identifier: str
     partner: str | None
     rm: str
+    soap: str
+    addressing: str
+    action: str | None
+    message_id: str | None
     environ: str
     principal: str | None
     connection: str | None

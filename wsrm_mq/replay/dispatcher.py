@@ -317,7 +317,7 @@ class Dispatcher:
         """The next deliverable messages of a sequence, from ``after`` on; none is an answer too."""
         with self._store.reader() as db:
             bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
-            cursor, limit, discard_from, redelivery_below, identifier, partner, ordered, assurance, rm = bounds
+            cursor, limit, discard_from, redelivery_below, identifier, partner, ordered, assurance, rm, soap, addressing = bounds
             rows = db.execute(
                 sql.RUN,
                 {
@@ -336,6 +336,10 @@ class Dispatcher:
                 identifier=identifier,
                 partner=partner,
                 rm=rm,
+                soap=soap,
+                addressing=addressing,
+                action=action,
+                message_id=message_id,
                 environ=environ,
                 principal=principal,
                 connection=connection,
@@ -353,6 +357,8 @@ class Dispatcher:
                 wants_reply,
                 _waiter,
                 message,
+                action,
+                message_id,
                 environ,
                 principal,
                 connection,

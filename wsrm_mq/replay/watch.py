@@ -81,6 +81,7 @@ class Watch:
         assert presence is not None
         while not self._stopping.is_set():
             try:
+                self._store.writer.look_after_files()
                 words = presence.wait(self._seconds())
                 for word in words:
                     if word.isdigit():

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.store.rescue import missing
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
     "connect_reader",
     "connect_writer",
     "create_file",
-    "refuse_network",
+    "refuse_place",
     "store_errors",
     "translate",
 ]
@@ -52,6 +53,8 @@ def translate(error: sqlite3.Error, path: Path) -> Exception:
     """Our error for a SQLite one, or the error itself where it is not about the store as a whole."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF)
+    if kind is StoreUnavailable and _is_read_only(path):
+        return _read_only(path)
     return kind(f"{path}: {error}.") if kind is not None else error
 
 
@@ -69,13 +72,17 @@ def create_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         pass
+    except FileNotFoundError as error:
+        raise StoreUnavailable(
+            f"{path}: cannot be created: {error.strerror}.", f"Make the directory {path.parent} first."
+        ) from error
     except OSError as error:
         raise StoreUnavailable(f"{path}: cannot be created: {error.strerror}.") from error
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     """The writer's connection. The file has to exist. Autocommit mode: every transaction is begun in words."""
-    refuse_network(path)
+    refuse_place(path)
     with store_errors(path):
         db = _open(path, "rw")
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
@@ -97,7 +104,9 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     if not path.exists():
-        raise StoreUnavailable(f"{path}: there is no such store.", "Create it with `wsrm-mq store init`.")
+        raise missing(path) or StoreUnavailable(
+            f"{path}: there is no such store.", "Create it with `wsrm-mq store init`."
+        )
     db = sqlite3.connect(
         f"file:{_quoted(path)}?mode={mode}",
         uri=True,
@@ -121,13 +130,16 @@ def _quoted(path: Path) -> str:
     return quote(str(path))
 
 
-def refuse_network(path: Path) -> None:
-    """WAL shares memory between processes, which no network file system offers."""
+def refuse_place(path: Path) -> None:
+    """A store cannot work on a read-only file system, nor on one of the network: WAL shares memory between processes,
+    which no such system offers."""
+    if path.exists() and _is_read_only(path):
+        raise _read_only(path)
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
-    where = str(path.resolve())
+    where = os.path.realpath(path)
     best, kind = "", ""
     for line in mounts:
         _device, point, file_system, *_rest = line.split(" ")
@@ -140,3 +152,17 @@ def refuse_network(path: Path) -> None:
             f"{path}: is on a network file system ({kind}), where write-ahead logging cannot work.",
             "Put the store on a local disk.",
         )
+
+
+def _is_read_only(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _read_only(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path}: is on a read-only file system.",
+        "Mount that for writing; or copy the store, with what lies beside it, to a place that can be written.",
+    )

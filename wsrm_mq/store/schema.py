@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
-from wsrm_mq.store.connection import create_file, refuse_network, store_errors
+from wsrm_mq.store.connection import create_file, refuse_place, store_errors
+from wsrm_mq.store.rescue import missing
 
 __all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
 
@@ -38,7 +39,9 @@ def ensure(path: Path) -> None:
 
     Raises ``SchemaMismatch`` for a store that a newer version wrote.
     """
-    refuse_network(path)
+    refuse_place(path)
+    if was_removed := missing(path):
+        raise was_removed
     if not path.exists():
         create_file(path)
     if _revision_at(path) != HEAD:

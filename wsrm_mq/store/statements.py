@@ -115,6 +115,8 @@ RUN: Final = compiled(
         entry.c.wants_reply,
         entry.c.waiter,
         message.c.id,
+        message.c.action,
+        message.c.message_id,
         message.c.environ,
         message.c.principal,
         message.c.connection,
@@ -333,6 +335,8 @@ RUN_BOUNDS: Final = compiled(
         sequence.c.ordered,
         sequence.c.assurance,
         sequence.c.rm,
+        sequence.c.soap,
+        sequence.c.addressing,
     ).where(sequence.c.id == p("key"))
 )
 

@@ -9,12 +9,15 @@ What can go wrong in a batch:
 * busy, full, I/O: nothing of the batch is stored. Verbs that may be refused (an acceptance) fail at once, the sender
   resends. Verbs that must not be dropped (a settlement) stay and are tried again until they are stored; when the disk
   is full they get the reserve, and nothing else is admitted until there is room again.
+* the files are not where they were: they were removed or replaced, and what is committed would be gone with the
+  process. It counts as not written, and everything is refused until they are back (see ``rescue``).
 * anything else is one verb's own mistake: the batch is rolled back and its verbs run one by one.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -25,6 +28,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store.connection import connect_writer, translate
+from wsrm_mq.store.rescue import FileIds, file_ids, put_back, rescue
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -89,6 +93,8 @@ class Writer:
         self._closed = False
         self._idle = True
         self._db: sqlite3.Connection | None = None
+        self._files: FileIds = ()
+        self._lost: StoreUnavailable | None = None
         self._thread: threading.Thread | None = None
         self._not_checkpointed = 0
         self.commits = 0
@@ -100,6 +106,7 @@ class Writer:
         """Open the connection and write what waits. Also after ``stop(keep_queue=True)``."""
         self._stopping = self._closed = False
         self._db = connect_writer(self.path)
+        self._files = file_ids(self.path)
         self._thread = threading.Thread(target=self._loop, name="wsrm-mq-writer", daemon=True)
         self._thread.start()
 
@@ -156,6 +163,16 @@ class Writer:
             self._thread.join()
         self._thread = None
 
+    @property
+    def has_its_files(self) -> bool:
+        """Whether what is open here is what stands at the store's place."""
+        return file_ids(self.path) == self._files
+
+    def look_after_files(self) -> None:
+        """Find out that the files are gone although nobody writes; cheap to ask for."""
+        if self._lost is None and not self.has_its_files:
+            self.submit(lambda _tx: None, lambda _result, _error: None)
+
     # the thread
 
     def _loop(self) -> None:
@@ -168,6 +185,8 @@ class Writer:
             if kept:
                 with self._changed:
                     self._waiting.extendleft(reversed(kept))
+                    if self._stopping and not self._closed:
+                        break  # a fork is near: they wait for the next start
                 time.sleep(RETRY_SECONDS[attempt])
                 attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
                 continue
@@ -234,6 +253,8 @@ class Writer:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached."""
         db = self._db
         assert db is not None
+        if self._lost is not None and not self.has_its_files:
+            return self._lost
         try:
             db.execute("BEGIN IMMEDIATE")
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
@@ -248,11 +269,29 @@ class Writer:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        if not self.has_its_files:
+            self._cache.clear()
+            self._lost = self._removed()
+            return self._lost
+        self._lost = None
         tx.committed()
         self.commits += 1
         self.committed_verbs += len(batch)
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
         return None
+
+    def _removed(self) -> StoreUnavailable:
+        """The files are gone: save what the open ones hold, once, and say what to do."""
+        assert self._db is not None
+        gone = f"{self.path}: was removed or replaced while it is open here; nothing is taken any more."
+        try:
+            saved = rescue(self._db, self.path, self.instance_name)
+        except (OSError, sqlite3.Error) as error:
+            log.critical("store.not_rescued path=%s error=%s", self.path, error)
+            hint = f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd before this process ends."
+            return StoreUnavailable(gone, hint)
+        log.critical("store.rescued path=%s to=%s", self.path, saved)
+        return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}")
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
         for item in batch:

@@ -1,0 +1,136 @@
+"""``Scanner``: ``scan`` with a memory for messages that are alike.
+
+A source writes the header section of all its messages alike, but for three values: the sequence's Identifier, the
+MessageNumber and the MessageID. Of a message that was scanned, the bytes around these values are kept. A message that
+has the same bytes there is the same XML with other text in three elements, so its headers are known without parsing.
+
+The equality is of bytes, from the first one to the start tag of Body's first child: nothing that ``scan`` looks at is
+taken on trust. Whatever does not fit goes to ``scan``, and so does every doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
+
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.lexical import parse_identifier
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.outline import Outline
+from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.source import Source
+from wsrm_mq.sequence.elements import SequenceHeader
+
+__all__ = ["Scanner"]
+
+_REMEMBERED: Final = 256
+_LONGEST: Final = 8_192
+"""Bytes of a header section that is kept."""
+
+_START: Final = rb"<(?:[\w.-]+:)?(MessageNumber|MessageID|Identifier)"
+_ANY: Final = re.compile(_START + rb"(?![\w.:-])")
+_FIELD: Final = re.compile(_START + rb"(?:\s[^<>]*)?>([^<>&]+)</")
+_NAME: Final = re.compile(rb"([A-Za-z0-9:._/#?=+%~-]+)")
+_VALUE: Final = {
+    b"Identifier": _NAME,
+    b"MessageID": _NAME,
+    b"MessageNumber": re.compile(rb"[ \t\r\n]*([0-9]{1,18})[ \t\r\n]*"),
+}
+"""Text that can be put for another of its kind and means nothing else to an XML parser."""
+_START_TAG: Final = re.compile(rb"""<(?:[^<>"']|"[^<"]*"|'[^<']*')*>""")
+
+_POSITIONS: Final = {field.name: position for position, field in enumerate(fields(Headers))}
+_MESSAGE_ID: Final = _POSITIONS["message_id"]
+_SEQUENCE: Final = _POSITIONS["sequence"]
+
+
+class _Alike(NamedTuple):
+    """What messages have in common: their headers as values in order, and the bytes behind each of the fields."""
+
+    values: list[Any]
+    fields: list[tuple[bytes, bytes]]
+    """(local name, what follows its text), in the order of the document."""
+
+
+class Scanner:
+    """Scans with one set of limits. May be used by several threads at a time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._longest = min(_LONGEST, limits.header_bytes)
+        self._known: dict[tuple[str, str | None, bytes], _Alike] = {}
+
+    def scan(self, source: Source, content_type: str, soap_action: str | None = None) -> Headers:
+        """What ``scan`` answers, and raises."""
+        if not isinstance(source, bytes):
+            return scan(source, content_type, soap_action, self._limits)
+        first = _FIELD.search(source, 0, self._longest)
+        if first is not None:
+            known = self._known.get((content_type, soap_action, source[: first.start(2)]))
+            headers = self._recognise(source, first.start(2), known) if known is not None else None
+            if headers is not None:
+                return headers
+        outline = Outline()
+        headers = scan(source, content_type, soap_action, self._limits, outline)
+        if first is not None and headers.sequence is not None and headers.offset == 0:
+            alike = _alike(source, outline.first_in_body, headers)
+            if alike is not None:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[content_type, soap_action, source[: first.start(2)]] = alike
+        return headers
+
+    def _recognise(self, source: bytes, position: int, known: _Alike) -> Headers | None:
+        values = known.values.copy()
+        found: dict[bytes, str] = {}
+        for name, following in known.fields:
+            text = _VALUE[name].match(source, position)
+            if text is None or not source.startswith(following, text.end()):
+                return None
+            found[name] = text[1].decode("ascii")
+            position = text.end() + len(following)
+        before: SequenceHeader = values[_SEQUENCE]
+        number = int(found[b"MessageNumber"])
+        if number == 0 or position > self._longest:
+            return None
+        identifier = found[b"Identifier"]
+        if identifier != before.identifier:
+            try:
+                parse_identifier(identifier, self._limits.identifier_bytes)
+            except ValueError:
+                return None
+        values[_SEQUENCE] = SequenceHeader(identifier, number, before.last)
+        if b"MessageID" in found:
+            values[_MESSAGE_ID] = found[b"MessageID"]
+        return Headers(*values)
+
+
+def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None:
+    """What to remember of a message; ``None`` where its three values are not three plain texts, each in the only
+    element of its name."""
+    start_tag = _START_TAG.match(source, first_in_body)
+    if start_tag is None or start_tag.end() > _LONGEST:
+        return None
+    head = source[: start_tag.end()]
+    if not head.isascii() or b"<!" in head or b"<?" in head[1:]:
+        return None
+    found = list(_FIELD.finditer(head))
+    names = [field[1] for field in found]
+    if len(set(names)) < len(names) or len(names) != len(_ANY.findall(head)):
+        return None
+    assert headers.sequence is not None
+    meant = {b"MessageNumber": str(headers.sequence.number), b"Identifier": headers.sequence.identifier}
+    if headers.message_id is not None:
+        meant[b"MessageID"] = headers.message_id
+    if set(names) != set(meant):
+        return None
+    after: list[tuple[bytes, bytes]] = []
+    ends = [field.start(2) for field in found[1:]] + [len(head)]
+    for field, end in zip(found, ends, strict=True):
+        text = _VALUE[field[1]].fullmatch(field[2])
+        if text is None or text[1].decode("ascii") != meant[field[1]]:
+            return None
+        after.append((field[1], head[field.end(2) : end]))
+    values = [getattr(headers, name) for name in _POSITIONS]
+    return _Alike(values, after)

@@ -1,0 +1,67 @@
+"""A store's file that is removed or replaced while a process has it open.
+
+SQLite does not notice: it goes on with files that have no name any more, and what is committed there is gone with the
+process. So the writer looks after each commit whether its files still stand at their place. If they do not, nothing is
+acknowledged any more, and what the open files hold is saved beside the place where they stood.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from wsrm_mq.errors import StoreUnavailable
+
+__all__ = ["FileIds", "file_ids", "missing", "rescue", "rescued_path"]
+
+FileIds = tuple[tuple[int, int] | None, ...]
+"""Device and inode of a store's file and of its write-ahead log; ``None`` for one that is not there."""
+
+
+def file_ids(path: Path) -> FileIds:
+    return _id(path), _id(f"{path}-wal")
+
+
+def _id(path: Path | str) -> tuple[int, int] | None:
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def rescued_path(path: Path) -> Path:
+    return path.with_name(path.name + ".rescued")
+
+
+def rescue(db: sqlite3.Connection, path: Path, name: str) -> Path:
+    """Copy all that ``db`` has, to ``rescued_path``. It is whole there or not there; ``name`` tells apart processes
+    that do so at once. Raises ``OSError`` or ``sqlite3.Error``."""
+    unfinished = path.with_name(f"{path.name}.{name}")
+    os.close(os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+    try:
+        copy = sqlite3.connect(unfinished)
+        try:
+            db.backup(copy)
+        finally:
+            copy.close()
+        os.replace(unfinished, rescued_path(path))
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return rescued_path(path)
+
+
+def missing(path: Path) -> StoreUnavailable | None:
+    """What to say where ``path`` is not there but was rescued: a new store in its place would forget everything."""
+    saved = rescued_path(path)
+    if path.exists() or not saved.exists():
+        return None
+    return StoreUnavailable(
+        f"{path}: was removed while a service had it open; all that was in it is in {saved.name}.", put_back(path)
+    )
+
+
+def put_back(path: Path) -> str:
+    """How an operator makes the rescued store the store again."""
+    return f"Stop the service, then: rm -f {path}-wal {path}-shm && mv {rescued_path(path)} {path}"
