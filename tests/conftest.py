@@ -1,3 +1,40 @@
 """What every test shares."""
 
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
 pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "pytester"]
+
+Mount = Callable[..., Path]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--ci", action="store_true", help="what this machine cannot do fails: nothing is skipped for it")
+
+
+@pytest.fixture
+def mount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Mount]:
+    """Mount something for the length of a test: ``mount("-t", "tmpfs", "-o", "size=2m", "tmpfs")``.
+
+    Without the right to do so the test is skipped; with ``--ci`` it fails.
+    """
+    mounted: list[Path] = []
+
+    def begin(*options: str) -> Path:
+        point = tmp_path / f"mounted{len(mounted)}"
+        point.mkdir()
+        done = subprocess.run(["mount", *options, point], capture_output=True, text=True, check=False)
+        if done.returncode:
+            reason = f"needs the right to mount a file system (root with CAP_SYS_ADMIN): {done.stderr.strip()}"
+            (pytest.fail if request.config.getoption("ci") else pytest.skip)(reason)
+        mounted.append(point)
+        return point
+
+    yield begin
+    for point in reversed(mounted):
+        subprocess.run(["umount", "-l", point], check=True)

@@ -264,16 +264,16 @@ class WSRMMiddleware:
             case Answer() as answer:
                 return answer
             case Run(claim, delivery):
-                self._engine.dispatcher.run_here(claim, delivery)
+                left = self._engine.dispatcher.run_here(claim, delivery, self._settings.hold_wait)
                 settled = self._settled(commit, delivery.position)
                 if settled is not None:
                     return settled
-                return self._wait(commit, Wait(delivery.position, Answer(202), bounded=True), many_threads)
+                return self._wait(commit, Wait(delivery.position, Answer(202), bounded=True), many_threads, left)
             case Wait() as wait:
-                return self._wait(commit, wait, many_threads)
+                return self._wait(commit, wait, many_threads, self._settings.hold_wait)
 
-    def _wait(self, commit: Commit, wait: Wait, many_threads: bool) -> Answer:
-        """Wait for a message to be settled, up to ``hold_wait`` (I16).
+    def _wait(self, commit: Commit, wait: Wait, many_threads: bool, patience: float) -> Answer:
+        """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16).
 
         Few requests at a time wait for a gap, and none where the server has one thread: it could not take the request
         that fills it."""
@@ -284,7 +284,7 @@ class WSRMMiddleware:
             if wait.bounded and not (many_threads and self._gap_waits.acquire(blocking=False)):
                 return wait.otherwise
             try:
-                deadline = time.monotonic() + self._settings.hold_wait
+                deadline = time.monotonic() + patience
                 while (left := deadline - time.monotonic()) > 0:
                     # Once a second it looks by itself: a wake-up from another process can be lost.
                     event.wait(min(left, 1.0))

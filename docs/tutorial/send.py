@@ -34,13 +34,13 @@ def send(number, text):
     body = f'<o:put_order xmlns:o="urn:example:orders"><o:n>{number}</o:n><o:text>{text}</o:text></o:put_order>'
     envelope = source.message(sequence(), number, body, action="urn:example:orders/put_order")
     ranges = post(envelope).ack.ranges
-    print(f"sent {number}; acknowledged {', '.join(f'{low}-{high}' if low < high else f'{low}' for low, high in ranges)}")
+    acknowledged = ", ".join(f"{low}-{high}" if low < high else f"{low}" for low, high in ranges)
+    print(f"sent {number}; acknowledged {acknowledged}")
 
 
 def end():
     post(source.terminate(sequence()))
     print(f"terminated {sequence()}")
-
 
 
 for argument in sys.argv[1:]:

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.queue.build import Instance
-from tests.store.conftest import mount as mount
 from wsrm_mq.cli import program
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence

@@ -131,7 +131,7 @@ def test_a_store_on_a_read_only_file_system_is_told_without_a_traceback(
     for command in LOOKING:
         result = wsrm(*command, "--store", point / "wsrm.db")
         assert result.exit_code == 5
-        assert result.stderr.startswith(f"wsrm-mq: {point}/wsrm.db: unable to open database file.")
+        assert result.stderr.startswith(f"wsrm-mq: {point}/wsrm.db: is on a read-only file system.")
 
 
 def test_another_kind_of_database_is_refused(wsrm: Wsrm) -> None:

@@ -197,9 +197,7 @@ def test_sequences_in_every_state_answer_after_a_restart_as_before(at: At, serve
 @each_rm
 @pytest.mark.spec("D-DUR-005")
 @pytest.mark.scenario("Q-040")
-def test_what_was_held_is_held_after_a_restart_and_delivered_when_the_gap_closes(
-    at: At, server: OrdersServer
-) -> None:
+def test_what_was_held_is_held_after_a_restart_and_delivered_when_the_gap_closes(at: At, server: OrdersServer) -> None:
     source = at(server=server)
     identifier = source.create()
     for number in (3, 2, 5, 4):

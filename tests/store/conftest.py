@@ -1,8 +1,7 @@
-"""Stores in a directory of their own, other processes, and file systems that are full or read-only."""
+"""Stores in a directory of their own, and other processes."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -15,7 +14,6 @@ from wsrm_mq.store import schema
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock
 
-Mount = Callable[..., Path]
 Python = Callable[..., subprocess.Popen[str]]
 
 
@@ -61,24 +59,3 @@ def python() -> Iterator[Python]:
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Mount]:
-    """Mount something for the length of a test: ``mount("-t", "tmpfs", "-o", "size=2m", "tmpfs")``."""
-    mounted: list[Path] = []
-
-    def begin(*options: str) -> Path:
-        if os.geteuid() != 0:
-            pytest.skip("needs the right to mount a file system")
-        point = tmp_path / f"mounted{len(mounted)}"
-        point.mkdir()
-        done = subprocess.run(["mount", *options, point], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"needs the right to mount a file system: {done.stderr.strip()}")
-        mounted.append(point)
-        return point
-
-    yield begin
-    for point in reversed(mounted):
-        subprocess.run(["umount", "-l", point], check=True)

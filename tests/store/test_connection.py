@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.conftest import Mount
+from tests.conftest import Mount
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store import connection
 from wsrm_mq.store.connection import connect_reader, connect_writer, translate
@@ -61,9 +61,9 @@ def test_a_mistake_in_a_statement_stays_what_it_is() -> None:
 
 def test_a_read_only_file_system_is_said_to_be_unusable(path: Path, mount: Mount) -> None:
     read_only = mount("--bind", "-o", "ro", str(path.parent))
-    with pytest.raises(StoreUnavailable, match=r"store\.db") as refused:
+    with pytest.raises(StoreUnavailable, match=r"store\.db: is on a read-only file system") as refused:
         Store(read_only / "store.db").open()
-    assert "permissions" in refused.value.hint
+    assert "copy the store" in refused.value.hint
 
 
 def test_a_store_cannot_be_made_on_a_read_only_file_system(mount: Mount) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.store.conftest import Mount
+from tests.conftest import Mount
 from tests.store.test_writer import Told
+from tests.support.disk import MIB, Disk
 from wsrm_mq.errors import StoreFull
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-
-MIB = 1024 * 1024
 
 
 def message(size: int) -> Callable[[Transaction], int]:
@@ -37,28 +35,6 @@ def settled(tx: Transaction) -> str:
 def counted(store: Store, table: str) -> int:
     with store.reader() as db:
         return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-
-
-class Disk:
-    """A small file system and the file that fills it."""
-
-    def __init__(self, point: Path) -> None:
-        self.point = point
-        self._filler = point / "filler"
-
-    def fill(self) -> None:
-        """Leave no byte."""
-        with self._filler.open("ab", buffering=0) as file:
-            while self.free:
-                file.write(bytes(min(self.free, MIB)))
-
-    def make_room(self) -> None:
-        self._filler.unlink()
-
-    @property
-    def free(self) -> int:
-        there = os.statvfs(self.point)
-        return there.f_bavail * there.f_frsize
 
 
 @pytest.fixture

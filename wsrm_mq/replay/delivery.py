@@ -37,7 +37,7 @@ class Delivery:
     at_most_once: bool = False
     """Settled before the call."""
     is_waited_for: bool = False
-    """A request waits for the settlement."""
+    """A request waits for the settlement, or may wait for it by now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.errors import FenceLost, StoreError
@@ -125,29 +125,49 @@ class Dispatcher:
         if len(self._fresh) < FRESH:
             self._fresh[sequence, delivery.number] = delivery
 
-    def run_here(self, claim: Claim, delivery: Delivery) -> Outcome | None:
-        """Run one message in this thread and wait until it is settled; what else its sequence has goes to the pool.
-        Answers ``None`` where the settlement was refused: the sequence went to somebody else meanwhile."""
+    def run_here(self, claim: Claim, delivery: Delivery, patience: float) -> float:
+        """Run one message in this thread, and wait for what became of it to be stored, at most ``patience`` seconds:
+        that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
+        pool. Answers what is left of ``patience``, which the application's own time does not use up."""
+        if delivery.at_most_once:
+            try:
+                self._settle_then_call(claim, delivery)
+                if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
+                    self.give(claim)
+            except FenceLost as lost:
+                log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
+            return patience
+        outcome = self._attempt(delivery)
+        begun = time.monotonic()
+        stored = threading.Event()
+        if outcome.error is None:
+
+            def told(done: Settled | None, error: BaseException | None) -> None:
+                try:
+                    self._settlement_told(claim, delivery, done, error, last=True)
+                finally:
+                    stored.set()
+
+            self._store.submit(_settling(claim, delivery, outcome, release=True), told, keep=True, size=_size(outcome))
+        else:
+            threading.Thread(
+                target=self._fail_apart, args=(claim, delivery, outcome.error, stored), name="wsrm-mq-fail", daemon=True
+            ).start()
+        stored.wait(patience)
+        return max(0.0, begun + patience - time.monotonic())
+
+    def _fail_apart(self, claim: Claim, delivery: Delivery, error: str, stored: threading.Event) -> None:
+        """Record a failure in a thread of its own: it is rare, and who hears of it (``on_event``) may not hold up the
+        writer."""
         try:
-            if delivery.at_most_once:
-                outcome = self._settle_then_call(claim, delivery)
-                released = self._store.call(lambda tx: give_back(tx, claim), keep=True)
-            else:
-                outcome = self._attempt(delivery)
-                if outcome.error is not None:
-                    released = self._fail(claim, delivery, outcome.error).released
-                else:
-                    done = self._store.call(
-                        _settling(claim, delivery, outcome, release=True), keep=True, size=_size(outcome)
-                    )
-                    self._settled(delivery, done)
-                    released = done.released
-        except FenceLost as error:
-            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
-            return None
-        if not released:
-            self.give(claim)
-        return outcome
+            if not self._fail(claim, delivery, error).released:
+                self.give(claim)
+        except FenceLost as lost:
+            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
+        except StoreError as unwritten:
+            log.error("dispatch.store_error %s", unwritten)
+        finally:
+            stored.set()
 
     # the pool
 
@@ -182,24 +202,16 @@ class Dispatcher:
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, first = run
-        if first is not None and not self._stopping:
-            self._run_first(claim, first)
-            return
         pipeline = Pipeline()
-        begun, count, after = time.monotonic(), 0, 0
-        deliveries = self._read(claim, after)
-        while deliveries and not self._stopping and not pipeline.lost:
-            for index, delivery in enumerate(deliveries):
-                # A short batch is the end of what is deliverable, as far as one can see.
-                last = index == len(deliveries) - 1 and len(deliveries) < RUN_LENGTH
-                if self._one(claim, delivery, pipeline, last):
-                    return
-                count, after = count + 1, delivery.number + 1
-                if self._stopping or pipeline.lost:
-                    break
+        begun, count = time.monotonic(), 0
+        for delivery, last in self._messages(claim, first):
+            if self._stopping or pipeline.lost:
+                break
+            if self._one(claim, delivery, pipeline, last):
+                return
+            count += 1
             if self._runs and count >= RUN_LENGTH and time.monotonic() - begun > RUN_SECONDS:
                 break
-            deliveries = self._read(claim, after)
         pipeline.drain()
         if pipeline.lost:
             return
@@ -207,24 +219,21 @@ class Dispatcher:
         if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
             self.give(claim)
 
-    def _run_first(self, claim: Claim, delivery: Delivery) -> None:
-        """The first loop: one message, in memory since its commit. Its settling commit gives the sequence back, or
-        on to the message that came meanwhile."""
-        if delivery.at_most_once:
-            self._settle_then_call(claim, delivery)
-            if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
-                self.give(claim)
+    def _messages(self, claim: Claim, first: Delivery | None) -> Iterator[tuple[Delivery, bool]]:
+        """What to run: each message, and whether it is the last one known. Those in memory since their commit are not
+        read again (the first loop); without a first one, the store is read (the second loop)."""
+        if first is not None:
+            following: Delivery | None = first
+            while following is not None:
+                delivery = following
+                following = self._fresh.get((claim.sequence, delivery.number + 1))
+                yield delivery, following is None
             return
-        outcome = self._attempt(delivery)
-        if outcome.error is not None:
-            if not self._fail(claim, delivery, outcome.error).released:
-                self.give(claim)
-            return
-
-        def told(done: Settled | None, error: BaseException | None) -> None:
-            self._settlement_told(claim, delivery, done, error, last=True)
-
-        self._store.submit(_settling(claim, delivery, outcome, release=True), told, keep=True, size=_size(outcome))
+        after = 0
+        while deliveries := self._read(claim, after):
+            for index, delivery in enumerate(deliveries):
+                yield delivery, index == len(deliveries) - 1 and len(deliveries) < RUN_LENGTH
+            after = deliveries[-1].number + 1
 
     def _settlement_told(
         self, claim: Claim, delivery: Delivery, done: Settled | None, error: BaseException | None, *, last: bool
@@ -246,6 +255,7 @@ class Dispatcher:
             return False
         outcome = self._attempt(delivery)
         if outcome.error is not None:
+            self._forget(claim.sequence)
             pipeline.drain()
             if not pipeline.lost and not self._fail(claim, delivery, outcome.error).released:
                 self.give(claim)
@@ -256,8 +266,19 @@ class Dispatcher:
             pipeline.leave(error)
             self._settlement_told(claim, delivery, done, error, last=last)
 
-        self._store.submit(_settling(claim, delivery, outcome, release=last), told, keep=True, size=_size(outcome))
+        self._store.submit(
+            _settling(claim, delivery, outcome, release=last),
+            told,
+            keep=True,
+            size=_size(outcome),
+            lingers=not delivery.is_waited_for,
+        )
         return last
+
+    def _forget(self, sequence: int) -> None:
+        """The run ends at a failure: whoever goes on reads what follows."""
+        for key in [key for key in tuple(self._fresh) if key[0] == sequence]:
+            self._fresh.pop(key, None)
 
     def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
         """At most once: a crash from here on loses the message, nothing repeats it."""
@@ -348,6 +369,7 @@ class Dispatcher:
                 attempt=deliveries + 1,
                 redelivery=deliveries > 0 or number < redelivery_below,
                 at_most_once=assurance == DeliveryAssurance.AT_MOST_ONCE,
+                is_waited_for=bool(wants_reply) or waiter is not None,
             )
             for (
                 position,
@@ -355,7 +377,7 @@ class Dispatcher:
                 deliveries,
                 _failures,
                 wants_reply,
-                _waiter,
+                waiter,
                 message,
                 action,
                 message_id,
@@ -395,7 +417,7 @@ def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bo
         delivery.number,
         reply=outcome.reply,
         release=release,
-        waited_for=delivery.wants_reply or delivery.is_waited_for,
+        waited_for=delivery.is_waited_for,
     )
 
 

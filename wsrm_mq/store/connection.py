@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from wsrm_mq.store.rescue import missing
+from wsrm_mq.store.rescue import removed
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
@@ -104,7 +104,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     if not path.exists():
-        raise missing(path) or StoreUnavailable(
+        raise removed(path) or StoreUnavailable(
             f"{path}: there is no such store.", "Create it with `wsrm-mq store init`."
         )
     db = sqlite3.connect(

@@ -1,19 +1,20 @@
 """A store's file that is removed or replaced while a process has it open.
 
 SQLite does not notice: it goes on with files that have no name any more, and what is committed there is gone with the
-process. So the writer looks after each commit whether its files still stand at their place. If they do not, nothing is
-acknowledged any more, and what the open files hold is saved beside the place where they stood.
+process. So the writer looks before each transaction, and the watch once a second, whether its files still stand at their
+place. If they do not, nothing is acknowledged any more, and what the open files hold is saved beside the place where they stood.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
 from wsrm_mq.errors import StoreUnavailable
 
-__all__ = ["FileIds", "file_ids", "missing", "rescue", "rescued_path"]
+__all__ = ["FileIds", "file_ids", "put_back", "removed", "rescue", "rescued_path"]
 
 FileIds = tuple[tuple[int, int] | None, ...]
 """Device and inode of a store's file and of its write-ahead log; ``None`` for one that is not there."""
@@ -52,16 +53,18 @@ def rescue(db: sqlite3.Connection, path: Path, name: str) -> Path:
     return rescued_path(path)
 
 
-def missing(path: Path) -> StoreUnavailable | None:
-    """What to say where ``path`` is not there but was rescued: a new store in its place would forget everything."""
+def removed(path: Path) -> StoreUnavailable | None:
+    """What to say of a store that was rescued and not put back: what stands at its place is nothing, or not all."""
     saved = rescued_path(path)
-    if path.exists() or not saved.exists():
+    if not saved.exists():
         return None
     return StoreUnavailable(
-        f"{path}: was removed while a service had it open; all that was in it is in {saved.name}.", put_back(path)
+        f"{path}: was removed or replaced while a service had it open; all that was in it then is in {saved.name}.",
+        f"{put_back(path)}. Or remove that file, to go on with what stands there.",
     )
 
 
 def put_back(path: Path) -> str:
     """How an operator makes the rescued store the store again."""
-    return f"Stop the service, then: rm -f {path}-wal {path}-shm && mv {rescued_path(path)} {path}"
+    rescued, wal, shm, store = map(shlex.quote, map(str, (rescued_path(path), f"{path}-wal", f"{path}-shm", path)))
+    return f"Stop the service, then: rm -f {wal} {shm} && mv {rescued} {store}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 from wsrm_mq.store.connection import create_file, refuse_place, store_errors
-from wsrm_mq.store.rescue import missing
+from wsrm_mq.store.rescue import removed
 
 __all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
 
@@ -40,8 +40,8 @@ def ensure(path: Path) -> None:
     Raises ``SchemaMismatch`` for a store that a newer version wrote.
     """
     refuse_place(path)
-    if was_removed := missing(path):
-        raise was_removed
+    if refusal := removed(path):
+        raise refusal
     if not path.exists():
         create_file(path)
     if _revision_at(path) != HEAD:

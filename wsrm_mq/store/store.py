@@ -156,8 +156,9 @@ class Store:
         *,
         keep: bool = False,
         size: int = 0,
+        lingers: bool = False,
     ) -> None:
-        self.writer.submit(verb, told, keep=keep, size=size)
+        self.writer.submit(verb, told, keep=keep, size=size, lingers=lingers)
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:

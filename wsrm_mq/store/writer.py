@@ -10,7 +10,7 @@ What can go wrong in a batch:
   resends. Verbs that must not be dropped (a settlement) stay and are tried again until they are stored; when the disk
   is full they get the reserve, and nothing else is admitted until there is room again.
 * the files are not where they were: they were removed or replaced, and what is committed would be gone with the
-  process. It counts as not written, and everything is refused until they are back (see ``rescue``).
+  process. Nothing is begun until they are back (see ``rescue``).
 * anything else is one verb's own mistake: the batch is rolled back and its verbs run one by one.
 """
 
@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store.connection import connect_writer, translate
-from wsrm_mq.store.rescue import FileIds, file_ids, put_back, rescue
+from wsrm_mq.store.rescue import FileIds, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -46,6 +46,10 @@ MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 VERB_BYTES: Final = 8 * 1024
 """What a verb adds to the WAL beside its own bytes, about. The file's size does not tell: a checkpoint leaves it."""
+LINGER_SECONDS: Final = 0.005
+LINGERING: Final = 32
+"""Verbs that nobody waits for are written with the next that somebody waits for; so long, or until there are so many,
+they wait for it."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
@@ -56,15 +60,21 @@ def wall_clock() -> int:
 class _Waiting(Generic[R]):
     """A verb in the queue, and whom to tell. ``told`` gets (result, error); it runs in the writer's thread."""
 
-    __slots__ = ("error", "keep", "result", "size", "told", "verb")
+    __slots__ = ("error", "keep", "lingers", "result", "size", "told", "verb")
 
     def __init__(
-        self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], keep: bool, size: int
+        self,
+        verb: Verb[R],
+        told: Callable[[R | None, BaseException | None], None],
+        keep: bool,
+        size: int,
+        lingers: bool,
     ) -> None:
         self.verb = verb
         self.told = told
         self.keep = keep
         self.size = size
+        self.lingers = lingers
         self.result: R | None = None
         self.error: BaseException | None = None
 
@@ -88,6 +98,8 @@ class Writer:
         self._reserve = reserve
         self._cache = SequenceCache()
         self._waiting: deque[_Waiting[Any]] = deque()
+        self._urgent = 0
+        """How many of them do not linger."""
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
         self._closed = False
@@ -117,15 +129,18 @@ class Writer:
         *,
         keep: bool = False,
         size: int = 0,
+        lingers: bool = False,
     ) -> None:
         """Queue ``verb``. ``told(result, error)`` runs in the writer's thread after the commit and must not block.
-        ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about."""
-        item = _Waiting(verb, told, keep, size)
+        ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
+        waits for it, a commit of its own can be spared."""
+        item = _Waiting(verb, told, keep, size, lingers)
         with self._changed:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
             self._waiting.append(item)
-            if self._idle:
+            self._urgent += not lingers
+            if self._idle and (not lingers or len(self._waiting) in (1, LINGERING)):
                 self._idle = False
                 self._changed.notify()
 
@@ -185,6 +200,7 @@ class Writer:
             if kept:
                 with self._changed:
                     self._waiting.extendleft(reversed(kept))
+                    self._urgent += sum(not item.lingers for item in kept)
                     if self._stopping and not self._closed:
                         break  # a fork is near: they wait for the next start
                 time.sleep(RETRY_SECONDS[attempt])
@@ -199,17 +215,20 @@ class Writer:
 
     def _take(self) -> list[_Waiting[Any]] | None:
         with self._changed:
-            while not self._waiting:
-                if self._stopping:
-                    return None
+            lingered = False
+            while not (self._urgent or self._stopping or lingered or len(self._waiting) >= LINGERING):
+                lingered = bool(self._waiting)
                 self._idle = True
-                self._changed.wait()
+                self._changed.wait(LINGER_SECONDS if lingered else None)
             self._idle = False
+            if not self._waiting and self._stopping:
+                return None
             batch: list[_Waiting[Any]] = []
             size = 0
             while self._waiting and len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
                 item = self._waiting.popleft()
                 batch.append(item)
+                self._urgent -= not item.lingers
                 size += item.size
             return batch
 
@@ -253,7 +272,8 @@ class Writer:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached."""
         db = self._db
         assert db is not None
-        if self._lost is not None and not self.has_its_files:
+        if not self.has_its_files:
+            self._lost = self._lost or self._removed()
             return self._lost
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -269,11 +289,9 @@ class Writer:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        if not self.has_its_files:
-            self._cache.clear()
-            self._lost = self._removed()
-            return self._lost
-        self._lost = None
+        if self._lost is not None:  # the very same files are back
+            self._lost = None
+            rescued_path(self.path).unlink(missing_ok=True)
         tx.committed()
         self.commits += 1
         self.committed_verbs += len(batch)
@@ -288,10 +306,11 @@ class Writer:
             saved = rescue(self._db, self.path, self.instance_name)
         except (OSError, sqlite3.Error) as error:
             log.critical("store.not_rescued path=%s error=%s", self.path, error)
-            hint = f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd before this process ends."
-            return StoreUnavailable(gone, hint)
+            return StoreUnavailable(
+                gone, f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd while it runs."
+            )
         log.critical("store.rescued path=%s to=%s", self.path, saved)
-        return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}")
+        return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
         for item in batch:

@@ -1,0 +1,408 @@
+"""README and documentation, held against the code: what they say a user can type, see, set and follow is so.
+
+The ``console`` blocks of README and tutorial are typed into a shell, and what it shows is compared. In what is
+expected, ``…`` stands for anything. Identifiers, times, processes and ports are not compared; tables are compared
+without their drawing. ``sh`` blocks are not run: they install, or show a form.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import queue
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+
+from wsrm_mq import WSRMMiddleware
+from wsrm_mq.cli import program
+from wsrm_mq.cli.exits import Exit
+from wsrm_mq.config import OPTIONS, Settings, load
+from wsrm_mq.config.options import Kind, option_value
+from wsrm_mq.config.settings import PARTNER_DEFAULTS, PARTNER_OPTIONS
+from wsrm_mq.queue.verdict import WORDS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+PAGES = sorted(DOCS.glob("*.md"))
+TEXTS = [README, ROOT / "CHANGELOG.md", ROOT / "ARCHITECTURE.md", *PAGES, *sorted(ROOT.glob("examples/**/*.md"))]
+
+
+def named(paths: list[Path]) -> Any:
+    return pytest.mark.parametrize("path", paths, ids=[str(path.relative_to(ROOT)) for path in paths])
+
+
+class Block(NamedTuple):
+    """A fenced block: ``kind`` is the word behind the fence, ``text`` what is in it."""
+
+    kind: str
+    text: str
+
+
+def blocks(path: Path) -> list[Block]:
+    fence = r"^ *```(?P<kind>[^\n]*)\n(?P<text>.*?)^ *```$"
+    return [Block(found["kind"], found["text"]) for found in re.finditer(fence, path.read_text(), re.M | re.S)]
+
+
+# what a user types and sees
+
+
+class Typed(NamedTuple):
+    command: str
+    shown: str
+
+
+def session(console: str) -> list[Typed]:
+    """The commands of a ``console`` block, each with what it shows."""
+    return [Typed(*part.partition("\n")[::2]) for part in re.split(r"^\$ ", console, flags=re.M)[1:]]
+
+
+_NOT_COMPARED = (
+    (r"urn:uuid:[0-9a-f-]{36}", "ID"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"),
+    (r"\((in )?\d+ (ms|s|min)\)", "(SPAN)"),
+    (r"127\.0\.0\.1:\d+(/[0-9a-f]+)?", "ADDRESS"),
+    (r"instance [0-9a-f]{16}", "INSTANCE"),
+    (r"process \d+ on [^)]+", "PROCESS"),
+    (r"[ \t]+", " "),
+    (r" +$", ""),
+)
+
+
+def comparable(text: str) -> str:
+    for pattern, instead in _NOT_COMPARED:
+        text = re.sub(pattern, instead, text, flags=re.M)
+    return text.strip("\n")
+
+
+def fits(shown: str, expected: str) -> bool:
+    pattern = ".*".join(map(re.escape, comparable(expected).split("…")))
+    return re.fullmatch(pattern, comparable(shown)) is not None
+
+
+_LOOKS = re.compile(r"wsrm-mq (sequence (list|explain|show)|message|store info)\b|python show\.py|grep ")
+"""Commands that change nothing: typed again until what is promised has come true."""
+
+
+class Shell:
+    """A shell that is typed into, with the commands of this environment and a port of its own."""
+
+    PROMPT = "--- done ---"
+
+    def __init__(self, directory: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("WSRM_MQ_", "ORDERS_"))}
+        environ = {
+            **own,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONWARNINGS": "ignore",
+            "WSRM_MQ_PORT": str(port),
+            "ORDERS_URL": f"http://127.0.0.1:{port}/",
+        }
+        self._process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile"],
+            cwd=directory,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not re.match(r"bash: line \d+: +\d+ (Killed|Terminated)", line):  # other shells say it otherwise
+                self._lines.put(line)
+
+    def type(self, command: str, *, lines: int = 0, seconds: float = 60) -> str:
+        """What a command shows. ``lines`` is how many a command in the background is waited for."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\necho '{self.PROMPT}'\n")
+        self._process.stdin.flush()
+        end, shown, is_done = time.monotonic() + seconds, "", False
+        while not is_done or (command.endswith("&") and shown.count("\n") < lines):
+            try:
+                line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"{command}: nothing more came after\n{shown}") from None
+            is_done, shown = is_done or line.strip() == self.PROMPT, shown + line.replace(f"{self.PROMPT}\n", "")
+        return shown
+
+    def follow(self, typed: Typed, seconds: float = 30) -> None:
+        """Type a command and see what is promised."""
+        end = time.monotonic() + seconds
+        shown = self.type(typed.command, lines=typed.shown.count("\n"))
+        while not fits(shown, typed.shown) and _LOOKS.match(typed.command) and time.monotonic() < end:
+            time.sleep(0.2)
+            shown = self.type(typed.command)
+        assert fits(shown, typed.shown), f"$ {typed.command}\n{shown}\ninstead of\n{typed.shown}"
+
+    def close(self) -> None:
+        """End what was started in it, and the shell itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("kill -9 $(jobs -p) 2>/dev/null; exit\n")
+        self._process.stdin.close()
+        self._process.wait(timeout=15)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.close()
+
+
+@pytest.mark.timeout(300)
+def test_the_five_minutes_of_the_readme_go_as_it_says(shell: Shell, tmp_path: Path) -> None:
+    for name in ("examples/orders_spyne/service.py", "docs/tutorial/send.py"):
+        assert name in README.read_text()
+        shutil.copy(ROOT / name, tmp_path)
+    commands = [typed for block in blocks(README) if block.kind == "console" for typed in session(block.text)]
+    assert len(commands) > 8
+    for typed in commands:
+        shell.follow(typed)
+
+
+@pytest.mark.timeout(300)
+def test_the_tutorial_goes_as_it_says(shell: Shell, tmp_path: Path) -> None:
+    """Its files are saved under the names that it says; a file shown as a difference takes the place of the old one."""
+    followed = 0
+    for kind, text in blocks(DOCS / "tutorial.md"):
+        if kind.startswith("{literalinclude}"):
+            file = kind.split()[1]
+            changed = re.search(r"^:diff: (.*)$", text, re.M)
+            shutil.copy(DOCS / file, tmp_path / Path(changed[1] if changed else file).name)
+        for typed in session(text) if kind == "console" else ():
+            shell.follow(typed)
+            followed += 1
+    assert followed > 25
+
+
+def test_the_console_of_the_configuration_page_shows_what_is_said(shell: Shell) -> None:
+    (console,) = [block.text for block in blocks(DOCS / "configuration.md") if block.kind == "console"]
+    for typed in session(console):
+        shell.follow(typed)
+
+
+def test_what_is_shown_is_compared() -> None:
+    assert fits("a\tb\t2026-11-21 15:25:52 UTC (3 s)\n", "a   b  2027-01-01 00:00:00 UTC (10 s)\n")
+    assert fits("it failed, last with 'x y', 2 wait", "it failed, last with '…', 2 wait")
+    assert not fits("acknowledged 1-3", "acknowledged 1-2")
+    assert not fits("", "acknowledged 1-2")
+    assert not fits("1 an order\n2 an order\n2 an order\n", "1 an order\n2 an order\n")
+
+
+# code
+
+
+def service(environ: Any, start_response: Any) -> list[bytes]:
+    start_response("200 OK", [])
+    return []
+
+
+@named([path for path in PAGES if any(block.kind == "python" for block in blocks(path))])
+def test_the_python_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"app": service}
+    with ExitStack() as stack:
+        for block in blocks(path):
+            if block.kind != "python":
+                continue
+            exec(compile(block.text, f"{path.name}: {block.text[:30]!r}", "exec"), names)
+            made = names.pop("application", None)
+            if made is not None:
+                stack.enter_context(made)
+
+
+def test_the_functions_of_the_guarantees_page_do_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks(DOCS / "guarantees.md"):
+        if block.kind == "python" and "def authenticate" not in block.text:
+            exec(block.text, names)
+    first, second = ({"wsrm.sequence_id": "urn:s", "wsrm.message_number": number} for number in (1, 2))
+    for environ in (first, first):
+        names["put_order"](environ, 1, "an order")
+    assert [names["book"](second, seats) for seats in (2, 3)] == ["booked 2 seats"] * 2
+    orders = names["sqlite3"].connect("orders.db").execute("SELECT n, text FROM orders").fetchall()
+    assert orders == [(1, "an order")]
+
+
+def test_the_python_of_the_readme_is_that_of_the_example() -> None:
+    source = (ROOT / "examples/orders_spyne/service.py").read_text()
+    shown = [block.text for block in blocks(README) if block.kind == "python"]
+    assert shown
+    for piece in (piece for text in shown for piece in text.split("...\n")):
+        assert piece in source
+
+
+@named([path for path in PAGES if any(block.kind == "toml" for block in blocks(path))])
+def test_the_toml_of_a_page_is_a_configuration(path: Path, tmp_path: Path) -> None:
+    for block in blocks(path):
+        if block.kind == "toml":
+            file = tmp_path / "wsrm-mq.toml"
+            file.write_text(block.text)
+            assert load(file, {}) != Settings()
+
+
+# commands
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by all its words."""
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+COMMANDS = dict(commands(program, "wsrm-mq"))
+
+
+def wsrm_mq_lines(path: Path) -> list[list[str]]:
+    """The words of each wsrm-mq command that a text names: in a block, or between backticks."""
+    text = path.read_text()
+    inline = re.findall(r"`(wsrm-mq [^`\n]+)`", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S))
+    typed = [line for block in blocks(path) for line in re.findall(r"\bwsrm-mq [a-z](?:(?! #)[^\n&|;>])*", block.text)]
+    typed = [line for line in typed if not line.startswith("wsrm-mq serving")]
+    return [shlex.split(line.partition(" 2>")[0].replace("$(cat", "X").replace(")", "")) for line in (*inline, *typed)]
+
+
+def problem(words: list[str]) -> str | None:
+    """What is wrong with a command line."""
+    command: click.Command = program
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            return f"there is no command {rest[0]}"
+        command, rest = found, rest[1:]
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    unknown = [word for word in rest if word.startswith("--") and word not in {*options, "--help"}]
+    return f"there is no option {', '.join(unknown)}" if unknown else None
+
+
+@named(TEXTS)
+def test_the_commands_that_a_text_names_exist(path: Path) -> None:
+    assert [(words, wrong) for words in wsrm_mq_lines(path) if (wrong := problem(words))] == []
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert problem(["wsrm-mq", "sequence", "restart", "X"]) == "there is no command restart"
+    assert problem(["wsrm-mq", "sequence", "skip", "X", "3", "--because", "no"]) == "there is no option --because"
+    assert sum(map(len, map(wsrm_mq_lines, TEXTS))) > 70
+
+
+def table_after(path: Path, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its own."""
+    below = path.read_text().split(f"\n## {heading}\n")[1]
+    rows = re.search(r"(?:^\|.*\n)+", below, re.M)
+    assert rows is not None
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows[0].splitlines()[2:]]
+
+
+def test_the_operating_page_has_every_command() -> None:
+    told = [cells[0].strip("`") for cells in table_after(DOCS / "operating.md", "The commands")]
+    assert [re.sub(r" [A-Z:]+", "", command) for command in told] == sorted(
+        COMMANDS, key=[re.sub(r" [A-Z:]+", "", command) for command in told].index
+    )
+
+
+def test_the_operating_page_has_every_exit_status_and_every_verdict() -> None:
+    statuses = [int(cells[0]) for cells in table_after(DOCS / "operating.md", "Exit status")]
+    assert statuses == sorted(Exit)
+    verdicts = [cells[0].strip("`") for cells in table_after(DOCS / "operating.md", "The verdicts")]
+    assert sorted(verdicts) == sorted(WORDS)
+
+
+# options
+
+_TABLES = ("The store and the server", "The endpoint", "Delivery", "Limits", "Waiting and threads", "Connections")
+_CONFIGURATION = DOCS / "configuration.md"
+
+
+def default(cell: str, option: str, kind: Kind) -> object:
+    """What a default cell of a table says, as the option's type reads it."""
+    value = tomllib.loads(f"value = {cell.strip('`')}")["value"]
+    return option_value(value, option, kind, option)
+
+
+def test_every_option_is_told_once_with_its_default() -> None:
+    rows = [row for heading in _TABLES for row in table_after(_CONFIGURATION, heading)]
+    assert [row[0].strip("`") for row in rows] == list(OPTIONS)
+    for key, told, value, meaning in rows:
+        name = key.strip("`")
+        assert default(told, name, OPTIONS[name]) == getattr(Settings(), name), name
+        assert value
+        assert meaning
+
+
+def test_every_option_of_a_partner_is_told() -> None:
+    own = [name for name in PARTNER_OPTIONS if name not in OPTIONS]
+    rows = table_after(_CONFIGURATION, "Partners")
+    assert [row[0].strip("`") for row in rows] == own
+    for row in rows:
+        name = row[0].strip("`")
+        assert default(row[1], name, PARTNER_OPTIONS[name]) == PARTNER_DEFAULTS[name]
+    listed = re.search(
+        r"These keys of above may stand in a section too.*?: (.*?)\.\n", _CONFIGURATION.read_text(), re.S
+    )
+    assert listed is not None
+    assert re.findall(r"`(\w+)`", listed[1]) == [name for name in PARTNER_OPTIONS if name in OPTIONS]
+
+
+def test_every_keyword_of_the_middleware_is_told() -> None:
+    told = {row[0].strip("`") for row in table_after(_CONFIGURATION, "What only Python can say")}
+    keywords = inspect.signature(WSRMMiddleware.__init__).parameters
+    assert told == set(keywords) - {"self", "app", "store", "options"}
+
+
+# links
+
+
+def anchor(heading: str) -> str:
+    """What a heading is called in a link, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@named(TEXTS)
+def test_the_links_of_a_text_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        assert not target.startswith("http"), f"{target}: nothing here needs the net"
+        file, _, fragment = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), target
+        if fragment:
+            anchors = [anchor(found) for found in re.findall(r"^#{1,3} (.*)$", there.read_text(), re.M)]
+            assert fragment in anchors, target
+
+
+def test_no_page_is_left_out_of_the_contents() -> None:
+    (toctree,) = [block.text for block in blocks(DOCS / "index.md") if block.kind == "{toctree}"]
+    assert {f"{name}.md" for name in toctree.split() if not name.startswith(":")} == {
+        path.name for path in PAGES if path.name != "index.md"
+    }
