@@ -38,7 +38,7 @@ def measure(directory: Path, rounds: int, held: int) -> Iterator[Figure]:
                 file.unlink()
     case = f"{held:,} held"
     yield Figure(case, "fsync", [r.fsync_us for r in done], "µs")
-    yield Figure(case, "memory of the server per held message", [r.bytes_per_held for r in done], "B", Bound("<", 1_024))
+    yield Figure(case, "memory per held message", [r.bytes_per_held for r in done], "B", Bound("<", 1_024))
     yield Figure(case, "number 1: sent to answered", [r.answer_ms for r in done], "ms")
     yield Figure(case, "number 1: sent to its delivery", [r.first_ms for r in done], "ms")
     yield Figure(case, "number 1: sent to delivery of number 2", [r.first_held_ms for r in done], "ms", Bound("<", 100))

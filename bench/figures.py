@@ -75,8 +75,7 @@ def as_markdown(figures: Iterable[Figure]) -> str:
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     lines = [_COLUMNS, tuple("-" * width for width in widths), *rows]
     return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in lines
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )
 
 

@@ -43,7 +43,7 @@ def environ(number: int = 1, sequence: str = "urn:uuid:s", replay: str = "") -> 
 
 def absent(reason: str) -> NoReturn:
     """Skip, but where everything has to be there."""
-    (pytest.fail if os.environ.get("WSRM_MQ_CI") else pytest.skip)(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -457,18 +457,19 @@ def test_a_connection_that_commits_by_itself_is_refused(sqlite: Orders) -> None:
         assert once(connection, environ()), "the refused ones left a mark"
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has this attribute since Python 3.12")
-@pytest.mark.parametrize("autocommit", [True, False])
-def test_the_autocommit_attribute_of_sqlite3_is_heeded(sqlite: Orders, autocommit: bool) -> None:
-    with closing(sqlite3.connect(sqlite.where, autocommit=autocommit)) as connection:  # type: ignore[call-overload]
-        if autocommit:
-            with pytest.raises(InboxError, match="autocommit=True"):
-                once(connection, environ())
-            connection.execute("BEGIN")
-        assert once(connection, environ())
-        work(connection)
-        connection.execute("ROLLBACK")
-    assert sqlite.effects() == []
+if sys.version_info >= (3, 12):  # sqlite3 has this attribute since Python 3.12
+
+    @pytest.mark.parametrize("autocommit", [True, False])
+    def test_the_autocommit_attribute_of_sqlite3_is_heeded(sqlite: Orders, autocommit: bool) -> None:
+        with closing(sqlite3.connect(sqlite.where, autocommit=autocommit)) as connection:  # type: ignore[call-overload]
+            if autocommit:
+                with pytest.raises(InboxError, match="autocommit=True"):
+                    once(connection, environ())
+                connection.execute("BEGIN")
+            assert once(connection, environ())
+            work(connection)
+            connection.execute("ROLLBACK")
+        assert sqlite.effects() == []
 
 
 def test_a_psycopg_connection_that_commits_by_itself_is_refused_outside_a_transaction(postgres: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -44,17 +45,27 @@ _NEVER_KEPT: Final = frozenset(
     {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}
 )
 _HOP_BY_HOP: Final = frozenset(
-    {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
+    {
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
 )
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
+_TAG: Final = re.compile(r"<[^>]*>")
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 
 def capture(environ: Environ) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    kept = [(name, environ[name]) for name in _KEPT if name in environ]
+    kept: list[tuple[str, str]] = [(name, environ[name]) for name in _KEPT if name in environ]
     kept += [item for item in environ.items() if item[0].startswith("HTTP_") and item[0] not in _NEVER_KEPT]
     return _as_json(tuple(kept))
 
@@ -152,8 +163,9 @@ class Application:
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
         code = int(status.split(" ", 1)[0])
         fault = is_fault(content, content_type) if content else None
-        server_error = code >= HTTPStatus.INTERNAL_SERVER_ERROR
-        if fault is None and server_error:
+        # Of a one-way message nobody reads the answer: whatever is no success and no fault has not taken it.
+        refused_at = HTTPStatus.INTERNAL_SERVER_ERROR if delivery.wants_reply else HTTPStatus.BAD_REQUEST
+        if fault is None and code >= refused_at:
             return Outcome(error=f"answered {status} without a SOAP fault")
         if fault is FaultCode.RECEIVER and not delivery.wants_reply:
             return Outcome(error=f"answered {status} with a Receiver fault: {_excerpt(content)}")
@@ -173,9 +185,7 @@ def _with_addressing(content: bytes, content_type: str, delivery: Delivery, *, i
     addressing = _ADDRESSING[delivery.addressing]
     action = addressing.soap_fault_action if is_fault else f"{delivery.action or ''}Response"
     try:
-        return complete_reply(
-            content, content_type, _SOAP[delivery.soap], addressing, delivery.message_id, action
-        )
+        return complete_reply(content, content_type, _SOAP[delivery.soap], addressing, delivery.message_id, action)
     except NotAnEnvelope:
         return content
 
@@ -208,4 +218,5 @@ def _told(error: Exception) -> str:
 
 
 def _excerpt(content: bytes) -> str:
-    return content[:500].decode("utf-8", "replace")
+    """What a fault says to people: its text without the tags."""
+    return " ".join(_TAG.sub(" ", content[:4_000].decode("utf-8", "replace")).split())[:500]

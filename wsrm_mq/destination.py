@@ -149,6 +149,7 @@ class HandOver:
 
 
 EMPTY: Final = Answer(202)
+_USUAL_LIMITS: Final = Limits()
 
 
 class RMDestination:
@@ -159,7 +160,7 @@ class RMDestination:
         *,
         one_way: frozenset[str] = frozenset(),
         understood: frozenset[str] | None = None,
-        limits: Limits = Limits(),
+        limits: Limits = _USUAL_LIMITS,
         verify_body: bool = False,
     ) -> None:
         self._one_way = one_way
@@ -211,9 +212,7 @@ class RMDestination:
         element = headers.body
         if isinstance(element, CreateSequence):
             _check_create(element, headers)
-            return Commit(
-                lambda tx: create(tx, sender, element, headers.message_id, policy), headers, request, peer
-            )
+            return Commit(lambda tx: create(tx, sender, element, headers.message_id, policy), headers, request, peer)
         if isinstance(element, CloseSequence | TerminateSequence):
             if rm.has_close:  # 1.0: TerminateSequence is one-way
                 _check_reply_to(headers)
@@ -225,7 +224,8 @@ class RMDestination:
         if headers.acknowledgements:
             return self._stray_acknowledgement(headers, request)
         return _fault(
-            faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."), headers
+            faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
+            headers,
         )
 
     def _message(self, request: Request, headers: Headers, sender: Sender, peer: Peer) -> Commit:
@@ -259,9 +259,7 @@ class RMDestination:
             ack_requested=headers.ack_requested,
             waits=not one_way or robust,
         )
-        return Commit(
-            lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival
-        )
+        return Commit(lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival)
 
     def _is_one_way(self, headers: Headers) -> bool:
         if headers.is_one_way_address or headers.action in self._one_way:
@@ -442,9 +440,7 @@ def _envelope(status: int, body: bytes, headers: Headers) -> Answer:
     return Answer(status, body, _content_type(headers))
 
 
-def _fault(
-    fault: faults.Fault, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
-) -> Answer:
+def _fault(fault: faults.Fault, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...] = ()) -> Answer:
     status, body = render_fault(
         fault, headers.soap, headers.addressing, headers.rm, headers.message_id, acknowledgements
     )
@@ -457,11 +453,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
     if isinstance(context, Headers):
         answer = _fault(error.fault, context)
     else:
-        soap = (
-            SOAPVersion.SOAP_1_2
-            if "soap+xml" in request.content_type.lower()
-            else SOAPVersion.SOAP_1_1
-        )
+        soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.content_type.lower() else SOAPVersion.SOAP_1_1
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
     log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
@@ -517,9 +509,7 @@ def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:
         return EMPTY  # 1.0: TerminateSequence is one-way
     render = close_sequence_response if isinstance(element, CloseSequence) else terminate_sequence_response
     acknowledgements = (receipt.acknowledgement,) if receipt.acknowledgement else ()
-    body = render(
-        headers.soap, headers.addressing, rm, headers.message_id, element.identifier, acknowledgements
-    )
+    body = render(headers.soap, headers.addressing, rm, headers.message_id, element.identifier, acknowledgements)
     return _envelope(200, body, headers)
 
 
@@ -541,4 +531,3 @@ def reply_headers(answer: Answer) -> list[tuple[str, str]]:
         headers.append(("Content-Type", answer.content_type))
     headers.append(("Content-Length", str(len(answer.body))))
     return headers
-

@@ -72,7 +72,11 @@ class Engine:
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
         self.watch = Watch(store, dispatcher, waiters, self._policy_of)
         self._pid = os.getpid()
-        self.watch.start()
+        try:
+            self.watch.start()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads

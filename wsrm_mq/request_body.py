@@ -76,7 +76,7 @@ def _read_exactly(source: Any, length: int) -> bytes:
 
 
 def _spool(source: Any, length: int | None, limit: int, spool_over: int) -> Body:
-    spool: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)
+    spool: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)  # noqa: SIM115 - Body keeps it
     size = 0
     while length is None or size < length:
         piece = source.read(_PIECE if length is None else min(_PIECE, length - size))

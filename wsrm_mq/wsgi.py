@@ -31,8 +31,8 @@ from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.wsdl import one_way_operations, without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.queue.accept import Body, Created, Receipt
-from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.answers import settlement
+from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused, read_body
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -130,7 +130,9 @@ class WSRMMiddleware:
             body_bytes=settings.max_body,
             strict_addressing=settings.strict_addressing,
         )
-        self._destination = RMDestination(one_way=one_way, understood=understood, limits=self._limits, verify_body=settings.verify_body)
+        self._destination = RMDestination(
+            one_way=one_way, understood=understood, limits=self._limits, verify_body=settings.verify_body
+        )
         self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
         self._peers = {
             name: Peer(
@@ -212,8 +214,8 @@ class WSRMMiddleware:
         return _send(answer, start_response)
 
     def _covers(self, environ: Environ) -> bool:
-        """Whether the request is ours: a SOAP POST; where only SOAP is spoken, any POST: a service that does not look at
-        the media type would run the message as often as it is sent."""
+        """Whether the request is ours: a SOAP POST; where only SOAP is spoken, any POST. A service that does not look
+        at the media type would run the message as often as it is sent."""
         if environ.get("REQUEST_METHOD") != "POST":
             return False
         paths = self._settings.paths

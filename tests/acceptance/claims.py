@@ -139,9 +139,7 @@ def _half(mark: Mark, row: Row, about_source: bool) -> str:
 
 def _cells(mark: Mark, row: Row, half: str, versions: frozenset[str], tables: Tables) -> set[Cell]:
     if deviation := tables.deviation(row.id, half):
-        raise WrongMark(
-            f"{Cell(row.id, half)} is listed as deviating and cannot be covered: {deviation.reason}"
-        )
+        raise WrongMark(f"{Cell(row.id, half)} is listed as deviating and cannot be covered: {deviation.reason}")
     cells = {cell for cell in row.cells(half) if cell.version in versions}
     if not cells and "versions" in mark.kwargs:
         raise WrongMark(f"{row.id} is about {', '.join(row.versions)}, none of which the test shows")

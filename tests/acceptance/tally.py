@@ -128,9 +128,7 @@ class Tally:
             "parts": {part.name: self.counts(part) for part in PARTS.values()},
             "deviations": [[d.id, d.half, d.reason] for d in self.tables.deviations],
             "rows": rows,
-            "tests": {
-                t: {"outcome": run.outcome, "cells": run.cells} for t, run in self.runs.items() if run.cells
-            },
+            "tests": {t: {"outcome": run.outcome, "cells": run.cells} for t, run in self.runs.items() if run.cells},
         }
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 

@@ -32,9 +32,7 @@ both = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=lambda rm: rm.lab
 
 
 @pytest.fixture(params=[(), ("-n", "2")], ids=["plain", "xdist"])
-def suite(
-    request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> Suite:
+def suite(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite(pytester, monkeypatch, request.param)
 
 
@@ -46,9 +44,7 @@ def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
 class Suite:
     """A suite of one module in a directory of its own; with xdist it runs in processes of its own."""
 
-    def __init__(
-        self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
-    ) -> None:
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
         # another process finds the plugin where this one did, at the root of the project
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -200,9 +196,7 @@ def test_in_parts(subtests):
     assert suite.status("D-SEQ-004") == "failing"
 
 
-def test_a_test_that_kills_its_worker_fails_its_row(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_test_that_kills_its_worker_fails_its_row(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = Suite(pytester, monkeypatch, ("-n", "1"))
     suite.run("""
 @both
@@ -323,9 +317,7 @@ def test_an_unknown_id_selects_nothing_and_says_so(plain: Suite) -> None:
     result.stderr.fnmatch_lines(["*--acceptance-id: 'D-SEQ-4' is in no table*"])
 
 
-def test_the_same_outcomes_give_the_same_report(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_outcomes_give_the_same_report(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
 @both
 @pytest.mark.spec("D-SEQ-004")

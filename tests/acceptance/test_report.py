@@ -72,9 +72,7 @@ def test_scenarios_are_listed_without_half_and_version(file: str, capsys: pytest
 
 
 @pytest.mark.parametrize("arguments", [["absent.json"], ["--uncovered", "D-SEQ-004"]])
-def test_what_cannot_be_shown_is_said(
-    file: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_shown_is_said(file: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments if "absent.json" in arguments else [file, *arguments])
     assert ended.value.code == 2

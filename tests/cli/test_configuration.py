@@ -22,7 +22,7 @@ def test_show_names_the_origin_of_every_value(wsrm: Wsrm, somewhere: Path, monke
     assert told["partners"] == {"acme": {"path": "/a", "window": 5}}
     lines = wsrm("config", "show").stdout.splitlines()
     assert "port\t3\tenv" in lines
-    assert "window\t\"none\"\tdefault" in lines
+    assert 'window\t"none"\tdefault' in lines
     assert "partner.acme.window\t5\tfile" in lines
 
 

@@ -10,7 +10,7 @@ from tests.cli.conftest import Service, Shell, Wsrm, document
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.policy import QueuePolicy
 
-ENVIRON = '{"environ":{"REQUEST_METHOD":"POST","PATH_INFO":"/orders"},"soap":"1.1"}'
+ENVIRON = '{"REQUEST_METHOD":"POST","PATH_INFO":"/orders"}'
 
 
 def listed(wsrm: Wsrm, *options: object) -> list[tuple[int, str, str | None]]:
@@ -74,7 +74,7 @@ def test_show_tells_the_request_and_every_failed_attempt(wsrm: Wsrm, service: Se
     service.fail(sequence, 1, "no disk")
     told = document(wsrm("message", "show", "--json", 1))
     assert told["message"]["message_id"] == "urn:message:1"
-    assert told["message"]["request"]["environ"]["PATH_INFO"] == "/orders"
+    assert told["message"]["request"]["PATH_INFO"] == "/orders"
     assert [(event["event"], event["attempt"]) for event in told["ledger"]] == [("failed", 1), ("blocked", None)]
     text = wsrm("message", "show", 1).stdout
     assert "request PATH_INFO" in text
@@ -127,7 +127,7 @@ def test_a_body_that_retention_freed_is_told_as_such(wsrm: Wsrm, service: Servic
 
 
 def test_what_a_peer_wrote_is_inert_in_every_list(wsrm: Wsrm, service: Service) -> None:
-    environ = '{"environ":{"X":"\\u001b[0m"}}'
+    environ = '{"X":"\\u001b[0m"}'
     service.sequence(1, action="\x1b[31m[red]urn:put\x9b2J\n", connection="a\tb", environ=environ)
     for command in (("message", "list"), ("message", "show", 1), ("message", "list", "--json")):
         text = wsrm(*command).stdout

@@ -68,9 +68,7 @@ def test_migrate_says_from_where_to_where(wsrm: Wsrm, somewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("command", LOOKING, ids=" ".join)
-def test_a_missing_store_is_not_made_by_looking_for_it(
-    wsrm: Wsrm, somewhere: Path, command: tuple[str, ...]
-) -> None:
+def test_a_missing_store_is_not_made_by_looking_for_it(wsrm: Wsrm, somewhere: Path, command: tuple[str, ...]) -> None:
     result = wsrm(*command)
     assert result.exit_code == 5
     assert result.stderr.startswith(f"wsrm-mq: {somewhere}/wsrm.db: there is no such store.")
@@ -106,9 +104,7 @@ def test_a_database_of_somebody_else_is_left_alone(wsrm: Wsrm, somewhere: Path) 
 
 @pytest.mark.scenario("Q-113")
 @pytest.mark.parametrize("command", [*LOOKING, ("store", "init"), ("store", "migrate")], ids=" ".join)
-def test_a_store_of_a_newer_version_is_refused_in_clear_words(
-    wsrm: Wsrm, path: Path, command: tuple[str, ...]
-) -> None:
+def test_a_store_of_a_newer_version_is_refused_in_clear_words(wsrm: Wsrm, path: Path, command: tuple[str, ...]) -> None:
     with sqlite3.connect(path) as db:
         db.execute("UPDATE alembic_version SET version_num = '9999'")
     db.close()

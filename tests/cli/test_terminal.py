@@ -8,14 +8,22 @@ import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Service
+from tests.support.orders_server import within
 from wsrm_mq.cli.output import inert
 from wsrm_mq.queue.accept import Body
 
 WHY = ("--reason", "the disk is back")
+
+
+def asleep(pid: int) -> bool:
+    """Whether it waits to be typed at. A question is on the terminal a little before its answer is read, and Python
+    keeps a signal that comes between the two until a key is pressed: a person presses Ctrl-C twice."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def typed(*arguments: object, answer: bytes = b"", interrupt_at: bytes | None = None) -> tuple[int, str]:
@@ -35,6 +43,7 @@ def typed(*arguments: object, answer: bytes = b"", interrupt_at: bytes | None = 
         while piece := os.read(ours, 65_536):
             written += piece
             if interrupt_at is not None and interrupt_at in written:
+                assert within(30, lambda: asleep(process.pid), bool)
                 process.send_signal(signal.SIGINT)
                 interrupt_at = None
     os.close(ours)

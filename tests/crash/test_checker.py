@@ -28,6 +28,4 @@ def test_a_planted_swap_is_found() -> None:
 
 
 def test_a_call_repeated_without_its_mark_is_found() -> None:
-    assert problems({1}, [1], [(1, False), (1, False)]) == [
-        "unmarked: 1 was called again without a mark of redelivery"
-    ]
+    assert problems({1}, [1], [(1, False), (1, False)]) == ["unmarked: 1 was called again without a mark of redelivery"]

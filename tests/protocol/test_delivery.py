@@ -385,9 +385,7 @@ def test_the_application_gets_the_very_bytes_and_the_sequence_as_information(at:
         ),
         lambda rows: len(rows) == 2,
     )
-    assert rows == [
-        (n, source.speak.content_type, '"urn:example:orders/put_order"', envelopes[n]) for n in (1, 2)
-    ]
+    assert rows == [(n, source.speak.content_type, '"urn:example:orders/put_order"', envelopes[n]) for n in (1, 2)]
 
 
 # ---- when the application fails

@@ -169,40 +169,49 @@ def is_told(status_and_words: tuple[int, str], store: Path, what: str, next_step
     assert "Traceback" not in words
 
 
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that a server left in good order, for tests that need no server: copy it."""
+    server = OrdersServer(tmp_path_factory.mktemp("used"))
+    source, _identifier = begun(server, EnvelopeFactory())
+    source.wire.close()
+    server.stop()
+    return server.store
+
+
+@pytest.fixture
+def copied(used: Path, tmp_path: Path) -> Path:
+    (tmp_path / "shop").mkdir()
+    return Path(shutil.copy(used, tmp_path / "shop" / "store.db"))
+
+
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 def test_a_broken_store_is_refused_with_the_next_step_and_left_as_it_is(
-    broken: Broken, server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
+    broken: Broken, copied: Path, tmp_path: Path
 ) -> None:
-    source, identifier = begun(server, speak)
-    server.stop()
-    backup = tmp_path / "backup.db"
-    shutil.copy(server.store, backup)
-    broken.spoil(server.store)
-    left = server.store.read_bytes()
+    broken.spoil(copied)
+    left = copied.read_bytes()
+    is_told(serve(copied, tmp_path), copied, broken.what, broken.next_step)
+    for command in (*LOOKING, ("store", "init")):
+        is_told(run(command, copied), copied, broken.what, broken.next_step)
+    assert copied.read_bytes() == left
 
+
+def test_damage_that_the_start_meets_ends_it(server: OrdersServer, copied: Path, tmp_path: Path) -> None:
+    root_of("sequence_discarding")(copied)
+    is_told(serve(copied, tmp_path), copied, "database disk image is malformed", BACKUP)
+    server.store = copied
     said = server.refusal()
-    assert broken.what in said
-    assert broken.next_step in said
-    is_told(serve(server.store, tmp_path), server.store, broken.what, broken.next_step)
-    for command in LOOKING:
-        is_told(run(command, server.store), server.store, broken.what, broken.next_step)
-    assert server.store.read_bytes() == left
-
-    shutil.copy(backup, server.store)
-    server.start()
-    goes_on(source, identifier)
-    source.wire.close()
+    assert "database disk image is malformed" in said
+    assert BACKUP in said
+    assert not list(copied.with_name("store.db.d").glob("*.lock")), "it has left the instances"
 
 
-def test_damage_in_the_middle_is_found_by_verify(server: OrdersServer, speak: EnvelopeFactory) -> None:
-    source, _identifier = begun(server, speak)
-    source.wire.close()
-    server.stop()
-    root_of("sequence")(server.store)
-    status, words = run(("store", "verify"), server.store)
+def test_damage_in_the_middle_is_found_by_verify(copied: Path) -> None:
+    root_of("sequence")(copied)
+    status, words = run(("store", "verify"), copied)
     assert status == 1
-    assert "the file is whole" in words
-    assert "sequence" in words
+    assert "the file is whole\tsequence" in words
 
 
 @pytest.mark.parametrize("table", ["message", "sequence"])
@@ -465,4 +474,24 @@ def test_a_store_that_comes_back_as_it_was_is_used_again(
     server.stop()
     server.start()
     good_exchange(server, speak)
+    source.wire.close()
+
+
+def test_a_store_taken_from_two_servers_is_saved_whole(
+    server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
+) -> None:
+    source, identifier = begun(server, speak)
+    second = OrdersServer(tmp_path)
+    second.start()
+    try:
+        with Source(second, speak) as other:
+            names("", "-wal", "-shm")(server.store)
+            for each in (source, other):
+                turned_away(each.put(identifier, 2))
+    finally:
+        second.stop()
+    server.kill()
+    put_back(server.refusal())
+    server.start()
+    goes_on(source, identifier)
     source.wire.close()

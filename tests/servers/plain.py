@@ -33,18 +33,22 @@ def plain(database: Path) -> WSGI:
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
-        row = (time.time(), environ["PATH_INFO"]) + tuple(
-            environ.get(name)
-            for name in (
-                "wsrm.sequence_id",
-                "wsrm.message_number",
-                "wsrm.attempt",
-                "wsrm.redelivery",
-                "CONTENT_TYPE",
-                "HTTP_CONTENT_ENCODING",
-                "HTTP_SOAPACTION",
-                "wsrm.principal",
-            )
+        row = (
+            time.time(),
+            environ["PATH_INFO"],
+            *(
+                environ.get(name)
+                for name in (
+                    "wsrm.sequence_id",
+                    "wsrm.message_number",
+                    "wsrm.attempt",
+                    "wsrm.redelivery",
+                    "CONTENT_TYPE",
+                    "HTTP_CONTENT_ENCODING",
+                    "HTTP_SOAPACTION",
+                    "wsrm.principal",
+                )
+            ),
         )
         with sqlite3.connect(database, timeout=10) as db:
             db.execute("insert into requests values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, body))

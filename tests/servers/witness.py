@@ -24,6 +24,7 @@ from typing import Any, Final
 from waitress import create_server
 
 from wsrm_mq import once
+from wsrm_mq.application import Application
 from wsrm_mq.queue import accept
 from wsrm_mq.replay.dispatcher import Dispatcher
 from wsrm_mq.store.transaction import Transaction
@@ -86,14 +87,14 @@ def arm(death: Death) -> None:
 
     WSRMMiddleware._hand_over = die_or_hand_over  # type: ignore[method-assign]
 
-    attempt = Dispatcher._attempt
+    call = Application.__call__
 
-    def attempt_then_die(self: Dispatcher, delivery: Any) -> Any:
-        outcome = attempt(self, delivery)
+    def call_then_die(self: Application, delivery: Any) -> Any:
+        outcome = call(self, delivery)
         death.passes("before_settle")
         return outcome
 
-    Dispatcher._attempt = attempt_then_die  # type: ignore[method-assign]
+    Application.__call__ = call_then_die  # type: ignore[method-assign]
 
     settled = Dispatcher._settled
 

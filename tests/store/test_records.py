@@ -43,24 +43,20 @@ VALUES = st.builds(
 )
 
 
-def changing(record: SequenceRecord) -> dict[str, object]:
-    return {**record.progress, **record.standing}
-
-
-def test_the_columns_that_change_are_those_that_are_saved(record: SequenceRecord) -> None:
-    assert tuple(record.progress) == PROGRESS_COLUMNS
-    assert tuple(record.standing) == STANDING_COLUMNS
+def test_progress_and_standing_have_a_value_for_each_of_their_columns(record: SequenceRecord) -> None:
+    assert len(record.progress) == len(PROGRESS_COLUMNS)
+    assert len(record.standing) == len(STANDING_COLUMNS)
 
 
 @given(VALUES)
 def test_a_sequence_comes_back_as_it_was_written(value: InboundSequence) -> None:
     record = SequenceRecord(7, 3, value, principal="alice", peer="192.0.2.1", created_at=5)
     record.cursor, record.fence, record.owner, record.discarding = 4, 9, 2, True
-    stored: dict[str, Any] = {**dict.fromkeys(SEQUENCE_COLUMNS), **record.terms_row, **changing(record), "id": 7}
+    stored: dict[str, Any] = {**dict.fromkeys(SEQUENCE_COLUMNS), **record.terms_row, **record.saved_row, "id": 7}
     row = tuple(stored[name] for name in SEQUENCE_COLUMNS)
     again = SequenceRecord.load(row, value.received, value.unnamed)
     assert again.value == value
-    assert (changing(again), again.terms_row) == (changing(record), record.terms_row)
+    assert (again.saved_row, again.terms_row) == (record.saved_row, record.terms_row)
     assert vars(again) == vars(record)
 
 
@@ -79,7 +75,7 @@ def test_a_copy_is_changed_without_the_original(record: SequenceRecord) -> None:
     twin = record.copy()
     twin.cursor, twin.owner = 2, 8
     assert (record.cursor, record.owner) == (1, None)
-    assert changing(twin) != changing(record)
+    assert twin.saved_row != record.saved_row
 
 
 def test_the_cursor_jumps_from_received_number_to_received_number(record: SequenceRecord) -> None:

@@ -40,9 +40,7 @@ def sequence() -> None:
 @click.option("--state", type=click.Choice(["created", "closed", "ended"]), help="Only those in this protocol state.")
 @click.option("--verdict", metavar="WORD", help="Only those with this verdict: ok, running, waiting, blocked, …")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
-def list_(
-    place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int
-) -> None:
+def list_(place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int) -> None:
     """List sequences, newest first, with the verdict on each."""
     from wsrm_mq.queue import reading
     from wsrm_mq.queue.verdict import WORDS, judge, moment

@@ -27,7 +27,6 @@ DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
 
 
-
 @click.command()
 @click.argument("app", metavar="[MODULE:ATTRIBUTE]", required=False)
 @config_option
@@ -64,9 +63,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     served, middleware = _reliable(application, loaded)
     stopped_by = 0
     try:
-        listener = Listener(
-            served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body
-        )
+        listener = Listener(served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body)
         stopped_by = listener.run(lambda url: write(f"wsrm-mq: serving {url}"))
         say("wsrm-mq: stopping; what runs is finished first.")
         if not listener.drain(DRAIN_SECONDS):

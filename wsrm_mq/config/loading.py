@@ -140,8 +140,10 @@ def _discards(of: Of) -> bool:
 
 _CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
     (
-        lambda of: of("behavior") is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-        and of("acknowledge") is Acknowledge.DELIVERED,
+        lambda of: (
+            of("behavior") is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+            and of("acknowledge") is Acknowledge.DELIVERED
+        ),
         'behavior = "DiscardEntireSequence" delivers nothing before the sequence is complete, and '
         'acknowledge = "delivered" acknowledges nothing before it is delivered: each waits for the other. '
         'Set acknowledge = "stored", or another behavior.',

@@ -42,16 +42,13 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_held: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
     require_rm: bool | None = None
-    strict_addressing: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All options, as values that can be used: times in seconds, sizes in bytes. ``load`` and
     ``settings_from`` make one that is checked."""
 
-    store: Annotated[
-        str, described("The store: a path or sqlite:///path; in a directory, its store.db.")
-    ] = "wsrm.db"
+    store: Annotated[str, described("The store: a path or sqlite:///path; in a directory, its store.db.")] = "wsrm.db"
     app: Annotated[str | None, described("What `wsrm-mq serve` serves, as module:attribute.")] = None
     host: Annotated[str, described("Address that `serve` listens on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
@@ -77,19 +74,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         described("Header namespaces that the service understands; none: it checks by itself."),
     ] = None
     require_rm: Annotated[bool, described("Refuse messages without WS-ReliableMessaging.")] = False
-    strict_addressing: Annotated[
-        bool, described("Refuse messages that break a MUST of WS-Addressing.")
-    ] = False
-    verify_body: Annotated[
-        bool, described("Check that a body is well-formed before it is acknowledged.")
-    ] = False
+    strict_addressing: Annotated[bool, described("Refuse messages that break a MUST of WS-Addressing.")] = False
+    verify_body: Annotated[bool, described("Check that a body is well-formed before it is acknowledged.")] = False
 
-    acknowledge: Annotated[
-        Acknowledge, described("When an acknowledgement names a message.")
-    ] = Acknowledge.STORED
-    assurance: Annotated[
-        DeliveryAssurance, described("What the service is promised.")
-    ] = DeliveryAssurance.EXACTLY_ONCE
+    acknowledge: Annotated[Acknowledge, described("When an acknowledgement names a message.")] = Acknowledge.STORED
+    assurance: Annotated[DeliveryAssurance, described("What the service is promised.")] = DeliveryAssurance.EXACTLY_ONCE
     ordered: Annotated[bool, described("Deliver in the order of the message numbers.")] = True
     behavior: Annotated[
         IncompleteSequenceBehavior, described("What becomes of a sequence that ends with numbers missing.")
@@ -106,26 +95,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
     inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
-    max_held: Annotated[
-        Size | None, described("Messages of one sequence that may wait behind a gap.")
-    ] = 1_000_000
+    max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
     max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
-    window: Annotated[
-        Count | None, described("How far above the first missing number one is accepted.")
-    ] = None
+    window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
     max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
     spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
     max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
 
-    hold_wait: Annotated[
-        float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")
-    ] = 10.0
-    max_waiting: Annotated[
-        Size, described("Requests that may wait at a time for a gap or a running duplicate.")
-    ] = 4
-    dispatch_threads: Annotated[
-        Count, described("Threads that call the service for one-way and held messages.")
-    ] = 8
+    hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
+    max_waiting: Annotated[Size, described("Requests that may wait at a time for a gap or a running duplicate.")] = 4
+    dispatch_threads: Annotated[Count, described("Threads that call the service for one-way and held messages.")] = 8
 
     trusted_proxies: Annotated[
         tuple[str, ...], described("Addresses and networks whose connection header is believed.")
@@ -159,9 +138,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return self.effective(option, partner)
 
         behavior = of("behavior")
-        gives_up = (
-            of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
-        )
+        gives_up = of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
         return QueuePolicy(
             retry=tuple(map(_ms, of("retry"))),
             on_poison=of("on_poison"),
@@ -176,9 +153,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             retry_faults=of("retry_faults"),
         )
 
-    def partner_for(
-        self, principal: str | None, path: str, address: str | None
-    ) -> tuple[str, Partner] | None:
+    def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:
         """The first partner, in the order of the file, all of whose marks fit the request; with its name."""
         for name, partner in self.partners.items():
             fits = (
@@ -207,12 +182,8 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-OPTIONS: Final[Mapping[str, Kind]] = {
-    name: kind for name, kind in kinds(Settings).items() if name != "partners"
-}
+OPTIONS: Final[Mapping[str, Kind]] = {name: kind for name, kind in kinds(Settings).items() if name != "partners"}
 """Every option but the partners."""
 
-PARTNER_OPTIONS: Final[Mapping[str, Kind]] = {
-    name: OPTIONS.get(name, kind) for name, kind in kinds(Partner).items()
-}
+PARTNER_OPTIONS: Final[Mapping[str, Kind]] = {name: OPTIONS.get(name, kind) for name, kind in kinds(Partner).items()}
 PARTNER_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Partner)}

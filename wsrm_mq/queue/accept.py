@@ -266,8 +266,7 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
 
 def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:
     body = arrival.body
-    message = tx.execute(
-        sql.ADD_MESSAGE,
+    message = tx.add_message(
         {
             "message_id": arrival.message_id,
             "action": arrival.action,
@@ -277,13 +276,12 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
             "received_at": tx.now,
             "body_size": body.size,
             "body": body.content,
-        },
-    ).lastrowid
+        }
+    )
     if body.content is None:
         _store_spooled(tx, message, body)
     settled = disposition is not None
-    position = tx.execute(
-        sql.ADD_ENTRY,
+    position = tx.add_entry(
         {
             "queue": record.queue,
             "message": message,
@@ -295,9 +293,8 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
             "outcome": "discarded" if settled else None,
             "reason": disposition.value if disposition else None,
             "settled_at": tx.now if settled else None,
-        },
-    ).lastrowid
-    assert position is not None
+        }
+    )
     if disposition is not None:
         number = arrival.header.number
         record.passed(number) if record.cursor == number else None
@@ -305,18 +302,16 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
     return position
 
 
-def _store_spooled(tx: Transaction, message: int | None, body: Body) -> None:
+def _store_spooled(tx: Transaction, message: int, body: Body) -> None:
     """Write a large body piece by piece: it is never whole in memory."""
     tx.execute("UPDATE message SET body = zeroblob(?) WHERE id = ?", (body.size, message))
-    with tx.db.blobopen("message", "body", cast(int, message)) as blob:
+    with tx.db.blobopen("message", "body", message) as blob:
         shutil.copyfileobj(body.open(), cast(BinaryIO, blob), _PIECE)
 
 
 def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
     """A duplicate: find the first copy, and let its outcome wake this request too."""
-    found = tx.execute(
-        sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}
-    ).fetchone()
+    found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}).fetchone()
     if found is None:  # retention has taken the entry; the ranges still know the number
         receipt.settled = True
         return
@@ -327,9 +322,7 @@ def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: 
         tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
 
 
-def _end(
-    tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: Receipt
-) -> None:
+def _end(tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: Receipt) -> None:
     step = receive(record.value, element, tx.now)
     running = max((upper for _lower, upper in record.value.unnamed), default=None)
     apply_step(tx, record, step)
@@ -372,5 +365,3 @@ def _answer_ack_requested(
             receipt.other_faults.append(answer.fault)
         else:
             receipt.others.append(record.value.acknowledgement())
-
-

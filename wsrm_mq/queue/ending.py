@@ -54,7 +54,9 @@ def expire(tx: Transaction, key: int) -> None:
             apply_step(tx, record, step)
 
 
-def bury(tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str, actor: str | None = None) -> None:
+def bury(
+    tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str, actor: str | None = None
+) -> None:
     """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
     dead_letters = tx.dead_letters(record.queue)
     row = {"key": position, "dead_letters": dead_letters, "reason": reason, "now": tx.now}

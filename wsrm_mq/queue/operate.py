@@ -31,7 +31,9 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
     """Send the message that stops a sequence to the dead letters and let the sequence go on. Answers its position."""
     record = _idle(tx, identifier)
     if number not in record.value.received:
-        raise NotAllowed(f"number {number} of {identifier} was never received; only what stops a sequence can be skipped.")
+        raise NotAllowed(
+            f"number {number} of {identifier} was never received; only what stops a sequence can be skipped."
+        )
     position, stopper = _stopper(tx, record)
     if number != stopper:
         raise NotAllowed(f"number {number} of {identifier} is not what stops it; that is number {stopper}.")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.cursor import settle_cursor
-from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.poison import after_failure
+from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction

@@ -34,9 +34,7 @@ def after_failure(
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
     if failures <= len(policy.retry):
         retry_at = tx.now + policy.retry[failures - 1]
-        tx.execute(
-            "UPDATE entry SET retry_from = ?, retry_at = ? WHERE id = ?", (tx.now, retry_at, position)
-        )
+        tx.execute("UPDATE entry SET retry_from = ?, retry_at = ? WHERE id = ?", (tx.now, retry_at, position))
         if record.value.terms.ordered:
             record.wait(tx.now, retry_at)
         return Aftermath.RETRY

@@ -119,9 +119,7 @@ FROM sequence s JOIN queue q ON q.id = s.queue
 """
 
 
-def sequences(
-    db: sqlite3.Connection, *, queue: str | None = None, state: str | None = None
-) -> Iterator[SequenceView]:
+def sequences(db: sqlite3.Connection, *, queue: str | None = None, state: str | None = None) -> Iterator[SequenceView]:
     """Sequences, newest first, read as they are asked for."""
     below: int | None = None
     while True:

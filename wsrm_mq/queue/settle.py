@@ -63,7 +63,7 @@ def settle(
         found = tx.execute(sql.SETTLE, row).fetchone()
         waiter = found[0] if found else None
     else:
-        tx.execute(sql.SETTLE_PLAIN, {"key": position, "now": tx.now})
+        tx.delivered(position)
     if reply is not None:
         add_reply(tx, position, reply)
     _name(record, number)
@@ -107,9 +107,7 @@ def fail(
     failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
     aftermath = after_failure(tx, record, position, number, failures, policy, error)
-    goes_on = aftermath is Aftermath.BURIED or (
-        aftermath is Aftermath.RETRY and not record.value.terms.ordered
-    )
+    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
     if goes_on:
         released = give_back(tx, held)
     else:

@@ -27,6 +27,9 @@ EXPIRING_WITHIN: Final = 600_000
 COUNTED: Final = 10_000
 """So many held messages are looked at for the time of the oldest."""
 
+LINE: Final = 200
+"""So many characters of an error are told in a sentence."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -103,9 +106,7 @@ def _situation(db: sqlite3.Connection, view: SequenceView, now: int) -> Situatio
     live = live_instances(db)
     owner = None
     if view.owner is not None:
-        row = db.execute(
-            "SELECT id, name, host, pid, started_at FROM instance WHERE id = ?", (view.owner,)
-        ).fetchone()
+        row = db.execute("SELECT id, name, host, pid, started_at FROM instance WHERE id = ?", (view.owner,)).fetchone()
         owner = Instance(*row) if row is not None else None
     which = ("id", view.blocked) if view.blocked is not None else ("number", view.cursor)
     head = db.execute(
@@ -330,7 +331,13 @@ def _messages(view: SequenceView, outcome: str) -> str:
 
 def _failed(head: Head) -> str:
     times = "once" if head.failures == 1 else f"{head.failures} times"
-    return f"it failed {times}, last with {head.last_error!r}"
+    return f"it failed {times}, last with {_first_line(head.last_error or '')!r}"
+
+
+def _first_line(error: str) -> str:
+    """The rest, a traceback perhaps, is in ``message show``."""
+    line = error.partition("\n")[0]
+    return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
 
 
 def _behind(at: Situation) -> str:

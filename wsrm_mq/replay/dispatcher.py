@@ -89,7 +89,6 @@ class Dispatcher:
         self._idle = 0
         self._workers: set[threading.Thread] = set()
         self._stopping = False
-        self.running = 0
 
     def start(self) -> None:
         self._stopping = False
@@ -137,7 +136,7 @@ class Dispatcher:
             except FenceLost as lost:
                 log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
             return patience
-        outcome = self._attempt(delivery)
+        outcome = self._call(delivery)
         begun = time.monotonic()
         stored = threading.Event()
         if outcome.error is None:
@@ -203,13 +202,12 @@ class Dispatcher:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, first = run
         pipeline = Pipeline()
-        begun, count = time.monotonic(), 0
-        for delivery, last in self._messages(claim, first):
+        begun = time.monotonic()
+        for count, (delivery, last) in enumerate(self._messages(claim, first), 1):
             if self._stopping or pipeline.lost:
                 break
             if self._one(claim, delivery, pipeline, last):
                 return
-            count += 1
             if self._runs and count >= RUN_LENGTH and time.monotonic() - begun > RUN_SECONDS:
                 break
         pipeline.drain()
@@ -253,7 +251,7 @@ class Dispatcher:
             pipeline.drain()
             self._settle_then_call(claim, delivery)
             return False
-        outcome = self._attempt(delivery)
+        outcome = self._call(delivery)
         if outcome.error is not None:
             self._forget(claim.sequence)
             pipeline.drain()
@@ -283,16 +281,14 @@ class Dispatcher:
     def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
         """At most once: a crash from here on loses the message, nothing repeats it."""
         done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
-        outcome = self._attempt(delivery)
+        outcome = self._call(delivery)
 
         def note(tx: Transaction) -> None:
             if outcome.reply is not None:
                 add_reply(tx, delivery.position, outcome.reply)
             if outcome.error is not None:
                 record = tx.sequence(claim.sequence)
-                tx.ledger(
-                    "failed", record, number=delivery.number, position=delivery.position, reason=outcome.error
-                )
+                tx.ledger("failed", record, number=delivery.number, position=delivery.position, reason=outcome.error)
 
         if outcome.reply is not None or outcome.error is not None:
             self._store.call(note, keep=True, size=_size(outcome))
@@ -300,13 +296,6 @@ class Dispatcher:
             self._tell("delivery.lost", delivery, outcome.error)
         self._settled(delivery, done)
         return outcome
-
-    def _attempt(self, delivery: Delivery) -> Outcome:
-        self.running += 1
-        try:
-            return self._call(delivery)
-        finally:
-            self.running -= 1
 
     def _fail(self, claim: Claim, delivery: Delivery, error: str) -> Failed:
         policy = self._policy_of(delivery.partner)
@@ -338,7 +327,19 @@ class Dispatcher:
         """The next deliverable messages of a sequence, from ``after`` on; none is an answer too."""
         with self._store.reader() as db:
             bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
-            cursor, limit, discard_from, redelivery_below, identifier, partner, ordered, assurance, rm, soap, addressing = bounds
+            (
+                cursor,
+                limit,
+                discard_from,
+                redelivery_below,
+                identifier,
+                partner,
+                ordered,
+                assurance,
+                rm,
+                soap,
+                addressing,
+            ) = bounds
             rows = db.execute(
                 sql.RUN,
                 {
@@ -402,7 +403,7 @@ class StoredBody(Body):
         self._message = message
 
     def open(self) -> BinaryIO:
-        file = tempfile.TemporaryFile()
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the reader closes it
         with self._store.reader() as db, db.blobopen("message", "body", self._message, readonly=True) as blob:
             shutil.copyfileobj(cast(BinaryIO, blob), file, 1024 * 1024)
         file.seek(0)

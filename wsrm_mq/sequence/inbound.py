@@ -5,7 +5,8 @@ happen because of it. No I/O, no clock, no threads. What the source did wrong co
 exception: an exception would unwind the transaction that has to record it.
 
 Three integers rule delivery: ``expected`` (lowest number not received), ``limit`` (deliver below it; never falls) and,
-kept by the store, ``cursor`` (lowest unsettled). An accepted number below ``limit`` is deliverable, at or above it held.
+kept by the store, ``cursor`` (lowest unsettled). An accepted number below ``limit`` is deliverable,
+at or above it held.
 Filling a gap moves ``limit`` on one value, however long the run behind it.
 """
 
@@ -163,9 +164,7 @@ class InboundSequence:
         """What an acknowledgement says now: every accepted number but the unnamed; once final, every one."""
         final = self.state is not State.CREATED
         named = self.received if final else self.received.without(self.unnamed)
-        return SequenceAcknowledgement(
-            self.terms.identifier, named.ranges, final=final and self.terms.rm.has_none
-        )
+        return SequenceAcknowledgement(self.terms.identifier, named.ranges, final=final and self.terms.rm.has_none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +196,7 @@ class Step:
     closed_now: bool = False
 
 
-def grant(
-    request: CreateSequence, terms: Terms, now: int, max_expires: int
-) -> InboundSequence:
+def grant(request: CreateSequence, terms: Terms, now: int, max_expires: int) -> InboundSequence:
     """The sequence that answers ``request``. Expires is granted as a finite time of at most ``max_expires`` ms:
     gSOAP reads ``PT0S``, which means never, as already over."""
     lifetime = min(request.expires or max_expires, max_expires)
@@ -361,9 +358,7 @@ def _refuse(sequence: InboundSequence, fault: type[faults.Fault], state: State, 
         fault = faults.SequenceTerminated
     answer: faults.Fault
     if fault is faults.MessageNumberRollover:
-        answer = faults.MessageNumberRollover(
-            _REASONS[fault], identifier, max_number=_LARGEST_NUMBER
-        )
+        answer = faults.MessageNumberRollover(_REASONS[fault], identifier, max_number=_LARGEST_NUMBER)
     else:
         ours = sequence.ended is Ended.FAILED
         answer = fault(_REASONS[fault], identifier, ours=ours)

@@ -26,6 +26,8 @@ class State(enum.StrEnum):
     ENDED = "ended"
     """Over, kept as a tombstone: its identifier is never used again and its numbers never delivered again."""
 
+    __hash__ = str.__hash__  # in C, as below: each message looks a cell up
+
 
 class Event(enum.Enum):
     """What a message or the clock means for a sequence, once its number has been compared with what is known."""
@@ -42,6 +44,8 @@ class Event(enum.Enum):
     END_CONTRADICTED = "CloseSequence or TerminateSequence whose LastMsgNumber contradicts what is known"
     EXPIRED = "Expires, counted from creation, or the inactivity limit"
     FAILED = "this side gives the sequence up"
+
+    __hash__ = object.__hash__
 
 
 class Act(enum.Enum):

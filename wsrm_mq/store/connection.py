@@ -31,7 +31,13 @@ BUSY_TIMEOUT_MS: Final = 5_000
 
 MOUNTS: Final = Path("/proc/self/mounts")
 
-_NETWORK_FILE_SYSTEMS: Final = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "fuse.sshfs", "ceph", "glusterfs"}
+_NETWORK_FILE_SYSTEMS: Final = {"nfs", "nfs4", "cifs", "smb3", "smbfs"} | {
+    "ncpfs",
+    "afs",
+    "fuse.sshfs",
+    "ceph",
+    "glusterfs",
+}
 
 _BY_CODE: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_BUSY: StoreBusy,

@@ -8,7 +8,7 @@ from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store.statements import SEQUENCE_COLUMNS
+from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
 __all__ = ["SequenceRecord"]
@@ -91,7 +91,16 @@ class SequenceRecord:
             partner=columns["partner"],
             created_at=columns["created_at"],
         )
-        for name in ("cursor", "owner", "fence", "running_since", "retry_from", "retry_at", "blocked", "redelivery_below"):
+        for name in (
+            "cursor",
+            "owner",
+            "fence",
+            "running_since",
+            "retry_from",
+            "retry_at",
+            "blocked",
+            "redelivery_below",
+        ):
             setattr(record, name, columns[name])
         record.duplicates = columns["duplicates"]
         record.discarding = bool(columns["discarding"])
@@ -125,38 +134,43 @@ class SequenceRecord:
         }
 
     @property
-    def progress(self) -> dict[str, object]:
-        """The columns that change with every message, by name."""
+    def progress(self) -> tuple[object, ...]:
+        """``PROGRESS_COLUMNS``: what changes with every message."""
         value = self.value
-        return {
-            "active_at": value.active_at,
-            "expected": value.received.expected,
-            "cursor": self.cursor,
-            "limit": value.limit,
-            "owner": self.owner,
-            "fence": self.fence,
-            "running_since": self.running_since,
-        }
+        return (
+            value.active_at,
+            value.received.expected,
+            self.cursor,
+            value.limit,
+            self.owner,
+            self.fence,
+            self.running_since,
+        )
 
     @property
-    def standing(self) -> dict[str, object]:
-        """The columns that change rarely, by name."""
+    def standing(self) -> tuple[object, ...]:
+        """``STANDING_COLUMNS``: what changes rarely."""
         value = self.value
-        return {
-            "state": value.state.value,
-            "ended": value.ended.value if value.ended else None,
-            "ended_at": self.ended_at,
-            "due_at": value.due_at,
-            "last_number": value.last_number,
-            "discard_from": value.discard_from,
-            "discard_reason": value.discard_reason,
-            "discarding": int(self.discarding),
-            "retry_from": self.retry_from,
-            "retry_at": self.retry_at,
-            "blocked": self.blocked,
-            "redelivery_below": self.redelivery_below,
-            "duplicates": self.duplicates,
-        }
+        return (
+            value.state.value,
+            value.ended.value if value.ended else None,
+            self.ended_at,
+            value.due_at,
+            value.last_number,
+            value.discard_from,
+            value.discard_reason,
+            int(self.discarding),
+            self.retry_from,
+            self.retry_at,
+            self.blocked,
+            self.redelivery_below,
+            self.duplicates,
+        )
+
+    @property
+    def saved_row(self) -> dict[str, object]:
+        """``SAVED_COLUMNS`` by name."""
+        return dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
 
     @property
     def is_deliverable(self) -> bool:
@@ -188,4 +202,3 @@ class SequenceRecord:
         """``number`` was settled in order: the cursor goes to the next received number."""
         if number >= self.cursor:
             self.cursor = self.value.received.first_from(number + 1, self.value.limit)
-

@@ -29,7 +29,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from wsrm_mq.store.tables import entry, instance, ledger, message, queue, range_, reply, sequence
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "positional"]
 
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
@@ -42,6 +42,11 @@ def compiled(statement: ClauseElement) -> str:
     text = cast(SQLCompiler, statement.compile(dialect=_DIALECT))
     constants = {name: _literal(bind.effective_value) for name, bind in text.binds.items() if not bind.required}
     return re.sub(r":(\w+)", lambda found: constants.get(found[1], found[0]), str(text))
+
+
+def positional(statement: ClauseElement) -> str:
+    """``compiled``, with parameters as ``?`` in the order in which they stand."""
+    return re.sub(r":\w+", "?", compiled(statement))
 
 
 def _literal(value: object) -> str:
@@ -64,40 +69,16 @@ def _waited(retry_from: ColumnElement[int], retry_at: ColumnElement[int]) -> Col
 
 # queues and instances
 
-ADD_QUEUE: Final = compiled(
-    upsert(queue).values(_values(queue, "id")).on_conflict_do_nothing(index_elements=["name"])
-)
+ADD_QUEUE: Final = compiled(upsert(queue).values(_values(queue, "id")).on_conflict_do_nothing(index_elements=["name"]))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
 END_INSTANCE: Final = compiled(
     update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
 )
-LIVE_INSTANCES: Final = compiled(
-    select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None))
-)
+LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 
 # messages and entries
 
-ADD_MESSAGE: Final = compiled(insert(message).values(_values(message, "id")))
-ADD_ENTRY: Final = compiled(
-    insert(entry).values(
-        {
-            name: p(name)
-            for name in (
-                "queue",
-                "message",
-                "sequence",
-                "number",
-                "wants_reply",
-                "named",
-                "waiter",
-                "outcome",
-                "reason",
-                "settled_at",
-            )
-        }
-    )
-)
 ENTRY_BY_NUMBER: Final = compiled(
     select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named).where(
         entry.c.sequence == p("sequence"), entry.c.number == p("number")
@@ -148,11 +129,6 @@ SETTLE: Final = compiled(
     )
     .returning(entry.c.waiter)
 )
-SETTLE_PLAIN: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(outcome="delivered", settled_at=p("now"), named=1, deliveries=entry.c.deliveries + 1)
-)
 FAIL: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
@@ -174,9 +150,7 @@ COUNT_DEATH: Final = compiled(
         last_error=p("error"),
     )
 )
-ENTRY_COUNTERS: Final = compiled(
-    select(entry.c.failures, entry.c.deaths, entry.c.number).where(entry.c.id == p("key"))
-)
+ENTRY_COUNTERS: Final = compiled(select(entry.c.failures, entry.c.deaths, entry.c.number).where(entry.c.id == p("key")))
 BURY: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
@@ -233,17 +207,13 @@ FREE_RETRY: Final = compiled(
     update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0)
 )
 UNNAMED: Final = compiled(
-    select(entry.c.number)
-    .where(entry.c.sequence == p("sequence"), entry.c.named == 0)
-    .order_by(entry.c.number)
+    select(entry.c.number).where(entry.c.sequence == p("sequence"), entry.c.named == 0).order_by(entry.c.number)
 )
 
 # replies
 
 ADD_REPLY: Final = compiled(insert(reply).values(_values(reply)))
-REPLY: Final = compiled(
-    select(reply.c.status, reply.c.headers, reply.c.body).where(reply.c.entry == p("key"))
-)
+REPLY: Final = compiled(select(reply.c.status, reply.c.headers, reply.c.body).where(reply.c.entry == p("key")))
 OUTCOME_AND_REPLY: Final = compiled(
     select(entry.c.outcome, entry.c.sequence, reply.c.status, reply.c.headers, reply.c.body)
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
@@ -285,14 +255,14 @@ STANDING_COLUMNS: Final = (
 SAVED_COLUMNS: Final = (*PROGRESS_COLUMNS, *STANDING_COLUMNS)
 ADD_SEQUENCE: Final = compiled(
     insert(sequence).values(
-        {name: p(name) for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)}
+        {
+            name: p(name)
+            for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)
+        }
     )
 )
 SAVE_SEQUENCE: Final = compiled(
     update(sequence).where(sequence.c.id == p("key")).values({name: p(name) for name in SAVED_COLUMNS})
-)
-SAVE_PROGRESS: Final = compiled(
-    update(sequence).where(sequence.c.id == p("key")).values({name: p(name) for name in PROGRESS_COLUMNS})
 )
 SEQUENCE_COLUMNS: Final = tuple(column.name for column in sequence.columns)
 SEQUENCE_BY_IDENTIFIER: Final = compiled(select(sequence).where(sequence.c.identifier == p("identifier")))
@@ -311,19 +281,13 @@ _DELIVERABLE = and_(
     or_(sequence.c.discard_from.is_(None), sequence.c.cursor < sequence.c.discard_from),
 )
 RUNNABLE: Final = compiled(
-    select(sequence.c.id)
-    .where(_DELIVERABLE, _waited(sequence.c.retry_from, sequence.c.retry_at))
-    .limit(p("count"))
+    select(sequence.c.id).where(_DELIVERABLE, _waited(sequence.c.retry_from, sequence.c.retry_at)).limit(p("count"))
 )
 NEXT_RETRY: Final = compiled(
     select(func.min(sequence.c.retry_at)).where(_DELIVERABLE, sequence.c.retry_at.is_not(None))
 )
-DISCARDING: Final = compiled(
-    select(sequence.c.id).where(sequence.c.discarding == 1)
-)
-DUE: Final = compiled(
-    select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count"))
-)
+DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1))
+DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))
 RUN_BOUNDS: Final = compiled(
     select(
         sequence.c.cursor,
@@ -340,20 +304,18 @@ RUN_BOUNDS: Final = compiled(
     ).where(sequence.c.id == p("key"))
 )
 
+LAST_KEYS: Final = {
+    "message": compiled(select(func.coalesce(func.max(message.c.id), 0))),
+    "entry": "SELECT seq FROM sqlite_sequence WHERE name = 'entry'",
+}
+"""An entry's key is a position: that of a deleted row is not used again."""
+
 # ranges
 
 RANGES: Final = compiled(
     select(range_.c.lower, range_.c.upper).where(range_.c.sequence == p("sequence")).order_by(range_.c.lower)
 )
-_range_row = upsert(range_).values(_values(range_))
-PUT_RANGE: Final = compiled(
-    _range_row.on_conflict_do_update(
-        index_elements=["sequence", "lower"], set_={"upper": _range_row.excluded.upper}
-    )
-)
-DROP_RANGE: Final = compiled(
-    delete(range_).where(range_.c.sequence == p("sequence"), range_.c.lower == p("key"))
-)
+DROP_RANGE: Final = compiled(delete(range_).where(range_.c.sequence == p("sequence"), range_.c.lower == p("key")))
 
 # ledger
 

@@ -74,9 +74,7 @@ class Store:
             key = self._register(presence.name)
             reserve = Reserve(self.path.with_name(self.path.name + ".d") / "reserve")
             reserve.restore()
-            writer = Writer(
-                self.path, instance=key, instance_name=presence.name, clock=self.clock, reserve=reserve
-            )
+            writer = Writer(self.path, instance=key, instance_name=presence.name, clock=self.clock, reserve=reserve)
             writer.start()
         except BaseException:
             presence.close()

@@ -155,7 +155,7 @@ sequence: Final = _table(
     Column("redelivery_below", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
     _one_of("state", SEQUENCE_STATES),
-    CheckConstraint("cursor <= \"limit\"", name="cursor_within_limit"),
+    CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
 Index("sequence_create_id", sequence.c.create_id, sqlite_where=text("create_id IS NOT NULL"))
 Index("sequence_owned", sequence.c.owner, sqlite_where=text("owner IS NOT NULL"))
@@ -164,8 +164,7 @@ Index(
     "sequence_runnable",
     sequence.c.retry_at,
     sqlite_where=text(
-        "owner IS NULL AND blocked IS NULL AND cursor < \"limit\""
-        " AND (discard_from IS NULL OR cursor < discard_from)"
+        'owner IS NULL AND blocked IS NULL AND cursor < "limit" AND (discard_from IS NULL OR cursor < discard_from)'
     ),
 )
 Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))

@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, Row
 
 __all__ = ["SequenceCache", "Transaction"]
 
@@ -32,6 +34,8 @@ class SequenceCache:
         self._by_id: OrderedDict[int, SequenceRecord] = OrderedDict()
         self._ids: dict[str, int] = {}
         self.queues: dict[str, int] = {}
+        self.last_keys: dict[str, int] = {}
+        """The last key given in a table, by the table's name."""
         self._version: int | None = None
 
     def validate(self, version: int) -> None:
@@ -44,6 +48,7 @@ class SequenceCache:
         self._by_id.clear()
         self._ids.clear()
         self.queues.clear()
+        self.last_keys.clear()
 
     def id_of(self, identifier: str) -> int | None:
         return self._ids.get(identifier)
@@ -70,13 +75,21 @@ class Transaction:
         self, db: sqlite3.Connection, now: int, cache: SequenceCache, instance: int, instance_name: str
     ) -> None:
         self.db = db
-        self.execute = db.execute
         self.now = now
         self.instance = instance
         """Key of the instance that writes."""
         self.instance_name = instance_name
         self._cache = cache
         self._touched: dict[int, tuple[SequenceRecord, SequenceRecord]] = {}
+        self._messages: list[Row] = []
+        self._entries: list[Row] = []
+        self._delivered: list[Row] = []
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a statement. It sees all that this transaction did before, but changes of sequences."""
+        if self._entries or self._messages or self._delivered:
+            self._write_rows()
+        return self.db.execute(statement, parameters)
 
     # sequences
 
@@ -104,7 +117,7 @@ class Transaction:
         return touched[1] if touched is not None else self._touch(self._load(row))
 
     def add_sequence(self, record: SequenceRecord, create_id: str | None) -> SequenceRecord:
-        row = {**record.terms_row, **record.progress, **record.standing, "create_id": create_id}
+        row = {**record.terms_row, **record.saved_row, "create_id": create_id}
         record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
         return self._touch(record)
 
@@ -118,6 +131,38 @@ class Transaction:
         working = record.copy()
         self._touched[record.id] = (record, working)
         return working
+
+    # rows that are written together
+
+    def add_message(self, row: dict[str, Any]) -> int:
+        """Add a row of ``message``, its ``id`` left out; answers the id."""
+        row["id"] = key = self._next_key("message")
+        self._messages.append(MESSAGES.row(row))
+        return key
+
+    def add_entry(self, row: dict[str, Any]) -> int:
+        """Add a row of ``entry``; answers its position, which is given once and never again."""
+        row["id"] = key = self._next_key("entry")
+        self._entries.append(ENTRIES.row(row))
+        return key
+
+    def delivered(self, position: int) -> None:
+        """Settle an entry as delivered."""
+        self._delivered.append((position,))
+
+    def _next_key(self, table: str) -> int:
+        last = self._cache.last_keys.get(table)
+        if last is None:
+            found = self.db.execute(sql.LAST_KEYS[table]).fetchone()
+            last = found[0] if found else 0
+        self._cache.last_keys[table] = key = last + 1
+        return key
+
+    def _write_rows(self) -> None:
+        MESSAGES.write(self.db.execute, self._messages)
+        ENTRIES.write(self.db.execute, self._entries)
+        DELIVERED.write(self.db.execute, self._delivered, self.now)
+        self._messages, self._entries, self._delivered = [], [], []
 
     # rows that stand alone
 
@@ -170,26 +215,30 @@ class Transaction:
     # the end
 
     def flush(self) -> None:
-        """Write every changed sequence. Called once, before COMMIT."""
+        """Write what is not written yet. Called once, before COMMIT."""
+        self._write_rows()
+        progressed: list[Row] = []
+        ranges: list[Row] = []
         for original, working in self._touched.values():
-            progress, standing = working.progress, working.standing
+            standing, progress = working.standing, working.progress
             if standing != original.standing:
-                self.execute(sql.SAVE_SEQUENCE, {**progress, **standing, "key": working.id})
+                self.db.execute(sql.SAVE_SEQUENCE, {**working.saved_row, "key": working.id})
             elif progress != original.progress:
-                self.execute(sql.SAVE_PROGRESS, {**progress, "key": working.id})
+                progressed.append((working.id, *progress))
             before, after = original.value.received, working.value.received
             if before is not after:
-                self._flush_ranges(working.id, before.ranges, after.ranges)
+                ranges += self._changed_ranges(working.id, before.ranges, after.ranges)
+        PROGRESS.write(self.db.execute, progressed)
+        RANGES.write(self.db.execute, ranges)
 
-    def _flush_ranges(
-        self, key: int, before: tuple[tuple[int, int], ...], after: tuple[tuple[int, int], ...]
-    ) -> None:
-        changed = set(after).difference(before)
+    def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
+        """The rows to write; what is no longer there is deleted."""
+        if before[:-1] == after[:-1] and before and after[-1][0] == before[-1][0]:  # in order: nearly every message
+            return [(key, *after[-1])]
         gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
         for lower in gone:
-            self.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
-        for lower, upper in changed:
-            self.execute(sql.PUT_RANGE, {"sequence": key, "lower": lower, "upper": upper})
+            self.db.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
+        return [(key, *changed) for changed in set(after).difference(before)]
 
     def committed(self) -> None:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""

@@ -237,7 +237,7 @@ class Writer:
         if self._reserve is None or not self._reserve.is_spent:
             return batch
         self._reserve.restore()
-        if not self._reserve.is_spent:
+        if not (self._reserve.is_spent and self.has_its_files):  # gone with its directory, it is not spent
             return batch
         return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
 

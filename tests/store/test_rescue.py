@@ -1,0 +1,92 @@
+"""What is saved of a store whose files were taken away, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Mount
+from tests.store.test_writer import Told, note, noted
+from tests.support.disk import Disk
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store.rescue import file_ids, rescued_path
+from wsrm_mq.store.store import Store
+
+
+def test_the_files_of_an_open_store_keep_their_identity(store: Store) -> None:
+    before = file_ids(store.path)
+    assert None not in before
+    for _ in range(3):
+        store.call(note("something"))
+        with store.reader() as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert file_ids(store.path) == before
+
+
+def test_all_that_was_committed_is_saved_and_nothing_later_is_committed(store: Store) -> None:
+    store.call(note("before"))
+    store.path.unlink()
+    with pytest.raises(StoreUnavailable, match="was removed or replaced") as refused:
+        store.call(note("after"))
+    assert "store.db.rescued" in refused.value.hint
+    saved = Store(rescued_path(store.path).rename(store.path.with_name("saved.db")))
+    saved.open()
+    assert noted(saved) == ["before"]
+    saved.call(note("later"))
+    saved.close()
+
+
+def test_what_must_be_stored_waits_and_is_stored_when_the_file_is_back(store: Store, tmp_path: Path) -> None:
+    store.path.rename(tmp_path / "elsewhere.db")
+    told = Told()
+    store.submit(note("settled"), told, keep=True)
+    with pytest.raises(StoreUnavailable):
+        store.call(note("accepted"))
+    assert told.results == []
+    (tmp_path / "elsewhere.db").rename(store.path)
+    assert told.wait(1) == ["settled"]
+    assert noted(store) == ["settled"]
+    assert not rescued_path(store.path).exists(), "it would be a copy of the past"
+
+
+def test_where_nothing_can_be_saved_the_operator_learns_where_it_still_is(path: Path, mount: Mount) -> None:
+    disk = Disk(mount("-t", "tmpfs", "-o", "size=2m", "tmpfs"))
+    store = Store(disk.point / "store.db")
+    store.open()
+    store.call(note("before"))
+    store.path.unlink()
+    disk.fill()
+    with pytest.raises(StoreUnavailable, match="was removed or replaced") as refused:
+        store.call(note("after"))
+    assert "could not be saved" in refused.value.hint
+    assert "/fd" in refused.value.hint
+    assert not list(disk.point.glob("store.db.*[!d]")), "no half of a copy is left"
+    store.close()
+
+
+def test_a_directory_that_is_gone_ends_nothing(path: Path) -> None:
+    home = path.parent / "home"
+    home.mkdir()
+    store = Store(home / "store.db")
+    store.open()
+    shutil.rmtree(home)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="could not be saved"):
+            store.call(note("something"))
+    store.close()
+
+
+def test_a_fork_does_not_wait_for_what_cannot_be_stored(store: Store, tmp_path: Path) -> None:
+    store.path.rename(tmp_path / "elsewhere.db")
+    told = Told()
+    store.submit(note("settled"), told, keep=True)
+    suspending = threading.Thread(target=store.suspend)
+    suspending.start()
+    suspending.join(10)
+    assert not suspending.is_alive()
+    (tmp_path / "elsewhere.db").rename(store.path)
+    store.resume()
+    assert told.wait(1) == ["settled"]

@@ -1,0 +1,107 @@
+"""Statements that write many rows: what a transaction has to say of one kind, it says at once.
+
+SQLite asks the same for a row either way. But each statement gives up the interpreter's lock and then waits for it: in
+a busy process that costs more than the row itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import BindParameter, Table, bindparam, update
+from sqlalchemy.dialects.sqlite import Insert, insert
+
+from wsrm_mq.store.statements import PROGRESS_COLUMNS, positional
+from wsrm_mq.store.tables import entry, message, range_, sequence
+
+__all__ = ["DELIVERED", "ENTRIES", "MESSAGES", "PROGRESS", "RANGES", "Inserts", "Row", "Together"]
+
+Row = Sequence[Any]
+_SIZES: Final = (32, 16, 8, 4, 2, 1)
+"""Rows in one statement. Few sizes, so that each statement stays prepared."""
+
+
+class Together:
+    """``text(n)`` is the SQL of a statement for ``n`` rows, its parameters positional."""
+
+    def __init__(self, text: Callable[[int], str]) -> None:
+        self._text = lru_cache(None)(text)
+
+    def write(self, execute: Callable[[str, Row], object], rows: Sequence[Row], *before: object) -> None:
+        for piece in _pieces(rows):
+            execute(self._text(len(piece)), [*before, *(value for row in piece for value in row)])
+
+
+class Inserts(Together):
+    """An INSERT. ``row`` puts a mapping's values into the statement's order."""
+
+    def __init__(self, table: Table, *columns: str, conflict: Callable[[Insert], Insert] = lambda plain: plain) -> None:
+        names = tuple(column.name for column in table.columns if not columns or column.name in columns)
+        self.row: Callable[[dict[str, Any]], Row] = itemgetter(*names)
+
+        def text(count: int) -> str:
+            rows: list[dict[str, Any]] = [
+                {name: bindparam(f"{name}_{number}") for name in names} for number in range(count)
+            ]
+            return positional(conflict(insert(table).values(rows)))
+
+        super().__init__(text)
+
+
+def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    start = 0
+    for size in _SIZES:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size
+
+
+def _delivered(count: int) -> str:
+    keys: list[BindParameter[int]] = [bindparam(f"key_{number}") for number in range(count)]
+    statement = (
+        update(entry)
+        .where(entry.c.id.in_(keys), entry.c.outcome.is_(None))
+        .values(settled_at=bindparam("now"), outcome="delivered", named=1, deliveries=entry.c.deliveries + 1)
+    )
+    return positional(statement)
+
+
+def _progress(count: int) -> str:
+    """Written by hand: SQLAlchemy has no UPDATE that joins VALUES for SQLite."""
+    names = [f'"{name}"' for name in PROGRESS_COLUMNS]
+    row = f"({', '.join('?' * (len(names) + 1))})"
+    changes = ", ".join(f"{name} = now_is.{name}" for name in names)
+    return (
+        f"WITH now_is (key, {', '.join(names)}) AS (VALUES {', '.join([row] * count)}) "
+        f"UPDATE {sequence.name} SET {changes} FROM now_is WHERE {sequence.name}.id = now_is.key"
+    )
+
+
+MESSAGES: Final = Inserts(message)
+ENTRIES: Final = Inserts(
+    entry,
+    "id",
+    "queue",
+    "message",
+    "sequence",
+    "number",
+    "wants_reply",
+    "named",
+    "waiter",
+    "outcome",
+    "reason",
+    "settled_at",
+)
+RANGES: Final = Inserts(
+    range_,
+    conflict=lambda plain: plain.on_conflict_do_update(
+        index_elements=["sequence", "lower"], set_={"upper": plain.excluded.upper}
+    ),
+)
+DELIVERED: Final = Together(_delivered)
+"""Rows of one: an entry's key. Before them, the time."""
+PROGRESS: Final = Together(_progress)
+"""Rows: a sequence's key, then PROGRESS_COLUMNS."""
