@@ -252,7 +252,7 @@ def test_the_python_of_the_readme_is_that_of_the_example() -> None:
     shown = [block.text for block in blocks(README) if block.kind == "python"]
     assert shown
     for piece in (piece for text in shown for piece in text.split("...\n")):
-        assert piece in source
+        assert piece.strip("\n") in source
 
 
 @named([path for path in PAGES if any(block.kind == "toml" for block in blocks(path))])

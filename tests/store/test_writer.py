@@ -219,6 +219,22 @@ def test_while_another_process_holds_the_lock_an_acceptance_fails_and_leaves_not
     assert noted(impatient) == ["again"]
 
 
+@pytest.mark.invariant("I16")
+def test_what_comes_while_the_lock_is_waited_for_does_not_wait_for_it_twice(
+    impatient: Store, locked: Callable[[], None]
+) -> None:
+    first, late = Told(), Told()
+    impatient.submit(note("first"), first)
+    begun = time.monotonic()
+    time.sleep(SHORT_BUSY_MS / 1000 / 2)
+    impatient.submit(note("late"), late)
+    assert isinstance(late.wait(1)[0], StoreBusy)
+    assert time.monotonic() - begun < 1.5 * SHORT_BUSY_MS / 1000
+    assert isinstance(first.wait(1)[0], StoreBusy)
+    locked()
+    assert noted(impatient) == []
+
+
 def test_a_settlement_outlasts_the_lock_of_another_process(impatient: Store, locked: Callable[[], None]) -> None:
     kept, refused = Told(), Told()
     impatient.submit(note("settled"), kept, keep=True)

@@ -111,7 +111,7 @@ class Dispatcher:
             if len(self._runs) > FRESH:
                 first = None
             self._runs.append(_Run(claim, first))
-            if self._idle:
+            if len(self._runs) <= self._idle:  # a thread that was told of an earlier run is idle until it wakes
                 self._changed.notify()
             elif len(self._workers) < self._max_threads:
                 worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)

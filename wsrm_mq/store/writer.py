@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
-from wsrm_mq.errors import StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store.connection import connect_writer, translate
 from wsrm_mq.store.rescue import FileIds, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
@@ -249,17 +249,17 @@ class Writer:
             return []
         if isinstance(failure, StoreError):
             return self._fail(batch, failure)
-        kept: list[_Waiting[Any]] = []
-        for item in batch:
+        for index, item in enumerate(batch):
             error = self._try([item])
             if isinstance(error, StoreError):
-                kept += self._fail([item], error)
-                continue
+                return self._fail(batch[index:], error)
             item.error = error
             self._tell([item])
-        return kept
+        return []
 
     def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
+        if isinstance(failure, StoreBusy):
+            batch = batch + self._refusable()
         log.error("store.write_failed error=%s verbs=%d", failure, len(batch))
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
@@ -267,6 +267,15 @@ class Writer:
             item.error = None if item.keep else failure
         self._tell([item for item in batch if not item.keep])
         return [item for item in batch if item.keep]
+
+    def _refusable(self) -> list[_Waiting[Any]]:
+        """What came while the lock was waited for and may be refused, out of the queue: nobody waits for a lock twice
+        (I16)."""
+        with self._changed:
+            refusable = [item for item in self._waiting if not item.keep]
+            self._waiting = deque(item for item in self._waiting if item.keep)
+            self._urgent -= sum(not item.lingers for item in refusable)
+        return refusable
 
     def _try(self, batch: list[_Waiting[Any]]) -> BaseException | None:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached."""
