@@ -87,6 +87,8 @@ class Dispatcher:
         self._fresh: dict[tuple[int, int], Delivery] = {}
         self._changed = threading.Condition(threading.Lock())
         self._idle = 0
+        self._coming = False
+        """A thread was told, or started, and has not looked yet."""
         self._workers: set[threading.Thread] = set()
         self._stopping = False
 
@@ -111,12 +113,7 @@ class Dispatcher:
             if len(self._runs) > FRESH:
                 first = None
             self._runs.append(_Run(claim, first))
-            if len(self._runs) <= self._idle:  # a thread that was told of an earlier run is idle until it wakes
-                self._changed.notify()
-            elif len(self._workers) < self._max_threads:
-                worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
-                self._workers.add(worker)
-                worker.start()
+            self._send_for_one()
 
     def offer(self, sequence: int, delivery: Delivery) -> None:
         """Keep a message whose sequence is being run here, so that the run need not read it. Only a hint: what is not
@@ -173,7 +170,8 @@ class Dispatcher:
     def _work(self) -> None:
         me = threading.current_thread()
         try:
-            while (run := self._next()) is not None:
+            run = self._next(is_new=True)
+            while run is not None:
                 try:
                     self._run(run)
                 except FenceLost as error:
@@ -182,12 +180,29 @@ class Dispatcher:
                     log.error("dispatch.store_error %s", error)
                 except Exception:
                     log.exception("dispatch.failed sequence=%d", run.claim.sequence)
+                run = self._next(is_new=False)
         finally:
             with self._changed:
                 self._workers.discard(me)
 
-    def _next(self) -> _Run | None:
+    def _send_for_one(self) -> None:
+        """See to it that a thread is on its way while there are runs: one. It sends the next before it begins, so an
+        operation that blocks keeps nobody, and ten that do not are done by one thread: waking costs more than they."""
+        if not self._runs or self._coming:
+            return
+        if self._idle:
+            self._coming = True
+            self._changed.notify()
+        elif len(self._workers) < self._max_threads:
+            worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
+            worker.start()  # it waits for the lock that is held here
+            self._workers.add(worker)
+            self._coming = True
+
+    def _next(self, is_new: bool) -> _Run | None:
         with self._changed:
+            if is_new:
+                self._coming = False
             while not self._runs:
                 if self._stopping or self._idle >= self._threads:
                     return None
@@ -196,7 +211,10 @@ class Dispatcher:
                     self._changed.wait()
                 finally:
                     self._idle -= 1
-            return self._runs.popleft()
+                    self._coming = False
+            run = self._runs.popleft()
+            self._send_for_one()
+            return run
 
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
