@@ -49,10 +49,10 @@ def _round(store: Path, held: int) -> _Round:
     with ServerProcess("--store", str(store)) as server:
         load(server.port, [server.create_sequence()], _WARM_UP)
         settled(store)
-        identifier, empty = server.create_sequence(), resident_bytes(server.pid)
+        identifier, empty = server.create_sequence(), resident_bytes(server.pids[0])
         server.post(message(identifier, 2))
         server.hold(identifier, held + 1)
-        full = resident_bytes(server.pid)
+        full = resident_bytes(server.pids[0])
         before = fsync_us(store.parent)
         sent = time.monotonic_ns()
         server.post(message(identifier, 1))

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import statistics
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["cpu_seconds", "fsync_us", "resident_bytes"]
+__all__ = ["cpu_seconds", "fsync_us", "hand_over_us", "resident_bytes"]
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = 4_096
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads a process has or had."""
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of all threads these processes have or had."""
+    return sum(map(_cpu_seconds, pids))
+
+
+def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -42,3 +48,33 @@ def fsync_us(directory: Path, times: int = 40) -> float:
         os.close(handle)
         path.unlink()
     return statistics.median(taken)
+
+
+def hand_over_us(cores: int, times: int = 3_000) -> float:
+    """CPU of two threads that wake each other in turn, on one core or one on each of two, in µs for once there and
+    back: what the machine asks for each message that a server's thread, the writer and the dispatcher pass on."""
+    mine = os.sched_getaffinity(0)
+    here, elsewhere = sorted(mine)[0], sorted(mine)[:cores][-1]
+    there, back = threading.Lock(), threading.Lock()
+    there.acquire()
+    back.acquire()
+
+    def answer() -> None:
+        os.sched_setaffinity(0, {elsewhere})
+        for _ in range(times):
+            there.acquire()
+            back.release()
+
+    other = threading.Thread(target=answer)
+    other.start()
+    os.sched_setaffinity(0, {here})
+    begun = time.process_time_ns()
+    try:
+        for _ in range(times):
+            there.release()
+            back.acquire()
+    finally:
+        os.sched_setaffinity(0, mine)
+    taken = time.process_time_ns() - begun
+    other.join()
+    return taken / times / 1_000

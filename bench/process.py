@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -25,13 +28,27 @@ class ServerProcess:
         self.begun = time.monotonic_ns()
         """Before there was a process."""
         command = [sys.executable, "-m", "bench.server", *arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
-        self.pid = self._process.pid
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent, start_new_session=True
+        )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the server did not start: status {self._process.wait()}")
-        self.port = int(json.loads(line)["port"])
+        announced = json.loads(line)
+        self.port: int = announced["port"]
+        self.pids: list[int] = announced["pids"]
+        """All that belong to the server; the one that serves is the first."""
+        self._wait_until_it_listens()
+
+    def _wait_until_it_listens(self) -> None:
+        while self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except ConnectionRefusedError:
+                time.sleep(_POLL_SECONDS)
+        raise RuntimeError(f"the server did not start: status {self._process.returncode}")
 
     def __enter__(self) -> ServerProcess:
         return self
@@ -40,8 +57,8 @@ class ServerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """kill -9."""
-        self._process.kill()
+        """kill -9, all of its processes."""
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()

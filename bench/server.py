@@ -1,8 +1,8 @@
-"""The server that is measured: waitress, the middleware or not, and an application that does nothing.
+"""The server that is measured: a front, the middleware or not, and an application that does nothing.
 
-    python -m bench.server [--store STORE] [--answer-bytes N] [--stop-at CALL]
+    python -m bench.server [--front FRONT] [--store STORE] [--answer-bytes N] [--stop-at CALL]
 
-Prints {"port": …, "pid": …} when it listens. Without ``--store`` there is no middleware: the application itself
+Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first. Without ``--store`` there is no middleware: the application itself
 answers, with N bytes. ``--stop-at`` makes the application stay in that call for ever.
 
 Two requests are the bench's own: ``GET /state`` says what the application has seen (times are CLOCK_MONOTONIC, ns),
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import logging
 import os
 import threading
 import time
@@ -23,8 +22,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from waitress import create_server
-
+from bench.fronts import FRONTS, Environ, WSGIApplication
 from bench.messages import FACTORY
 from wsrm_mq.config import Settings
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
@@ -32,11 +30,8 @@ from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.wsgi import WSRMMiddleware
 
-THREADS: Final = 8
 _TOGETHER: Final = 1_000
 """Messages in one commit where the bench itself accepts them."""
-
-Environ = dict[str, Any]
 
 
 class NullApplication:
@@ -110,7 +105,7 @@ def _arrival_of_number_2(middleware: WSRMMiddleware, identifier: str) -> Arrival
 
 
 class Server:
-    """What waitress serves: the bench's own two requests, and all others."""
+    """What a front serves: the bench's own two requests, and all others."""
 
     def __init__(self, application: NullApplication, middleware: WSRMMiddleware | None) -> None:
         self._application = application
@@ -141,17 +136,23 @@ class Server:
 
 def main() -> None:
     options = argparse.ArgumentParser(prog="python -m bench.server")
+    options.add_argument("--front", choices=FRONTS, default="waitress")
     options.add_argument("--store")
     options.add_argument("--answer-bytes", type=int, default=0)
     options.add_argument("--stop-at", type=int)
     chosen = options.parse_args()
-    # Eight connections on eight threads: a queue of one or two is no news, and telling it costs CPU.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    application = NullApplication(b"x" * chosen.answer_bytes, chosen.stop_at)
-    middleware = WSRMMiddleware(application, store=chosen.store) if chosen.store else None
-    server = create_server(Server(application, middleware), host="127.0.0.1", port=0, threads=THREADS)
-    print(json.dumps({"port": server.effective_port, "pid": os.getpid()}), flush=True)
-    server.run()
+    started = os.getpid()
+
+    def make() -> WSGIApplication:
+        application = NullApplication(b"x" * chosen.answer_bytes, chosen.stop_at)
+        middleware = WSRMMiddleware(application, store=chosen.store) if chosen.store else None
+        return Server(application, middleware)
+
+    def announce(port: int) -> None:
+        pids = dict.fromkeys((os.getpid(), started))
+        print(json.dumps({"port": port, "pids": list(pids)}), flush=True)
+
+    FRONTS[chosen.front](make, announce)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from wsrm_mq.envelope import NotAnEnvelope, complete_reply, demote, is_fault, scan, strip
+from wsrm_mq.envelope import Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.replay.delivery import Delivery, Outcome
@@ -56,6 +56,8 @@ _HOP_BY_HOP: Final = frozenset(
         "upgrade",
     }
 )
+_PIECE: Final = 1024 * 1024
+_USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
 _TAG: Final = re.compile(r"<[^>]*>")
@@ -90,7 +92,9 @@ class Application:
         policy_of: PolicyOf,
         *,
         headers: str = "pass",
+        limits: Limits = _USUAL_LIMITS,
     ) -> None:
+        self._limits = limits
         self._app = app
         self._policy_of = policy_of
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
@@ -102,18 +106,21 @@ class Application:
             body, size = self._body(delivery, kept)
             environ = self._environ(delivery, kept, body, size, refused)
             status, headers, content = call_wsgi(self._app, environ)
-        except Exception as error:
+            if refused:
+                return Outcome(error=f"refused by the application: {refused[0]}")
+            return self._judge(delivery, status, headers, content)
+        except BaseException as error:  # SystemExit too: an application that exits has not taken the message
             return Outcome(error=_told(error))
-        if refused:
-            return Outcome(error=f"refused by the application: {refused[0]}")
-        return self._judge(delivery, status, headers, content)
 
     def _body(self, delivery: Delivery, kept: Mapping[str, str]) -> tuple[BinaryIO, int]:
         if self._rewrite is None:
             return delivery.body.open(), delivery.body.size
         content_type = kept.get("CONTENT_TYPE", "")
         content = delivery.body.open().read()
-        rewritten = self._rewrite(content, scan(content, content_type))
+        if kept.get("HTTP_CONTENT_ENCODING", "").strip().lower() == "gzip":
+            expanded = expand(content, self._limits)
+            content = b"".join(iter(lambda: expanded.read(_PIECE), b""))
+        rewritten = self._rewrite(content, scan(content, content_type, kept.get("HTTP_SOAPACTION"), self._limits))
         return io.BytesIO(rewritten), len(rewritten)
 
     def _environ(
@@ -148,6 +155,8 @@ class Application:
             "wsrm.replay_id": "",
             "wsrm.refuse": refused.append,
         }
+        if self._rewrite is not None:
+            environ.pop("HTTP_CONTENT_ENCODING", None)  # it was expanded to be rewritten
         if delivery.principal is not None:
             environ["REMOTE_USER"] = delivery.principal
         return environ
@@ -211,7 +220,7 @@ def call_wsgi(app: WSGIApplication, environ: Environ) -> tuple[str, list[tuple[s
     return started[0], started[1], b"".join(written)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """The last lines of a traceback: enough to find the place, little enough for a column."""
     lines = traceback.format_exception(error, limit=-3)
     return f"{type(error).__name__}: {error}\n" + "".join(lines)[-2_000:]

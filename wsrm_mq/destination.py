@@ -135,7 +135,7 @@ class Wait:
     position: int
     otherwise: Answer
     bounded: bool
-    """It waits for a gap: such waits are few at a time."""
+    """It waits for other messages: such waits are few at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class RMDestination:
         if headers.ack_requested:
             return Commit(lambda tx: lifecycle(tx, sender, None, headers.ack_requested), headers, request, peer)
         if headers.acknowledgements:
-            return self._stray_acknowledgement(headers, request)
+            return self._stray_acknowledgement(headers)
         return _fault(
             faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
             headers,
@@ -278,7 +278,7 @@ class RMDestination:
                 faults.NotUnderstood("A mandatory header block is not understood here.", headers=unknown), headers
             )
 
-    def _stray_acknowledgement(self, headers: Headers, request: Request) -> Answer:
+    def _stray_acknowledgement(self, headers: Headers) -> Answer:
         """An acknowledgement alone is about a sequence that we send, and no such sequence exists."""
         identifier = headers.acknowledgements[0].identifier
         fault = faults.UnknownSequence("The identifier is not that of a sequence sent from here.", identifier)
@@ -325,7 +325,9 @@ class RMDestination:
             return Run(receipt.claim, self._delivery(arrival, receipt))
         if receipt.position is None:  # pruned: the sender is told that it arrived
             return self._one_way_answer(commit, receipt)
-        return Wait(receipt.position, EMPTY, bounded=receipt.held or receipt.act is Act.REPEAT)
+        if receipt.is_stuck:
+            return EMPTY
+        return Wait(receipt.position, EMPTY, bounded=True)
 
     def settled(
         self,

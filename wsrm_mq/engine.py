@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import weakref
+from typing import Final
 
+from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.delivery import Call
 from wsrm_mq.replay.dispatcher import Dispatcher, OnEvent
@@ -22,6 +25,9 @@ from wsrm_mq.store.writer import Clock, wall_clock
 __all__ = ["Engine"]
 
 log = logging.getLogger("wsrm_mq.engine")
+
+_LAST_COMMIT_SECONDS: Final = 1.0
+"""For the last commit of a close, whose time may be used up."""
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -84,10 +90,12 @@ class Engine:
         if not self.is_running:
             return True
         self._pid = 0
+        deadline = None if timeout is None else time.monotonic() + timeout
         self.watch.stop()
         finished = self.dispatcher.stop(timeout)
         if finished:
-            self.store.close()
+            left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())
+            self.store.close(ownership.leave, left)
         return finished
 
     def before_fork(self) -> None:

@@ -151,7 +151,7 @@ class WSRMMiddleware:
         self._gap_waits = threading.Semaphore(settings.max_waiting)
         self._engine = Engine(
             settings.store,
-            Application(app, self._policy_of, headers=settings.headers),
+            Application(app, self._policy_of, headers=settings.headers, limits=self._limits),
             self._policy_of,
             threads=settings.dispatch_threads,
             on_event=on_event,

@@ -73,7 +73,8 @@ def test_what_cannot_be_delivered_at_all_raises_an_error_and_is_kept(at: At) -> 
     )
     assert "Receiver fault" in error
     assert "Receiver fault" in reason
-    assert f"sequence.blocked sequence={identifier} number=1" in source.server.log.read_text()
+    said = f"sequence.blocked sequence={identifier} number=1"
+    assert said in within(5, source.server.log.read_text, lambda log: said in log)
 
 
 @each_rm

@@ -38,7 +38,7 @@ def test_only_what_may_have_run_ahead_is_marked(one: Instance, node: Node) -> No
     survivor = node.start()
     identifier, _ = received(one, RUN_AHEAD + 10)
     dies(survivor, one)
-    assert survivor.record(identifier).redelivery_below == RUN_AHEAD + 1
+    assert survivor.record(identifier).redelivery_below == RUN_AHEAD + 2
 
 
 def test_a_second_look_at_the_same_death_changes_nothing(one: Instance, node: Node) -> None:

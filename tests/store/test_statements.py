@@ -34,7 +34,7 @@ INDEX = {
     "LIVE_INSTANCES": "instance_live",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES"}
+PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES", "ENDED_OWNERS"}
 """Read all of an index that holds nothing but what is looked for."""
 
 
@@ -47,7 +47,8 @@ def db(path: Path) -> Iterator[sqlite3.Connection]:
 
 def plan(db: sqlite3.Connection, text: str) -> list[str]:
     parameters = dict.fromkeys(re.findall(r":(\w+)", text))
-    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    return [step for step in steps if "SUBQUERY" not in step]
 
 
 def test_there_are_statements_to_look_at() -> None:

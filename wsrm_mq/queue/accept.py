@@ -117,6 +117,8 @@ class Receipt:
     """Key of the sequence."""
     partner: str | None = None
     """Of the sequence: its policy rules retries."""
+    is_stuck: bool = False
+    """Its sequence is blocked or waits for a retry: that takes longer than a request waits."""
     owned_elsewhere: bool = False
     """Another instance runs the sequence, or died while it did."""
     discarding: bool = False
@@ -339,6 +341,7 @@ def _end(tx: Transaction, record: SequenceRecord, element: CloseSequence | Termi
 def _look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
     receipt.sequence = record.id
     receipt.partner = record.partner
+    receipt.is_stuck = not receipt.settled and (record.blocked is not None or record.waits_for_retry(tx.now))
     receipt.owned_elsewhere = record.owner is not None and record.owner != tx.instance
     receipt.discarding = record.discarding
 

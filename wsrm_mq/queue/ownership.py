@@ -17,10 +17,11 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["RUN_AHEAD", "Claim", "claim", "give_back", "runnable", "still_mine", "take", "take_over"]
+__all__ = ["RUN_AHEAD", "Claim", "claim", "give_back", "leave", "let_go", "runnable", "still_mine", "take", "take_over"]
 
 RUN_AHEAD = 64
-"""How many messages may run ahead of the last settled commit: so many may be repeated after a crash."""
+"""How many settlements may be under way. One message more may have been called: so many may be repeated after a
+crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,34 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
     return True
 
 
+def let_go(tx: Transaction, held: Claim) -> None:
+    """Give the sequence back after a run that broke off: what it may have called counts as called."""
+    record = still_mine(tx, held)
+    free(record)
+    _mark_redelivery(tx, record)
+
+
+def leave(tx: Transaction) -> None:
+    """The instance ends in good order: nothing runs here any more, so whatever it still owns is free."""
+    for (key,) in tx.execute(sql.OWNED_BY, {"owner": tx.instance}).fetchall():
+        record = tx.sequence(key)
+        if record is not None and record.owner == tx.instance:
+            free(record)
+            settle_cursor(tx, record)
+    tx.execute(sql.END_INSTANCE, {"key": tx.instance, "now": tx.now})
+
+
+def _mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
+    """Mark what a run that nobody can ask may have called. In order that is the head and what may have run ahead of
+    its settlement; without order it may be any."""
+    settle_cursor(tx, record)
+    beyond = None
+    if record.value.terms.ordered:
+        bounds = {"sequence": record.id, "lower": record.cursor, "upper": record.value.limit}
+        beyond = tx.execute(sql.NTH_LIVE, {**bounds, "skip": RUN_AHEAD + 1}).fetchone()
+    record.redelivery_below = max(record.redelivery_below, beyond[0] if beyond else record.value.limit)
+
+
 def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
     """Unordered sequences: when the first retry is due if everything deliverable waits for one."""
     if record.value.terms.ordered:
@@ -109,10 +138,7 @@ def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
         if record is None or record.owner != instance:
             continue
         free(record)
-        settle_cursor(tx, record)
-        bounds = {"sequence": key, "lower": record.cursor, "upper": record.value.limit}
-        beyond = tx.execute(sql.NTH_LIVE, {**bounds, "skip": RUN_AHEAD}).fetchone()
-        record.redelivery_below = max(record.redelivery_below, beyond[0] if beyond else record.value.limit)
+        _mark_redelivery(tx, record)
         head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": key, "number": record.cursor}).fetchone()
         if head is None or not record.is_deliverable:
             continue

@@ -9,25 +9,22 @@ operation that blocks delays no connection and no other sequence; the pool grows
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost, StoreError
-from wsrm_mq.queue.accept import Body
-from wsrm_mq.queue.ownership import Claim, give_back
+from wsrm_mq.queue.ownership import Claim, give_back, let_go
 from wsrm_mq.queue.poison import Aftermath
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, settle
+from wsrm_mq.replay.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.replay.delivery import Call, Delivery, Outcome
+from wsrm_mq.replay.fresh import Fresh
 from wsrm_mq.replay.pipeline import Pipeline
 from wsrm_mq.replay.waiting import Waiters
-from wsrm_mq.sequence.inbound import DeliveryAssurance
-from wsrm_mq.store import statements as sql
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Verb
@@ -36,10 +33,8 @@ __all__ = ["Dispatcher", "Event", "OnEvent"]
 
 log = logging.getLogger("wsrm_mq.dispatch")
 
-RUN_LENGTH: Final = 64
 RUN_SECONDS: Final = 0.050
-FRESH: Final = 1_000
-"""So many messages that are just committed are kept in memory for their run; more are read again."""
+EXHAUSTED_EVERY_SECONDS: Final = 60.0
 
 
 class Event(NamedTuple):
@@ -84,7 +79,10 @@ class Dispatcher:
         self._on_event = on_event
         self._on_retry = on_retry
         self._runs: deque[_Run] = deque()
-        self._fresh: dict[tuple[int, int], Delivery] = {}
+        self._fresh = Fresh()
+        self._here = 0
+        """How many requests run a message in their own threads."""
+        self._told_exhausted = float("-inf")
         self._changed = threading.Condition(threading.Lock())
         self._idle = 0
         self._coming = False
@@ -105,33 +103,45 @@ class Dispatcher:
             workers = list(self._workers)
         for worker in workers:
             worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return not any(worker.is_alive() for worker in workers)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._here, None if deadline is None else deadline - time.monotonic())
+            return not self._here and not any(worker.is_alive() for worker in workers)
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool. Never blocks."""
         with self._changed:
-            if len(self._runs) > FRESH:
-                first = None
             self._runs.append(_Run(claim, first))
             self._send_for_one()
 
     def offer(self, sequence: int, delivery: Delivery) -> None:
         """Keep a message whose sequence is being run here, so that the run need not read it. Only a hint: what is not
         found here is in the store."""
-        if len(self._fresh) < FRESH:
-            self._fresh[sequence, delivery.number] = delivery
+        self._fresh.keep(sequence, delivery)
 
     def run_here(self, claim: Claim, delivery: Delivery, patience: float) -> float:
         """Run one message in this thread, and wait for what became of it to be stored, at most ``patience`` seconds:
         that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
         pool. Answers what is left of ``patience``, which the application's own time does not use up."""
+        with self._changed:
+            self._here += 1
+        try:
+            return self._run_here(claim, delivery, patience)
+        except FenceLost as lost:
+            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
+        except Exception as error:
+            self._let_go(claim, error)
+        finally:
+            with self._changed:
+                self._here -= 1
+                if self._stopping:
+                    self._changed.notify_all()
+        return patience
+
+    def _run_here(self, claim: Claim, delivery: Delivery, patience: float) -> float:
         if delivery.at_most_once:
-            try:
-                self._settle_then_call(claim, delivery)
-                if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
-                    self.give(claim)
-            except FenceLost as lost:
-                log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
+            self._settle_then_call(claim, delivery)
+            if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
+                self.give(claim)
             return patience
         outcome = self._call(delivery)
         begun = time.monotonic()
@@ -160,10 +170,19 @@ class Dispatcher:
                 self.give(claim)
         except FenceLost as lost:
             log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
-        except StoreError as unwritten:
-            log.error("dispatch.store_error %s", unwritten)
+        except Exception as error:
+            self._let_go(claim, error)
         finally:
             stored.set()
+
+    def _let_go(self, claim: Claim, error: Exception) -> None:
+        """A run broke off, for no fault of a message: the watch takes the sequence up again, here or elsewhere."""
+        log.error("dispatch.failed sequence=%d error=%r", claim.sequence, error, exc_info=error)
+        self._fresh.forget(claim.sequence)
+        try:
+            self._store.submit(lambda tx: let_go(tx, claim), lambda _result, _error: None, keep=True)
+        except StoreError as closed:  # the next start finds it
+            log.error("dispatch.not_given_back sequence=%d: %s", claim.sequence, closed)
 
     # the pool
 
@@ -176,10 +195,8 @@ class Dispatcher:
                     self._run(run)
                 except FenceLost as error:
                     log.error("delivery.fence_lost %s", error)
-                except StoreError as error:
-                    log.error("dispatch.store_error %s", error)
-                except Exception:
-                    log.exception("dispatch.failed sequence=%d", run.claim.sequence)
+                except Exception as error:
+                    self._let_go(run.claim, error)
                 run = self._next(is_new=False)
         finally:
             with self._changed:
@@ -193,7 +210,11 @@ class Dispatcher:
         if self._idle:
             self._coming = True
             self._changed.notify()
-        elif len(self._workers) < self._max_threads:
+        elif len(self._workers) >= self._max_threads:
+            if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
+                self._told_exhausted = time.monotonic()
+                log.error("dispatch.exhausted threads=%d waiting=%d", self._max_threads, len(self._runs))
+        elif not self._stopping:
             worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
             worker.start()  # it waits for the lock that is held here
             self._workers.add(worker)
@@ -226,7 +247,7 @@ class Dispatcher:
                 break
             if self._one(claim, delivery, pipeline, last):
                 return
-            if self._runs and count >= RUN_LENGTH and time.monotonic() - begun > RUN_SECONDS:
+            if self._runs and (count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS):
                 break
         pipeline.drain()
         if pipeline.lost:
@@ -242,11 +263,11 @@ class Dispatcher:
             following: Delivery | None = first
             while following is not None:
                 delivery = following
-                following = self._fresh.get((claim.sequence, delivery.number + 1))
+                following = self._fresh.get(claim.sequence, delivery.number + 1)
                 yield delivery, following is None
             return
         after = 0
-        while deliveries := self._read(claim, after):
+        while deliveries := deliverable(self._store, claim, after):
             for index, delivery in enumerate(deliveries):
                 yield delivery, index == len(deliveries) - 1 and len(deliveries) < RUN_LENGTH
             after = deliveries[-1].number + 1
@@ -255,23 +276,25 @@ class Dispatcher:
         self, claim: Claim, delivery: Delivery, done: Settled | None, error: BaseException | None, *, last: bool
     ) -> None:
         if done is None:
-            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
+            log.error("delivery.not_settled sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
             return
         self._settled(delivery, done)
-        if last and not done.released:
-            self.give(claim, self._fresh.pop((claim.sequence, done.next_number), None))
+        self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
+        if last and done.released:
+            self._fresh.forget(claim.sequence)
+        elif last:
+            self.give(claim, self._fresh.pop(claim.sequence, done.next_number))
 
     def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline, last: bool) -> bool:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
         failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool."""
-        self._fresh.pop((claim.sequence, delivery.number), None)
+        self._fresh.pop(claim.sequence, delivery.number)
         if delivery.at_most_once:
             pipeline.drain()
             self._settle_then_call(claim, delivery)
             return False
         outcome = self._call(delivery)
         if outcome.error is not None:
-            self._forget(claim.sequence)
             pipeline.drain()
             if not pipeline.lost and not self._fail(claim, delivery, outcome.error).released:
                 self.give(claim)
@@ -290,11 +313,6 @@ class Dispatcher:
             lingers=not delivery.is_waited_for,
         )
         return last
-
-    def _forget(self, sequence: int) -> None:
-        """The run ends at a failure: whoever goes on reads what follows."""
-        for key in [key for key in tuple(self._fresh) if key[0] == sequence]:
-            self._fresh.pop(key, None)
 
     def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
         """At most once: a crash from here on loses the message, nothing repeats it."""
@@ -316,6 +334,7 @@ class Dispatcher:
         return outcome
 
     def _fail(self, claim: Claim, delivery: Delivery, error: str) -> Failed:
+        self._fresh.forget(claim.sequence)  # whoever goes on reads what follows
         policy = self._policy_of(delivery.partner)
         failed = self._store.call(
             lambda tx: fail(tx, claim, delivery.position, delivery.number, error, policy), keep=True
@@ -340,92 +359,6 @@ class Dispatcher:
                 self._on_event(Event(name, delivery.identifier, delivery.number, detail))
             except Exception:
                 log.exception("on_event failed")
-
-    def _read(self, claim: Claim, after: int) -> list[Delivery]:
-        """The next deliverable messages of a sequence, from ``after`` on; none is an answer too."""
-        with self._store.reader() as db:
-            bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
-            (
-                cursor,
-                limit,
-                discard_from,
-                redelivery_below,
-                identifier,
-                partner,
-                ordered,
-                assurance,
-                rm,
-                soap,
-                addressing,
-            ) = bounds
-            rows = db.execute(
-                sql.RUN,
-                {
-                    "sequence": claim.sequence,
-                    "lower": max(cursor, after),
-                    "upper": limit if discard_from is None else min(limit, discard_from),
-                    "now": self._store.clock(),
-                    "ordered": ordered,
-                    "count": RUN_LENGTH,
-                },
-            ).fetchall()
-        return [
-            Delivery(
-                position=position,
-                number=number,
-                identifier=identifier,
-                partner=partner,
-                rm=rm,
-                soap=soap,
-                addressing=addressing,
-                action=action,
-                message_id=message_id,
-                environ=environ,
-                principal=principal,
-                connection=connection,
-                body=Body(body) if body is not None else StoredBody(self._store, message, size),
-                wants_reply=bool(wants_reply),
-                attempt=deliveries + 1,
-                redelivery=deliveries > 0 or number < redelivery_below,
-                at_most_once=assurance == DeliveryAssurance.AT_MOST_ONCE,
-                is_waited_for=bool(wants_reply) or waiter is not None,
-            )
-            for (
-                position,
-                number,
-                deliveries,
-                _failures,
-                wants_reply,
-                waiter,
-                message,
-                action,
-                message_id,
-                environ,
-                principal,
-                connection,
-                size,
-                body,
-            ) in rows
-        ]
-
-
-class StoredBody(Body):
-    """A large body in the store, copied to a temporary file when the application reads it: no connection is lent
-    while the application runs."""
-
-    __slots__ = ("_message", "_store")
-
-    def __init__(self, store: Store, message: int, size: int) -> None:
-        super().__init__(None, None, size)
-        self._store = store
-        self._message = message
-
-    def open(self) -> BinaryIO:
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - the reader closes it
-        with self._store.reader() as db, db.blobopen("message", "body", self._message, readonly=True) as blob:
-            shutil.copyfileobj(cast(BinaryIO, blob), file, 1024 * 1024)
-        file.seek(0)
-        return file
 
 
 def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bool) -> Verb[Settled]:

@@ -126,8 +126,8 @@ class Watch:
     def _bury_instances(self) -> None:
         """Free what dead instances ran."""
         with self._store.reader() as db:
-            live = db.execute(sql.LIVE_INSTANCES).fetchall()
-        for key, name in live:
+            holders = db.execute(sql.LIVE_INSTANCES).fetchall() + db.execute(sql.ENDED_OWNERS).fetchall()
+        for key, name in holders:
             if key == self._store.instance or instances.is_alive(self._store.path, name):
                 continue
             freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]

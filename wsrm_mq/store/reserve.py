@@ -32,7 +32,10 @@ class Reserve:
     @property
     def is_spent(self) -> bool:
         """It was there, and has been given up since, by this instance or another."""
-        return self._made and not self._path.exists()
+        try:
+            return self._made and not self._path.exists()
+        except OSError:  # the directory may not be read: then nothing is known of it
+            return False
 
     def restore(self) -> None:
         """Make the file if it is missing and there is room; looks only once a second."""
@@ -40,10 +43,10 @@ class Reserve:
         if now - self._looked_at < _LOOK_EVERY_SECONDS:
             return
         self._looked_at = now
-        if self._path.exists():
-            self._made = True
-            return
         try:
+            if self._path.exists():
+                self._made = True
+                return
             if shutil.disk_usage(self._path.parent).free < _PLENTY:
                 return
             handle = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)

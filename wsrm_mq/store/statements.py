@@ -75,6 +75,17 @@ ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "
 END_INSTANCE: Final = compiled(
     update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
 )
+LEAVE: Final = compiled(
+    update(instance)
+    .where(instance.c.id == p("key"), ~select(sequence.c.id).where(sequence.c.owner == p("key")).exists())
+    .values(ended_at=p("now"))
+)
+ENDED_OWNERS: Final = compiled(
+    select(instance.c.id, instance.c.name).where(
+        instance.c.id.in_(select(sequence.c.owner).where(sequence.c.owner.is_not(None))),
+        instance.c.ended_at.is_not(None),
+    )
+)
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 
 # messages and entries

@@ -37,6 +37,11 @@ def store_path(where: str | os.PathLike[str]) -> Path:
     return (path / "store.db" if path.is_dir() else path).absolute()
 
 
+def _leave(tx: Transaction) -> None:
+    """End the instance. One that still owns a sequence does not end: it is found dead, and its sequences are freed."""
+    tx.execute(sql.LEAVE, {"key": tx.instance, "now": tx.now})
+
+
 class Store:
     """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
 
@@ -96,15 +101,12 @@ class Store:
         finally:
             db.close()
 
-    def close(self) -> None:
-        """Write what waits, leave the instances, close every connection. Ownership was given back before."""
+    def close(self, last: Verb[object] = _leave, timeout: float | None = None) -> None:
+        """Write what waits and, behind it, ``last``, which leaves the instances; close every connection. What cannot
+        be written in ``timeout`` seconds is left to the next start."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.submit(
-                lambda tx: tx.execute(sql.END_INSTANCE, {"key": writer.instance, "now": tx.now}) and None,
-                lambda _result, _error: None,
-            )
-            writer.stop()
+            writer.close(last, timeout)
         with self._readers_changed:
             self._closing = True
             self._readers_changed.notify_all()
@@ -118,7 +120,7 @@ class Store:
         with self._readers_changed:
             self._suspended = True
         if self._writer is not None:
-            self._writer.stop(keep_queue=True)
+            self._writer.suspend()
         self._close_readers()
 
     def resume(self) -> None:

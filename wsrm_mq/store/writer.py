@@ -60,7 +60,7 @@ def wall_clock() -> int:
 class _Waiting(Generic[R]):
     """A verb in the queue, and whom to tell. ``told`` gets (result, error); it runs in the writer's thread."""
 
-    __slots__ = ("error", "keep", "lingers", "result", "size", "told", "verb")
+    __slots__ = ("error", "is_told", "keep", "lingers", "result", "size", "told", "verb")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class _Waiting(Generic[R]):
         self.lingers = lingers
         self.result: R | None = None
         self.error: BaseException | None = None
+        self.is_told = False
 
 
 class Writer:
@@ -103,6 +104,7 @@ class Writer:
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
         self._closed = False
+        self._give_up_at = float("inf")
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
@@ -167,12 +169,24 @@ class Writer:
             raise error
         return result  # type: ignore[no-any-return]
 
-    def stop(self, *, keep_queue: bool = False) -> None:
-        """Write what waits, then close the connection. With ``keep_queue`` what is submitted meanwhile waits for the
-        next ``start`` (a fork is near); without it, it is refused."""
+    def suspend(self) -> None:
+        """Write what can be written, then close the connection. The rest, and what is submitted meanwhile, waits for
+        the next ``start``: a fork is near."""
+        self._stop()
+
+    def close(self, last: Verb[object], timeout: float | None = None) -> None:
+        """Write what waits, and ``last`` behind it, then close the connection. What is submitted from now on is
+        refused; what cannot be written within ``timeout`` seconds is left undone, loudly."""
+        with self._changed:
+            self._closed = True
+            self._give_up_at = float("inf") if timeout is None else time.monotonic() + timeout
+            self._waiting.append(_Waiting(last, lambda _result, _error: None, False, 0, False))
+            self._urgent += 1
+        self._stop()
+
+    def _stop(self) -> None:
         with self._changed:
             self._stopping = True
-            self._closed = not keep_queue
             self._changed.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -192,26 +206,50 @@ class Writer:
 
     def _loop(self) -> None:
         attempt = 0
-        while True:
-            batch = self._take()
-            if batch is None:
-                break
-            kept = self._write(self._admitted(batch))
-            if kept:
-                with self._changed:
-                    self._waiting.extendleft(reversed(kept))
-                    self._urgent += sum(not item.lingers for item in kept)
-                    if self._stopping and not self._closed:
-                        break  # a fork is near: they wait for the next start
-                time.sleep(RETRY_SECONDS[attempt])
-                attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
+        while (batch := self._take()) is not None:
+            kept = self._handled(batch)
+            if not kept:
+                attempt = 0
                 continue
-            attempt = 0
-            self._checkpoint()
+            with self._changed:
+                self._waiting.extendleft(reversed(kept))
+                self._urgent += sum(not item.lingers for item in kept)
+                if self._stopping and not self._closed:
+                    break  # a fork is near: they wait for the next start
+                left = self._give_up_at - time.monotonic()
+            if left <= 0:
+                self._give_up()
+                break
+            time.sleep(min(RETRY_SECONDS[attempt], left))
+            attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
         assert self._db is not None
         self._db.close()
         self._db = None
         self._cache.clear()
+
+    def _handled(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+        """Write a batch; answers what has to be tried again. Nothing ends this thread: without it every request would
+        wait for ever."""
+        try:
+            kept = self._write(self._admitted(batch))
+            if not kept:
+                self._checkpoint()
+            return kept
+        except Exception as error:
+            log.critical("store.writer_failed error=%r", error, exc_info=error)
+            untold = [item for item in batch if not item.is_told]
+            return self._fail(untold, StoreUnavailable(f"{self.path}: {error}", "See the log of the service."))
+
+    def _give_up(self) -> None:
+        """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
+        with self._changed:
+            batch, self._urgent = list(self._waiting), 0
+            self._waiting.clear()
+        log.critical("store.not_written verbs=%d path=%s", len(batch), self.path)
+        failure = StoreUnavailable(f"{self.path}: the store was closed before it could be written.", "")
+        for item in batch:
+            item.error = failure
+        self._tell(batch)
 
     def _take(self) -> list[_Waiting[Any]] | None:
         with self._changed:
@@ -323,6 +361,7 @@ class Writer:
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
         for item in batch:
+            item.is_told = True
             try:
                 item.told(item.result if item.error is None else None, item.error)
             except Exception:
