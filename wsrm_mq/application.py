@@ -181,7 +181,7 @@ class Application:
         if fault is not None and delivery.wants_reply and self._policy_of(delivery.partner).retry_faults:
             return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}")
         if not delivery.wants_reply:
-            return Outcome()
+            return Outcome(remark=f"answered {status} with a fault: {_excerpt(content)}" if fault is not None else None)
         if content:
             content = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
         headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]

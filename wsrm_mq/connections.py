@@ -8,7 +8,6 @@ proxy sets, the server's own connection object, the peer's address and port; els
 from __future__ import annotations
 
 import secrets
-import threading
 import weakref
 from collections.abc import Callable, Collection
 from ipaddress import ip_address, ip_network
@@ -46,7 +45,6 @@ class Connections:
         self._header = "HTTP_" + header.upper().replace("-", "_") if header else None
         self._trusted = tuple(ip_network(network, strict=False) for network in trusted_proxies)
         self._named: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     def name(self, environ: Environ) -> str | None:
         if self._connection_key is not None:
@@ -70,12 +68,9 @@ class Connections:
             return False
 
     def _of(self, connection: object, address: str | None, port: object) -> str | None:
-        with self._lock:
-            try:
-                name = self._named.get(connection)
-                if name is None:
-                    name = f"{address}:{port}/{secrets.token_hex(4)}"
-                    self._named[connection] = name
-            except TypeError:  # cannot be referred to weakly
-                return f"{address}:{port}" if port else None
-            return name
+        try:
+            name = self._named.get(connection)
+            # Of two threads that name it at once the first does, without a lock that a fork could leave held.
+            return name or self._named.setdefault(connection, f"{address}:{port}/{secrets.token_hex(4)}")
+        except TypeError:  # cannot be referred to weakly
+            return f"{address}:{port}" if port else None

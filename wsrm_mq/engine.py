@@ -2,15 +2,18 @@
 whole over a fork.
 
 No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent
-opens them again and the child starts anew, as an instance of its own.
+opens them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child
+does not have; so all that has one is made by ``start``, and made again in the child.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.queue import ownership
@@ -30,6 +33,8 @@ _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_whole = threading.RLock()
+"""Held while an engine starts and while the process forks: no child gets a store that is half open."""
 
 
 class Engine:
@@ -42,6 +47,7 @@ class Engine:
         policy_of: PolicyOf,
         *,
         threads: int = 8,
+        max_waiting: int = 4,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
     ) -> None:
@@ -49,9 +55,12 @@ class Engine:
         self._call = call
         self._policy_of = policy_of
         self._threads = threads
+        self._max_waiting = max_waiting
         self._on_event = on_event
         self._clock = clock
         self._pid = 0
+        self._left_open = 0
+        """The process in which a close did not finish."""
         self.store: Store
         self.waiters: Waiters
         self.dispatcher: Dispatcher
@@ -63,9 +72,17 @@ class Engine:
         return self._pid == os.getpid()
 
     def start(self) -> None:
+        """Open the store and begin to deliver; does nothing where that is done."""
+        with _whole:
+            if not self.is_running:
+                self._start()
+
+    def _start(self) -> None:
+        if self._pid:  # a parent's: nothing of its store is this process's own
+            self.store.abandon()
         store = Store(self._where, clock=self._clock)
         store.open()
-        waiters = Waiters()
+        waiters = Waiters(self._max_waiting)
         dispatcher = Dispatcher(
             store,
             self._call,
@@ -79,6 +96,7 @@ class Engine:
         self.watch = Watch(store, dispatcher, waiters, self._policy_of)
         self._pid = os.getpid()
         try:
+            self.watch.look()
             self.watch.start()
         except BaseException:
             self.close()
@@ -86,16 +104,19 @@ class Engine:
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads
-        finished within ``timeout`` seconds; what did not is found by the next start as a possible redelivery."""
-        if not self.is_running:
+        finished within ``timeout`` seconds; what did not is found by the next start as a possible redelivery, unless a
+        second call finishes it."""
+        if self.is_running:
+            self._pid, self._left_open = 0, os.getpid()
+        if self._left_open != os.getpid():
             return True
-        self._pid = 0
         deadline = None if timeout is None else time.monotonic() + timeout
         self.watch.stop()
         finished = self.dispatcher.stop(timeout)
         if finished:
             left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())
             self.store.close(ownership.leave, left)
+            self._left_open = 0
         return finished
 
     def before_fork(self) -> None:
@@ -108,30 +129,34 @@ class Engine:
             self.store.resume()
             self.watch.start()
 
-    def after_fork_in_child(self, parent: int) -> None:
-        if self._pid == parent:
-            self._pid = 0
-            self.store.abandon()
+    def after_fork_in_child(self) -> None:
+        if self._pid:
             self.start()
 
 
-def _before() -> None:
+def _each(what: Callable[[Engine], None]) -> None:
+    """Nothing that fails in one engine keeps the others from it: Python only prints what a hook raises."""
     for engine in list(_engines):
-        engine.before_fork()
+        try:
+            what(engine)
+        except Exception:
+            log.exception("engine.fork_failed")
+
+
+def _before() -> None:
+    _whole.acquire()
+    _each(Engine.before_fork)
 
 
 def _in_parent() -> None:
-    for engine in list(_engines):
-        engine.after_fork_in_parent()
+    _each(Engine.after_fork_in_parent)
+    _whole.release()
 
 
 def _in_child() -> None:
-    parent = os.getppid()
-    for engine in list(_engines):
-        try:
-            engine.after_fork_in_child(parent)
-        except Exception:
-            log.exception("engine.start_failed after a fork")
+    global _whole
+    _whole = threading.RLock()
+    _each(Engine.after_fork_in_child)
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

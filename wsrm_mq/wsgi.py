@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import threading
@@ -29,13 +30,14 @@ from wsrm_mq.destination import (
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.wsdl import one_way_operations, without_outputs
-from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused, read_body
 from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.versions import RM_VERSIONS
 
 __all__ = ["WSRMMiddleware"]
 
@@ -43,6 +45,8 @@ log = logging.getLogger("wsrm_mq.wsgi")
 
 Authenticate = Callable[[Environ, Headers], str | None]
 
+_DISGUISED_BYTES: Final = 64 * 1024
+_RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_VERSIONS)
 _SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
 NOT_SOAP: Final = Answer(
     415,
@@ -191,6 +195,8 @@ class WSRMMiddleware:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if not self._covers(environ):
+            if _is_disguised(environ):
+                return _send(NOT_SOAP, start_response)
             return self._forward_untouched(environ, start_response)
         if not _is_soap(environ):
             return _send(NOT_SOAP, start_response)
@@ -287,7 +293,7 @@ class WSRMMiddleware:
                 return wait.otherwise
             try:
                 deadline = time.monotonic() + patience
-                while (left := deadline - time.monotonic()) > 0:
+                while (left := deadline - time.monotonic()) > 0 and not self._closed:
                     # Once a second it looks by itself: a wake-up from another process can be lost.
                     event.wait(min(left, 1.0))
                     event.clear()
@@ -345,6 +351,19 @@ class WSRMMiddleware:
         return _send(Answer(202), start_response)
 
 
+def _is_disguised(environ: Environ) -> bool:
+    """Whether a POST that does not call itself SOAP carries RM all the same: a service that does not look at the media
+    type would run the message as often as it is sent. Only short bodies are looked at; they can be read again."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    if environ.get("REQUEST_METHOD") != "POST" or _is_soap(environ) or not length.isdecimal():
+        return False
+    if not 0 < int(length) <= _DISGUISED_BYTES:
+        return False
+    content = environ["wsgi.input"].read(int(length))
+    environ["wsgi.input"] = io.BytesIO(content)
+    return any(namespace in content for namespace in _RM_NAMESPACES)
+
+
 def _is_soap(environ: Environ) -> bool:
     return environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() in _SOAP_TYPES
 
@@ -365,15 +384,21 @@ def _described(app: WSGIApplication, settings: Settings) -> tuple[frozenset[str]
     one_way: set[str] = set()
     if settings.one_way == "auto" and is_spyne:
         one_way |= spyne_compat.one_way_operations(app)
+    if settings.one_way == "auto" and not is_spyne:
+        log.warning('one_way.unknown one_way="auto" asks Spyne, and the application is none: no operation is one-way')
     for name in () if settings.one_way == "auto" else settings.one_way:
-        if name.lower().endswith(".wsdl"):
-            one_way |= one_way_operations(Path(name))
-        else:
-            one_way.add(name)
+        one_way |= _operations_of(Path(name)) if name.lower().endswith(".wsdl") else {name}
     understood = None if settings.understood is None else frozenset(settings.understood)
     if understood is None and is_spyne:
-        understood = spyne_compat.understood_headers(app) or None
+        understood = spyne_compat.understood_headers(app)
     return frozenset(one_way), understood
+
+
+def _operations_of(wsdl: Path) -> frozenset[str]:
+    try:
+        return one_way_operations(wsdl)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"one_way: {wsdl} cannot be read as a WSDL: {error}") from None
 
 
 def _asks_for_wsdl(environ: Environ) -> bool:

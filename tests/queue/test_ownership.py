@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.queue.build import Instance, Node
@@ -139,3 +141,11 @@ def test_two_instances_never_get_the_same_sequence(one: Instance, node: Node) ->
     first, second = one.run(lambda tx: runnable(tx, 3)), two.runnable()
     assert (len(first), len(second)) == (3, 2)
     assert not {claim.sequence for claim in first} & {claim.sequence for claim in second}
+
+
+@pytest.mark.invariant("I12")
+def test_of_an_unordered_sequence_everything_unsettled_is_marked(one: Instance, node: Node) -> None:
+    survivor = node.start()
+    identifier, _ = received(one, RUN_AHEAD + 9, replace(POLICY, ordered=False))
+    dies(survivor, one)
+    assert survivor.record(identifier).redelivery_below == RUN_AHEAD + 10

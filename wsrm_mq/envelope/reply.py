@@ -122,10 +122,7 @@ class _FaultPass:
 
     def _end(self, name: str) -> None:
         path = self._path
-        if self.code is not None and [split_name(step)[1] for step in path[3:]] in (
-            ["faultcode"],
-            ["Code", "Value"],
-        ):
+        if self.code is not None and [split_name(step)[1] for step in path[3:]] in _CODE_PATHS:
             prefix, _, local = "".join(self._text).strip(WHITE_SPACE).rpartition(":")
             if not prefix or dict(self._scope).get(prefix) == split_name(path[2])[0]:
                 self.code = _FAULT_CODES.get(local.partition(".")[0], FaultCode.SENDER)

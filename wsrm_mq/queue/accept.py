@@ -220,7 +220,7 @@ def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) ->
         record is not None
         and record.principal == sender.principal
         and record.value.terms.rm is sender.rm
-        and record.queue == tx.queue(sender.queue)
+        and record.queue == tx.queue_named(sender.queue)
     )
     if record is None or not known:
         receipt.fault = UnknownSequence("The identifier is not that of a sequence known here.", identifier)

@@ -13,7 +13,7 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["apply_step", "bury", "bury_batch", "due", "expire"]
+__all__ = ["apply_step", "bury", "bury_batch", "bury_tails", "due", "expire", "expire_due"]
 
 
 def apply_step(
@@ -45,13 +45,20 @@ def due(tx: Transaction, count: int) -> list[int]:
     return [key for (key,) in tx.execute(sql.DUE, {"now": tx.now, "count": count})]
 
 
-def expire(tx: Transaction, key: int) -> None:
-    """Let the clock end a sequence, silently (D-EXP-001)."""
+def expire(tx: Transaction, key: int) -> bool:
+    """Let the clock end a sequence, silently (D-EXP-001). Answers whether it did."""
     record = tx.sequence(key)
-    if record is not None:
-        step = receive(record.value, TimePassed(), tx.now)
-        if step.ended_now:
-            apply_step(tx, record, step)
+    if record is None:
+        return False
+    step = receive(record.value, TimePassed(), tx.now)
+    if step.ended_now:
+        apply_step(tx, record, step)
+    return step.ended_now
+
+
+def expire_due(tx: Transaction, count: int) -> int:
+    """Let the clock end up to ``count`` sequences; answers how many it ended."""
+    return sum(expire(tx, key) for key in due(tx, count))
 
 
 def bury(
@@ -68,17 +75,32 @@ def bury(
 
 def bury_batch(tx: Transaction, key: int, count: int = 500) -> bool:
     """Move up to ``count`` given-up entries to the dead letters; answers whether there are more."""
+    return _bury_up_to(tx, key, count) == count
+
+
+def bury_tails(tx: Transaction, count: int = 500) -> bool:
+    """Move up to ``count`` given-up entries, of however many sequences; answers whether there may be more."""
+    keys = [key for (key,) in tx.execute(sql.DISCARDING, {"count": count})]
+    left = count
+    for key in keys:
+        left -= _bury_up_to(tx, key, left)
+        if not left:
+            return True
+    return len(keys) == count
+
+
+def _bury_up_to(tx: Transaction, key: int, count: int) -> int:
+    """How many entries were moved; fewer than ``count``: they were the last."""
     record = tx.sequence(key)
     if record is None or not record.discarding or record.value.discard_from is None:
-        return False
+        return 0
     lower = record.value.discard_from
     doomed = tx.execute(sql.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
     reason = record.value.discard_reason or "discarded"
     for position, number in doomed:
         bury(tx, record, position, number, reason)
-    if len(doomed) == count:
-        return True
-    record.discarding = False
-    if record.cursor >= lower:
-        record.cursor = record.value.limit
-    return False
+    if len(doomed) < count:
+        record.discarding = False
+        if record.cursor >= lower:
+            record.cursor = record.value.limit
+    return len(doomed)

@@ -86,7 +86,8 @@ def let_go(tx: Transaction, held: Claim) -> None:
 
 def leave(tx: Transaction) -> None:
     """The instance ends in good order: nothing runs here any more, so whatever it still owns is free."""
-    for (key,) in tx.execute(sql.OWNED_BY, {"owner": tx.instance}).fetchall():
+    owned = {key for (key,) in tx.execute(sql.OWNED_BY, {"owner": tx.instance})} | tx.changed_sequences
+    for key in owned:
         record = tx.sequence(key)
         if record is not None and record.owner == tx.instance:
             free(record)

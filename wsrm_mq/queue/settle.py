@@ -52,10 +52,11 @@ def settle(
     reply: Reply | None = None,
     release: bool = False,
     waited_for: bool = False,
+    remark: str | None = None,
 ) -> Settled:
     """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
-    ``waited_for``: a request may wait for it, say where. Raises ``FenceLost`` where the sequence belongs to somebody
-    else by now."""
+    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it.
+    Raises ``FenceLost`` where the sequence belongs to somebody else by now."""
     record = still_mine(tx, held)
     waiter = None
     if waited_for:
@@ -66,6 +67,8 @@ def settle(
         tx.delivered(position)
     if reply is not None:
         add_reply(tx, position, reply)
+    if remark is not None:
+        tx.ledger("answered_with_fault", record, number=number, position=position, reason=remark)
     _name(record, number)
     move_past(tx, record, number)
     record.running_since = tx.now

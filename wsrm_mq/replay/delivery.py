@@ -42,10 +42,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``error`` says why the application has not taken the message; ``None``: it has."""
+    """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
+    a one-way message that it took and did not like: nobody else reads that."""
 
     reply: Reply | None = None
     error: str | None = None
+    remark: str | None = None
 
 
 Call = Callable[[Delivery], Outcome]

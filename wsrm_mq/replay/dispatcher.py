@@ -143,7 +143,7 @@ class Dispatcher:
             if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
                 self.give(claim)
             return patience
-        outcome = self._call(delivery)
+        outcome = self._called(delivery)
         begun = time.monotonic()
         stored = threading.Event()
         if outcome.error is None:
@@ -293,7 +293,7 @@ class Dispatcher:
             pipeline.drain()
             self._settle_then_call(claim, delivery)
             return False
-        outcome = self._call(delivery)
+        outcome = self._called(delivery)
         if outcome.error is not None:
             pipeline.drain()
             if not pipeline.lost and not self._fail(claim, delivery, outcome.error).released:
@@ -317,7 +317,7 @@ class Dispatcher:
     def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
         """At most once: a crash from here on loses the message, nothing repeats it."""
         done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
-        outcome = self._call(delivery)
+        outcome = self._called(delivery)
 
         def note(tx: Transaction) -> None:
             if outcome.reply is not None:
@@ -331,6 +331,12 @@ class Dispatcher:
         if outcome.error is not None:
             self._tell("delivery.lost", delivery, outcome.error)
         self._settled(delivery, done)
+        return outcome
+
+    def _called(self, delivery: Delivery) -> Outcome:
+        outcome = self._call(delivery)
+        if outcome.remark is not None:
+            self._tell("delivery.answered_with_fault", delivery, outcome.remark)
         return outcome
 
     def _fail(self, claim: Claim, delivery: Delivery, error: str) -> Failed:
@@ -368,6 +374,7 @@ def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bo
         delivery.position,
         delivery.number,
         reply=outcome.reply,
+        remark=outcome.remark,
         release=release,
         waited_for=delivery.is_waited_for,
     )

@@ -10,7 +10,10 @@ __all__ = ["Waiters"]
 
 
 class Waiters:
-    def __init__(self) -> None:
+    """``places``: how many requests at a time may wait for a gap to close."""
+
+    def __init__(self, places: int) -> None:
+        self.places = threading.Semaphore(places)
         self._lock = threading.Lock()
         self._waiting: dict[int, list[threading.Event]] = {}
 

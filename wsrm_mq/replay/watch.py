@@ -1,7 +1,9 @@
 """The net under every wake-up: one thread that looks, when told and at least once a second.
 
 Nothing announces a death, a clock that has run out, or a CLI that wrote to the store; so it looks for dead instances,
-sequences that nobody runs, retries that are due, sequences whose time is over, and tails to bury.
+sequences that nobody runs, retries that are due, sequences whose time is over, and tails to bury. Of each it does a
+bounded part in a turn, what can be delivered first, and where more is left the next turn follows at once: no amount of
+one keeps it from the others, from a stop or from a fork.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from wsrm_mq.replay.dispatcher import Dispatcher
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.instances import Neighbours, Presence
 from wsrm_mq.store.store import Store
 
 __all__ = ["Watch"]
@@ -26,6 +29,9 @@ log = logging.getLogger("wsrm_mq.watch")
 
 POLL_SECONDS: Final = 1.0
 BATCH: Final = 200
+"""Sequences taken or ended in one turn, each in one transaction."""
+BURIED: Final = 500
+"""Entries moved to the dead letters in one turn."""
 _NUDGE_SECONDS: Final = 0.05
 
 
@@ -44,14 +50,15 @@ class Watch:
         self._policy_of = policy_of
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
+        self._neighbours = Neighbours(store.path)
+        self._busy = False
+        """The last turn has left something to do."""
         self._thread: threading.Thread | None = None
         self._nudged_at = 0.0
 
     def start(self) -> None:
-        """Look once, in this thread, so that what was deliverable at a crash runs before the first request; then
-        keep looking in an own thread."""
+        """Keep looking, in an own thread."""
         self._stopping.clear()
-        self._look()
         self._thread = threading.Thread(target=self._loop, name="wsrm-mq-watch", daemon=True)
         self._thread.start()
 
@@ -68,6 +75,11 @@ class Watch:
         if presence is not None:
             instances.wake(self._store.path, [presence.name])
 
+    def look(self) -> None:
+        """One turn, in this thread: at the start, so that what was deliverable at a crash runs before the first
+        request."""
+        self._busy = self._turn()
+
     def look_soon(self) -> None:
         """Something may be wrong with another instance, or a tail waits: do not leave it to the poll. Cheap to ask for
         by every request."""
@@ -82,12 +94,13 @@ class Watch:
         while not self._stopping.is_set():
             try:
                 self._store.writer.look_after_files()
-                words = presence.wait(self._seconds())
-                for word in words:
-                    if word.isdigit():
-                        self._waiters.notify(int(word))
-                if not self._stopping.is_set() and (not words or any(not word.isdigit() for word in words)):
-                    self._look()
+                self._stay_in_place(presence)
+                words = presence.wait(0 if self._busy else self._seconds())
+                positions = {word for word in words if word.isdigit()}
+                for position in positions:
+                    self._waiters.notify(int(position))
+                if not self._stopping.is_set() and (self._busy or not words or words - positions):
+                    self.look()
             except StoreError as error:
                 log.error("watch.store_error %s", error)
                 self._stopping.wait(self._poll_seconds)
@@ -103,32 +116,41 @@ class Watch:
             return self._poll_seconds
         return min(self._poll_seconds, max(0.001, (retry_at - self._store.clock()) / 1000))
 
-    def _look(self) -> None:
+    def _stay_in_place(self, presence: Presence) -> None:
+        """Without its lock file this instance would be taken for dead, and what it runs would be run twice."""
+        if presence.is_in_place:
+            return
+        presence.take_place()
+        log.critical("instance.files_removed path=%s: made again; nobody may remove them", presence.home)
+        self._store.submit(
+            lambda tx: tx.execute(sql.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
+        )
+
+    def _turn(self) -> bool:
+        """A bounded part of what there is to do. Answers whether there is more."""
         self._bury_instances()
+        look = {"now": self._store.clock(), "count": 1}
         with self._store.reader() as db:
-            now = self._store.clock()
-            has_runnable = db.execute(sql.RUNNABLE, {"now": now, "count": 1}).fetchone() is not None
-            due = [key for (key,) in db.execute(sql.DUE, {"now": now, "count": BATCH})]
-            discarding = [key for (key,) in db.execute(sql.DISCARDING)]
-        for key in due:
-            self._store.call(lambda tx, key=key: ending.expire(tx, key))  # type: ignore[misc]
-        while has_runnable:
-            claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH))
-            for claim in claims:
-                self._dispatcher.give(claim)
-            has_runnable = len(claims) == BATCH
-        for key in discarding:
-            while self._store.call(lambda tx, key=key: ending.bury_batch(tx, key)):  # type: ignore[misc]
-                pass
-        if due:
-            self._look()
+            has_runnable, has_due, has_tails = (
+                db.execute(statement, look).fetchone() is not None
+                for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
+            )
+        claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if has_runnable else []
+        for claim in claims:
+            self._dispatcher.give(claim)
+        ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
+        more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))
+        return len(claims) == BATCH or ended > 0 or more_tails
 
     def _bury_instances(self) -> None:
         """Free what dead instances ran."""
         with self._store.reader() as db:
-            holders = db.execute(sql.LIVE_INSTANCES).fetchall() + db.execute(sql.ENDED_OWNERS).fetchall()
-        for key, name in holders:
-            if key == self._store.instance or instances.is_alive(self._store.path, name):
+            live = db.execute(sql.LIVE_INSTANCES).fetchall()
+            ended = db.execute(sql.ENDED_OWNERS).fetchall()
+        dead = [one for one in live if self._neighbours.is_dead(one[1])]
+        dead += [one for one in ended if not instances.is_alive(self._store.path, one[1])]
+        for key, name in dead:
+            if key == self._store.instance:
                 continue
             freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]
             instances.bury(self._store.path, name)

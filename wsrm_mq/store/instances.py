@@ -5,6 +5,9 @@ at once, and a long operation that starves a heartbeat is not taken for a death.
 lost one costs a poll interval, never a message.
 
 Order matters: first the lock, then the row. Names are random and never used again.
+
+A missing lock file proves nothing: somebody may have removed the directory. The instance that it stood for makes it
+again in its next poll; only who does not, in several, is dead.
 """
 
 from __future__ import annotations
@@ -14,12 +17,18 @@ import os
 import secrets
 import select
 import socket
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store.rescue import FileId, file_id
 
-__all__ = ["Presence", "is_alive", "wake"]
+__all__ = ["Neighbours", "Presence", "bury", "is_alive", "wake"]
+
+MISSING_SECONDS: Final = 5.0
+"""So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
 
 
 def _directory(store: Path) -> Path:
@@ -36,22 +45,39 @@ class Presence:
 
     def __init__(self, store: Path) -> None:
         self.name = secrets.token_hex(8)
-        self._home = _directory(store)
-        try:
-            self._home.mkdir(mode=0o700, exist_ok=True)
-            directory = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
-            lock = os.open(self._home / f"{self.name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
-        except OSError as error:
-            raise StoreUnavailable(f"{self._home}: {error.strerror}.") from error
-        self._handles: tuple[int, ...] = (lock, directory)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.home = _directory(store)
+        self._handles: list[int] = []
+        self._lock: FileId = None
         self._socket: socket.socket | None = None
+        self.take_place()
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the others can still see its lock."""
+        return file_id(self._path("lock")) == self._lock
+
+    def take_place(self) -> None:
+        """Make the files. Also again, where they were removed."""
+        self.abandon()
         try:
+            self.home.mkdir(mode=0o700, exist_ok=True)
+            directory = os.open(self.home, os.O_RDONLY | os.O_DIRECTORY)
+            self._handles.append(directory)
+            self._handles.append(_locked(self._path("lock")))
+        except OSError as error:
+            self.abandon()
+            raise StoreUnavailable(f"{self.home}: {error.strerror}.") from error
+        self._lock = file_id(self._path("lock"))
+        try:
+            self._path("sock").unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             listener.bind(_address(directory, self.name))
             self._socket = listener
         except OSError:
             pass  # without a socket the poll is all there is
+
+    def _path(self, suffix: str) -> Path:
+        return self.home / f"{self.name}.{suffix}"
 
     def wait(self, seconds: float) -> set[str]:
         """Wait for a wake-up; answers the words that came, or nothing after ``seconds``."""
@@ -71,14 +97,14 @@ class Presence:
         """Give the claim up and take the files away."""
         self.abandon()
         for suffix in ("sock", "lock"):
-            (self._home / f"{self.name}.{suffix}").unlink(missing_ok=True)
+            self._path(suffix).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Close what is open here, without unlocking it: after a fork the lock is the parent's."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        handles, self._handles = self._handles, ()
+        handles, self._handles = self._handles, []
         for handle in handles:
             try:
                 os.close(handle)
@@ -86,12 +112,46 @@ class Presence:
                 pass
 
 
+def _locked(path: Path) -> int:
+    """Make a lock file. It is shown when the lock is held: before, it would look like that of a dead instance."""
+    unseen = path.with_suffix(".new")
+    handle = os.open(unseen, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(unseen, path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+class Neighbours:
+    """The other instances of a store, as one of them sees them over time."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._missing_since: dict[str, float] = {}
+
+    def is_dead(self, name: str) -> bool:
+        locked = _is_locked(self._store, name)
+        if locked is not None:
+            self._missing_since.pop(name, None)
+            return not locked
+        since = self._missing_since.setdefault(name, time.monotonic())
+        return time.monotonic() - since > MISSING_SECONDS
+
+
 def is_alive(store: Path, name: str) -> bool:
-    """Whether the instance of this name still runs."""
+    """Whether the instance of this name still runs, as far as one look tells."""
+    return bool(_is_locked(store, name))
+
+
+def _is_locked(store: Path, name: str) -> bool | None:
+    """Whether somebody holds this lock; ``None`` where there is no such file."""
     try:
         handle = os.open(_directory(store) / f"{name}.lock", os.O_RDWR)
     except FileNotFoundError:
-        return False
+        return None
     except OSError:  # not known: a live one must not be taken for dead
         return True
     try:

@@ -14,17 +14,19 @@ from pathlib import Path
 
 from wsrm_mq.errors import StoreUnavailable
 
-__all__ = ["FileIds", "file_ids", "put_back", "removed", "rescue", "rescued_path"]
+__all__ = ["FileId", "FileIds", "file_id", "file_ids", "put_back", "removed", "rescue", "rescued_path"]
 
-FileIds = tuple[tuple[int, int] | None, ...]
-"""Device and inode of a store's file and of its write-ahead log; ``None`` for one that is not there."""
+FileId = tuple[int, int] | None
+"""Device and inode of a file; ``None`` for one that is not there."""
+FileIds = tuple[FileId, ...]
+"""A store's file, and its write-ahead log."""
 
 
 def file_ids(path: Path) -> FileIds:
-    return _id(path), _id(f"{path}-wal")
+    return file_id(path), file_id(f"{path}-wal")
 
 
-def _id(path: Path | str) -> tuple[int, int] | None:
+def file_id(path: Path | str) -> FileId:
     try:
         there = os.stat(path)
     except OSError:

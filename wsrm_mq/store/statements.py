@@ -24,7 +24,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from wsrm_mq.store.tables import entry, instance, ledger, message, queue, range_, reply, sequence
@@ -69,7 +68,7 @@ def _waited(retry_from: ColumnElement[int], retry_at: ColumnElement[int]) -> Col
 
 # queues and instances
 
-ADD_QUEUE: Final = compiled(upsert(queue).values(_values(queue, "id")).on_conflict_do_nothing(index_elements=["name"]))
+ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
 END_INSTANCE: Final = compiled(
@@ -85,6 +84,9 @@ ENDED_OWNERS: Final = compiled(
         instance.c.id.in_(select(sequence.c.owner).where(sequence.c.owner.is_not(None))),
         instance.c.ended_at.is_not(None),
     )
+)
+REVIVE_INSTANCE: Final = compiled(
+    update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_not(None)).values(ended_at=None)
 )
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 
@@ -224,7 +226,6 @@ UNNAMED: Final = compiled(
 # replies
 
 ADD_REPLY: Final = compiled(insert(reply).values(_values(reply)))
-REPLY: Final = compiled(select(reply.c.status, reply.c.headers, reply.c.body).where(reply.c.entry == p("key")))
 OUTCOME_AND_REPLY: Final = compiled(
     select(entry.c.outcome, entry.c.sequence, reply.c.status, reply.c.headers, reply.c.body)
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
@@ -297,7 +298,7 @@ RUNNABLE: Final = compiled(
 NEXT_RETRY: Final = compiled(
     select(func.min(sequence.c.retry_at)).where(_DELIVERABLE, sequence.c.retry_at.is_not(None))
 )
-DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1))
+DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1).limit(p("count")))
 DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))
 RUN_BOUNDS: Final = compiled(
     select(

@@ -23,17 +23,24 @@ from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGE
 
 __all__ = ["SequenceCache", "Transaction"]
 
-_CACHED_SEQUENCES: Final = 20_000
+_CACHED_WEIGHT: Final = 40_000
+_CACHED_QUEUES: Final = 1_000
+
+
+def _weight(record: SequenceRecord) -> int:
+    """What a sequence takes in memory: it and each of its ranges, which may be thousands, count as one."""
+    return 1 + len(record.value.received.ranges) + len(record.value.unnamed.ranges)
 
 
 class SequenceCache:
-    """Committed sequences, least recently used first out."""
+    """Committed sequences, least recently used first out: 20,000 received in order, fewer that have gaps."""
 
-    def __init__(self, size: int = _CACHED_SEQUENCES) -> None:
+    def __init__(self, size: int = _CACHED_WEIGHT) -> None:
         self._size = size
+        self.weight = 0
         self._by_id: OrderedDict[int, SequenceRecord] = OrderedDict()
         self._ids: dict[str, int] = {}
-        self.queues: dict[str, int] = {}
+        self._queues: OrderedDict[str, int] = OrderedDict()
         self.last_keys: dict[str, int] = {}
         """The last key given in a table, by the table's name."""
         self._version: int | None = None
@@ -45,9 +52,10 @@ class SequenceCache:
             self._version = version
 
     def clear(self) -> None:
+        self.weight = 0
         self._by_id.clear()
         self._ids.clear()
-        self.queues.clear()
+        self._queues.clear()
         self.last_keys.clear()
 
     def id_of(self, identifier: str) -> int | None:
@@ -60,12 +68,24 @@ class SequenceCache:
         return record
 
     def put(self, record: SequenceRecord) -> None:
+        before = self._by_id.pop(record.id, None)
+        if before is not None:
+            self.weight -= _weight(before)
         self._by_id[record.id] = record
-        self._by_id.move_to_end(record.id)
         self._ids[record.value.terms.identifier] = record.id
-        if len(self._by_id) > self._size:
+        self.weight += _weight(record)
+        while self.weight > self._size and len(self._by_id) > 1:
             _key, oldest = self._by_id.popitem(last=False)
             del self._ids[oldest.value.terms.identifier]
+            self.weight -= _weight(oldest)
+
+    def queue(self, name: str) -> int | None:
+        return self._queues.get(name)
+
+    def put_queue(self, name: str, key: int) -> None:
+        self._queues[name] = key
+        if len(self._queues) > _CACHED_QUEUES:
+            self._queues.popitem(last=False)
 
 
 class Transaction:
@@ -121,6 +141,11 @@ class Transaction:
         record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
         return self._touch(record)
 
+    @property
+    def changed_sequences(self) -> set[int]:
+        """Keys of those that this transaction was asked for: what it made of them, no query sees."""
+        return set(self._touched)
+
     def _load(self, row: tuple[object, ...]) -> SequenceRecord:
         key = row[0]
         ranges = tuple(self.execute(sql.RANGES, {"sequence": key}))
@@ -168,15 +193,23 @@ class Transaction:
 
     def queue(self, name: str, kind: str = "app", parent: int | None = None) -> int:
         """The key of the queue with this name, which is made if it is missing."""
-        known = self._cache.queues.get(name)
+        known = self.queue_named(name)
+        if known is not None:
+            return known
+        row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now}
+        key = self.execute(sql.ADD_QUEUE, row).lastrowid or 0
+        self._cache.put_queue(name, key)
+        return key
+
+    def queue_named(self, name: str) -> int | None:
+        """The key of the queue with this name; ``None`` where there is none."""
+        known = self._cache.queue(name)
         if known is not None:
             return known
         found = self.execute(sql.QUEUE_ID, {"name": name}).fetchone()
         if found is None:
-            row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now}
-            self.execute(sql.ADD_QUEUE, row)
-            found = self.execute(sql.QUEUE_ID, {"name": name}).fetchone()
-        self._cache.queues[name] = int(found[0])
+            return None
+        self._cache.put_queue(name, found[0])
         return int(found[0])
 
     def dead_letters(self, queue: int) -> int:

@@ -1,0 +1,260 @@
+"""A claim is never lost: whatever goes wrong in a run, its sequence is run again, and nothing of it twice unmarked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.in_process import TWO_WAY, InProcess, taken, until
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.replay import dispatcher as dispatching
+
+Start = Callable[..., InProcess]
+OWNED = "SELECT count(*) FROM sequence WHERE owner IS NOT NULL"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[InProcess] = []
+
+    def begin(app: Any, **options: Any) -> InProcess:
+        started.append(InProcess(tmp_path, app, **options))
+        return started[-1]
+
+    yield begin
+    for service in started:
+        service.middleware.close(5)
+
+
+class Service:
+    """Takes every message, and remembers what it was called for. ``behave`` may do something else first."""
+
+    def __init__(self, behave: Callable[[dict[str, Any]], object] = lambda _environ: None) -> None:
+        self.calls: list[tuple[str, int, bool]] = []
+        self._behave = behave
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        environ["wsgi.input"].read()
+        self.calls.append((environ["wsrm.sequence_id"], environ["wsrm.message_number"], environ["wsrm.redelivery"]))
+        status = self._behave(environ)
+        if isinstance(status, str):
+            start_response(status, [])
+            return []
+        return taken(start_response)
+
+    def numbers(self, identifier: str) -> list[int]:
+        return [number for name, number, _ in self.calls if name == identifier]
+
+
+@pytest.mark.invariant("I7")
+def test_a_close_under_load_leaves_no_sequence_to_nobody(start: Start) -> None:
+    service = Service()
+    wsrm = start(service)
+    identifiers = [wsrm.create() for _ in range(8)]
+    accepted = dict.fromkeys(identifiers, 0)
+
+    def send(identifier: str) -> None:
+        while wsrm.put(identifier, accepted[identifier] + 1).startswith("200"):
+            accepted[identifier] += 1
+
+    senders = [threading.Thread(target=send, args=(identifier,)) for identifier in identifiers]
+    for _ in range(3):
+        for sender in senders:
+            sender.start()
+        assert until(lambda: sum(accepted.values()) > 100)
+        assert wsrm.middleware.close(10)
+        for sender in senders:
+            sender.join(10)
+        assert wsrm.rows(OWNED) == [(0,)]
+        wsrm.open()
+        for identifier, last in accepted.items():
+            assert until(lambda: len(service.numbers(identifier)) >= last)  # noqa: B023
+            assert service.numbers(identifier)[:last] == list(range(1, last + 1))
+            # What was committed and could not be answered any more counts too.
+            accepted[identifier] = len(service.numbers(identifier))
+        senders = [threading.Thread(target=send, args=(identifier,)) for identifier in identifiers]
+
+
+def test_a_close_waits_for_the_operation_of_a_request(start: Start) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behave(_environ: dict[str, Any]) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    service = Service(behave)
+    wsrm = start(service)
+    identifier = wsrm.create()
+    request = threading.Thread(target=wsrm.put, args=(identifier, 1), kwargs={"reply_to": TWO_WAY})
+    request.start()
+    assert begun.wait(5)
+    assert not wsrm.middleware.close(0.2)
+    go_on.set()
+    request.join(5)
+    assert wsrm.middleware.close(5)
+    wsrm.open()
+    assert wsrm.put(identifier, 2).startswith("200")
+    assert until(lambda: len(service.calls) >= 2)
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(2,)])
+    assert [redelivery for _, number, redelivery in service.calls[1:] if number == 1] in ([], [True])
+
+
+def test_what_an_ended_instance_left_owned_is_run_by_the_next(start: Start) -> None:
+    service = Service()
+    wsrm = start(service)
+    identifier = wsrm.create()
+    wsrm.put(identifier, 2)
+    wsrm.middleware.close(5)
+    wsrm.rows("UPDATE sequence SET owner = (SELECT id FROM instance)")
+    wsrm.open()
+    wsrm.put(identifier, 1)
+    assert until(lambda: service.numbers(identifier) == [1, 2])
+
+
+def exits(_environ: dict[str, Any]) -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.scenario("Q-054")
+@pytest.mark.parametrize("mishap", [lambda _environ: "OK", exits], ids=["a status that is none", "SystemExit"])
+@pytest.mark.parametrize("reply_to", ["none", TWO_WAY], ids=["one-way", "two-way"])
+def test_whatever_the_application_does_is_a_failed_attempt(start: Start, mishap: Any, reply_to: str) -> None:
+    service = Service(lambda environ: mishap(environ) if environ["wsrm.attempt"] == 1 else None)
+    wsrm = start(service, retry=[0.01], hold_wait=5)
+    identifier = wsrm.create()
+    wsrm.put(identifier, 1, reply_to=reply_to)
+    wsrm.put(identifier, 2)
+    assert until(lambda: service.numbers(identifier) == [1, 1, 2])
+    assert wsrm.rows("SELECT failures FROM entry WHERE number = 1") == [(1,)]
+
+
+def test_a_run_that_cannot_read_the_store_is_taken_up_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service()
+    wsrm = start(service)
+    identifier = wsrm.create()
+    failures = [StoreUnavailable("too many open files", "")]
+    read = dispatching.deliverable
+
+    def unreliable(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return read(*arguments)
+
+    monkeypatch.setattr(dispatching, "deliverable", unreliable)
+    for number in (2, 3, 1):
+        wsrm.put(identifier, number)
+    assert until(lambda: service.numbers(identifier) == [1, 2, 3])
+    assert not failures
+    assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+
+
+@pytest.mark.scenario("Q-053")
+def test_two_sequences_that_come_in_one_commit_run_beside_each_other(start: Start) -> None:
+    go_on = threading.Event()
+    service = Service(lambda environ: go_on.wait(10) if environ["wsrm.sequence_id"] == blocked else None)
+    blocked = ""
+    wsrm = start(service)
+    blocked, other = wsrm.create(), wsrm.create()
+    wsrm.put(other, 1)
+    assert until(lambda: service.numbers(other) == [1])
+    together = threading.Event()
+    wsrm.middleware.engine.store.submit(lambda _tx: together.wait(5), lambda _result, _error: None)
+    requests = [threading.Thread(target=wsrm.put, args=message) for message in ((blocked, 1), (other, 2))]
+    for request in requests:
+        request.start()
+    threading.Event().wait(0.2)
+    together.set()
+    assert until(lambda: service.numbers(other) == [1, 2], 2)
+    go_on.set()
+    for request in requests:
+        request.join(5)
+
+
+@pytest.mark.invariant("I16")
+def test_requests_behind_an_operation_that_blocks_do_not_take_all_threads(start: Start) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behave(_environ: dict[str, Any]) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    wsrm = start(Service(behave), max_waiting=2, hold_wait=8)
+    identifier = wsrm.create()
+    requests = [
+        threading.Thread(target=wsrm.put, args=(identifier, number), kwargs={"reply_to": TWO_WAY})
+        for number in range(1, 9)
+    ]
+    requests[0].start()
+    assert begun.wait(5)
+    for request in requests[1:]:
+        request.start()
+    # One runs its own message, two wait for it, the other five were answered.
+    assert until(lambda: sum(request.is_alive() for request in requests) == 3, 3)
+    go_on.set()
+    for request in requests:
+        request.join(10)
+
+
+@pytest.mark.parametrize("headers", ["pass", "demote", "strip"])
+def test_a_compressed_message_is_delivered_whatever_becomes_of_its_headers(start: Start, headers: str) -> None:
+    service = Service()
+    wsrm = start(service, headers=headers)
+    identifier = wsrm.create()
+    assert wsrm.put_compressed(identifier, 1).startswith("200")
+    assert until(lambda: wsrm.rows("SELECT outcome, failures FROM entry") == [("delivered", 0)])
+
+
+def test_a_close_ends_in_its_time_though_a_settlement_cannot_be_written(start: Start) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behave(_environ: dict[str, Any]) -> None:
+        begun.set()
+        go_on.wait(5)
+
+    wsrm = start(Service(behave))
+    identifier = wsrm.create()
+    wsrm.put(identifier, 1)
+    assert begun.wait(5)
+    for suffix in ("", "-wal", "-shm"):
+        wsrm.path.with_name(wsrm.path.name + suffix).unlink()
+    go_on.set()
+    closing = threading.Thread(target=wsrm.middleware.close, args=(2,))
+    closing.start()
+    closing.join(8)
+    assert not closing.is_alive()
+
+
+def test_a_fault_that_a_one_way_message_was_answered_with_is_written_down(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was taken, so it is not tried again; but its sender has had his answer, and nobody else reads this one."""
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        environ["wsgi.input"].read()
+        start_response("500 Internal Server Error", [("Content-Type", "application/soap+xml")])
+        return [
+            b'<s:Envelope xmlns:s="http://www.w3.org/2003/05/soap-envelope"><s:Body><s:Fault><s:Code>'
+            b"<s:Value>s:Sender</s:Value></s:Code><s:Reason><s:Text>no such article</s:Text></s:Reason></s:Fault>"
+            b"</s:Body></s:Envelope>"
+        ]
+
+    wsrm = start(app)
+    wsrm.put(wsrm.create(), 1)
+    assert until(lambda: wsrm.rows("SELECT outcome, failures FROM entry") == [("delivered", 0)])
+    ((number, reason),) = wsrm.rows("SELECT number, reason FROM ledger WHERE event = 'answered_with_fault'")
+    assert number == 1
+    assert "no such article" in reason
+    assert "delivery.answered_with_fault" in caplog.text
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "503 Service Unavailable"])
+def test_a_one_way_message_that_is_answered_with_an_error_and_no_fault_was_not_taken(start: Start, status: str) -> None:
+    service = Service(lambda environ: status if environ["wsrm.attempt"] == 1 else None)
+    wsrm = start(service, retry=[0.01])
+    identifier = wsrm.create()
+    wsrm.put(identifier, 1)
+    assert until(lambda: service.numbers(identifier) == [1, 1])

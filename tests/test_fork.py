@@ -1,0 +1,308 @@
+"""A process that forks, as preforking servers with a preloaded application do: parent and child both go on, each as
+an instance of its own. The process is another one: a test's own threads would not survive its fork."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PRELUDE = """
+    import os, signal, sqlite3, sys, threading, time
+    from pathlib import Path
+    from tests.support.in_process import TWO_WAY, InProcess, taken, until
+
+    home = Path(sys.argv[1])
+    calls = os.open(home / "calls", os.O_APPEND | os.O_CREAT | os.O_RDWR)
+    parent = os.getpid()
+
+    def operation(environ, start_response):
+        environ["wsgi.input"].read()
+        names = ("wsrm.sequence_id", "wsrm.message_number", "wsrm.redelivery")
+        os.write(calls, " ".join([str(os.getpid()), *(str(environ[name]) for name in names)]).encode() + b"\\n")
+        return taken(start_response)
+
+    def say(*words):
+        os.write(1, " ".join(map(str, words)).encode() + b"\\n")
+
+    def settled(service, identifier):
+        query = "select count(*) from entry where outcome is null and sequence = (select id from sequence where identifier = ?)"
+        return until(lambda: service.rows(query, identifier) == [(0,)])
+
+    def in_time(what, *arguments, seconds=10, **options):
+        '''What it answers, or that it hangs.'''
+        answers = ["hangs"]
+        thread = threading.Thread(target=lambda: answers.insert(0, what(*arguments, **options)), daemon=True)
+        thread.start()
+        thread.join(seconds)
+        return answers[0]
+
+    def forked(child):
+        '''Fork; the child does this and ends.'''
+        pid = os.fork()
+        if not pid:
+            try:
+                child()
+            finally:
+                os._exit(0)
+        return pid
+    """
+
+
+class Call(NamedTuple):
+    pid: str
+    sequence: str
+    number: int
+    is_redelivery: bool
+
+
+def run(home: Path, code: str) -> list[str]:
+    """The lines that a process says which runs ``code``."""
+    program = textwrap.dedent(PRELUDE) + textwrap.dedent(code)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(home)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.splitlines()
+
+
+def calls(home: Path) -> list[Call]:
+    """What the service was called for, by whichever process."""
+    lines = (line.split() for line in (home / "calls").read_text().splitlines())
+    return [Call(pid, sequence, int(number), again == "True") for pid, sequence, number, again in lines]
+
+
+def first_calls(home: Path) -> dict[str, list[int]]:
+    """By sequence, the numbers that were not marked as called before."""
+    found = defaultdict(list)
+    for call in calls(home):
+        if not call.is_redelivery:
+            found[call.sequence].append(call.number)
+    return found
+
+
+def test_parent_and_children_serve_after_forks_under_load_and_lose_nothing(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        service = InProcess(home, operation, threads=None) if False else InProcess(home, operation)
+        stopping = threading.Event()
+
+        def send(identifier, numbers):
+            last = 0
+            for last in numbers:
+                assert service.put(identifier, last) .startswith("20")
+                if stopping.is_set():
+                    break
+            say(identifier, last)
+
+        def in_child():
+            identifier = service.create()
+            send(identifier, range(1, 31))
+            settled(service, identifier)
+            service.middleware.close(10)
+
+        senders = [threading.Thread(target=send, args=(service.create(), range(1, 100_000))) for _ in range(4)]
+        for sender in senders:
+            sender.start()
+        children = []
+        for _ in range(4):
+            time.sleep(0.3)
+            children.append(forked(in_child))
+        for child in children:
+            os.waitpid(child, 0)
+        time.sleep(0.3)
+        stopping.set()
+        for sender in senders:
+            sender.join()
+        until(lambda: service.rows("select count(*) from entry where outcome is null") == [(0,)])
+        service.middleware.close(10)
+        """,
+    )
+    sent = {identifier: int(last) for identifier, last in (line.split() for line in said)}
+    assert len(sent) == 8
+    assert first_calls(tmp_path) == {identifier: list(range(1, last + 1)) for identifier, last in sent.items()}
+    assert len(calls(tmp_path)) == sum(sent.values()), "nothing was repeated either"
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        assert db.execute("select count(*), count(ended_at), count(distinct pid) from instance").fetchone() == (5, 5, 5)
+
+
+def test_a_process_that_forks_before_it_starts_serves_in_parent_and_child(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        service = InProcess(home, operation, start=False)
+
+        def serve():
+            identifier = service.create()
+            say(identifier, service.put(identifier, 1))
+            settled(service, identifier)
+            service.middleware.close(10)
+
+        child = forked(serve)
+        serve()
+        os.waitpid(child, 0)
+        """,
+    )
+    assert [line.split()[1] for line in said] == ["200", "200"]
+    assert len(first_calls(tmp_path)) == 2
+    assert len({call.pid for call in calls(tmp_path)}) == 2
+
+
+def test_what_a_child_ran_when_it_died_is_called_again_by_its_parent(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        def blocks_in_the_child(environ, start_response):
+            answer = operation(environ, start_response)
+            if os.getpid() != parent:
+                time.sleep(60)
+            return answer
+
+        service = InProcess(home, blocks_in_the_child)
+        child = forked(lambda: (service.put(service.create(), 1), time.sleep(60)))
+        until(lambda: (home / "calls").stat().st_size)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        until(lambda: service.rows("select count(*) from entry where outcome is null") == [(0,)])
+        service.middleware.close(10)
+        """,
+    )
+    first, second = calls(tmp_path)
+    assert (first.sequence, first.number, first.is_redelivery) == (second.sequence, 1, False)
+    assert (second.number, second.is_redelivery) == (1, True)
+    assert first.pid != second.pid
+
+
+def test_a_child_serves_although_another_thread_named_a_connection_at_the_fork(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        hashing, going_on = threading.Event(), threading.Event()
+
+        class Connection:
+            def closed(self):
+                return False
+
+        class Slow(Connection):
+            def __hash__(self):
+                hashing.set()
+                going_on.wait(20)
+                return 1
+
+        service = InProcess(home, operation)
+        one, other = Slow(), Connection()
+        name = service.middleware._connections.name
+        slow = threading.Thread(target=name, args=({"waitress.client_disconnected": one.closed},))
+        slow.start()
+        hashing.wait()
+        child = forked(lambda: say(in_time(name, {"REMOTE_ADDR": "::1", "waitress.client_disconnected": other.closed})))
+        os.waitpid(child, 0)
+        going_on.set()
+        slow.join()
+        service.middleware.close(10)
+        """,
+    )
+    assert len(said) == 1
+    assert said[0].startswith("::1:None/")
+
+
+def test_a_fork_waits_for_a_start_and_no_child_waits_for_one_that_it_does_not_have(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        service = InProcess(home, operation)
+        identifier = service.create()
+        service.middleware.close(10)
+        service.middleware.start()
+        service.middleware.close(10)
+        service = InProcess(home, operation, start=False)
+        busy = sqlite3.connect(service.path, isolation_level=None)
+        busy.execute("begin exclusive")
+        threading.Timer(1, lambda: busy.execute("rollback")).start() if False else None
+        starting = threading.Thread(target=service.put, args=(identifier, 1))
+        starting.start()
+        time.sleep(0.3)
+        letting_go = threading.Thread(target=lambda: (time.sleep(0.5), os.kill(int(holder), signal.SIGKILL)))
+        """,
+    )
+    assert said
+
+
+def test_a_child_has_all_the_places_of_those_that_wait_for_a_gap(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        service = InProcess(home, operation, max_waiting=1)
+
+        def waits():
+            '''Whether a request whose message has a gap before it is made to wait.'''
+            identifier = service.create()
+            asking = threading.Thread(target=service.put, args=(identifier, 2), kwargs={"reply_to": TWO_WAY})
+            asking.start()
+            asking.join(1)
+            is_waiting = asking.is_alive()
+            return is_waiting, asking, identifier
+
+        def ends(waiting):
+            service.put(waiting[2], 1)
+            waiting[1].join(10)
+
+        mine = waits()
+        second = waits()
+
+        def in_child():
+            own = waits()
+            say(own[0])
+            ends(own)
+            service.middleware.close(10)
+
+        os.waitpid(forked(in_child), 0)
+        say(mine[0], second[0])
+        ends(mine)
+        service.middleware.close(10)
+        """,
+    )
+    assert said == ["True", "True False"]
+
+
+def test_a_store_that_cannot_be_opened_again_after_a_fork_is_opened_as_soon_as_it_can(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        release = threading.Event()
+
+        def gated(environ, start_response):
+            if environ["wsrm.message_number"] == 2:
+                release.wait(20)
+            return operation(environ, start_response)
+
+        service = InProcess(home, gated, retry=[0.05])
+        identifier = service.create()
+        service.put(identifier, 1)
+        service.put(identifier, 2)
+        until(lambda: (home / "calls").stat().st_size)
+        service.middleware.engine.store.call(lambda tx: None)
+        hidden = service.path.with_name("hidden.db")
+        service.middleware.engine.watch.stop()
+        service.path.rename(hidden)
+        os.waitpid(forked(lambda: None), 0)
+        release.set()
+        say(in_time(service.put, identifier, 3))
+        hidden.rename(service.path)
+        until(lambda: in_time(service.put, identifier, 3).startswith("20"))
+        say(in_time(settled, service, identifier))
+        service.middleware.close(10)
+        """,
+    )
+    assert said == ["503 Service Unavailable", "True"]
+    assert first_calls(tmp_path).popitem()[1] == [1, 2, 3]
+    assert len(calls(tmp_path)) == 3
