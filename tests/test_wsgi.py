@@ -1,0 +1,65 @@
+"""The middleware as a WSGI application: what it takes, what it leaves alone, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        self.bodies.append(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        return taken(start_response)
+
+
+@pytest.fixture
+def app() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def wsrm(app: Recorder, tmp_path: Path) -> Iterator[InProcess]:
+    service = InProcess(tmp_path, app, hold_wait=20)
+    yield service
+    service.middleware.close(5)
+
+
+@pytest.mark.spec("H-020", versions="all")
+@pytest.mark.parametrize("media_type", ["application/xml", "text/plain", "application/json", ""])
+def test_a_reliable_message_under_another_media_type_is_refused_and_not_run(
+    wsrm: InProcess, app: Recorder, media_type: str
+) -> None:
+    """An application that does not look at it would run it as often as it is sent."""
+    message = FACTORY.message(wsrm.create(), 1)
+    status, content = wsrm.post(message, CONTENT_TYPE=media_type)
+    assert status.startswith("415")
+    assert b"application/soap+xml" in content
+    assert app.bodies == []
+    assert wsrm.rows("SELECT count(*) FROM message") == [(0,)]
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1}', b"x" * 200_000], ids=["short", "long"])
+def test_what_is_no_soap_reaches_the_application_as_it_came(wsrm: InProcess, app: Recorder, body: bytes) -> None:
+    assert wsrm.post(body, CONTENT_TYPE="application/json")[0].startswith("202")
+    assert app.bodies == [body]
+
+
+def test_a_close_answers_requests_that_only_wait_for_a_gap(wsrm: InProcess) -> None:
+    identifier = wsrm.create()
+    statuses: list[str] = []
+    waiting = threading.Thread(target=lambda: statuses.append(wsrm.put(identifier, 2, reply_to=TWO_WAY)))
+    waiting.start()
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM entry") == [(1,)])
+    assert wsrm.middleware.close(5)
+    waiting.join(3)
+    assert not waiting.is_alive()
+    assert statuses[0][:3] in ("202", "503")
