@@ -1,17 +1,21 @@
 """The WSGI servers that are measured, each with eight threads for requests and one process that serves.
 
 A front takes ``make``, which builds the application (in the process that serves: no store is carried over a fork), and
-``announce(port)``, which it calls there too.
+``announce(port)``, which it calls there too, when it is about to listen.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import socket
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["FRONTS", "THREADS", "Environ", "WSGIApplication"]
+__all__ = ["FRONTS", "THREADS", "Announce", "Environ", "Make", "WSGIApplication", "handed_to_uwsgi"]
 
 Environ = dict[str, Any]
 WSGIApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -19,10 +23,12 @@ Make = Callable[[], WSGIApplication]
 Announce = Callable[[int], None]
 
 THREADS: Final = 8
+_HANDED: Final = "BENCH_SERVER"
+"""Environment: what uWSGI is to hand on, as JSON."""
 
 
 def _waitress(make: Make, announce: Announce) -> None:
-    """Python, one thread for all connections; what ``wsrm-mq serve`` starts."""
+    """Python, one thread for all connections, eight for requests; what ``wsrm-mq serve`` starts."""
     from waitress import create_server
 
     # Eight connections on eight threads: a queue of one or two is no news, and telling it costs CPU.
@@ -33,20 +39,18 @@ def _waitress(make: Make, announce: Announce) -> None:
 
 
 def _granian(make: Make, announce: Announce) -> None:
-    """Rust, its own thread for all connections; a process that watches and one that serves."""
+    """Rust, one thread for all connections, eight for requests; a process that watches and one that serves."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
 
-    with socket.socket() as place:  # bound and not listening: it keeps the port, and gets no connection
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
+    place, port = _kept_port()
 
-        def load() -> WSGIApplication:
-            application = make()
-            announce(port)
-            return application
+    def load() -> WSGIApplication:
+        application = make()
+        announce(port)
+        return application
 
+    with place:
         server = Granian(
             "bench",
             address="127.0.0.1",
@@ -60,4 +64,47 @@ def _granian(make: Make, announce: Announce) -> None:
         server.serve(target_loader=load, wrap_loader=False)
 
 
-FRONTS: Final[dict[str, Callable[[Make, Announce], None]]] = {"granian": _granian, "waitress": _waitress}
+def _uwsgi(_make: Make, _announce: Announce) -> None:
+    """C, a thread for each connection. A program of its own: it loads ``bench.server`` afresh."""
+    place, port = _kept_port()
+    place.set_inheritable(True)
+    program = Path(sys.executable).with_name("uwsgi")
+    os.environ[_HANDED] = json.dumps({"port": port, "arguments": sys.argv[1:]})
+    os.execv(
+        program,
+        [
+            str(program),
+            f"--http11-socket=127.0.0.1:{port}",
+            "--reuse-port",
+            f"--threads={THREADS}",
+            "--enable-threads",
+            "--lazy-apps",
+            "--need-app",
+            "--disable-logging",
+            "--buffer-size=16384",
+            f"--virtualenv={sys.prefix}",
+            f"--pythonpath={Path(__file__).parent.parent}",
+            "--module=bench.server:for_uwsgi()",
+        ],
+    )
+
+
+def handed_to_uwsgi() -> tuple[list[str], int]:
+    """The arguments of the program that became uWSGI, and its port."""
+    handed = json.loads(os.environ[_HANDED])
+    return handed["arguments"], handed["port"]
+
+
+def _kept_port() -> tuple[socket.socket, int]:
+    """A free port, and a socket that keeps it: bound and not listening, it gets no connection."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    place.bind(("127.0.0.1", 0))
+    return place, place.getsockname()[1]
+
+
+FRONTS: Final[dict[str, Callable[[Make, Announce], None]]] = {
+    "uWSGI": _uwsgi,
+    "granian": _granian,
+    "waitress": _waitress,
+}

@@ -32,7 +32,7 @@ class Size(NamedTuple):
     held_at_restart: int
 
 
-FULL: Final = Size(rounds=5, gap_rounds=1, messages=1_500, held=1_000_000, held_at_restart=100_000)
+FULL: Final = Size(rounds=5, gap_rounds=1, messages=1_000, held=1_000_000, held_at_restart=100_000)
 QUICK: Final = Size(rounds=3, gap_rounds=1, messages=300, held=50_000, held_at_restart=10_000)
 
 CASES: Final[dict[str, Callable[[Path, Size], Iterator[Figure]]]] = {

@@ -38,6 +38,7 @@ class _Round(NamedTuple):
     reliable: _Side
     bare: _Side
     hand_over_us: float
+    """Of two threads on two cores."""
 
     @property
     def own_us(self) -> float:
@@ -62,7 +63,7 @@ def measure(directory: Path, rounds: int, messages: int) -> Iterator[Figure]:
 def _figures(case: str, rounds: list[_Round]) -> Iterator[Figure]:
     reliable, bare = [one.reliable for one in rounds], [one.bare for one in rounds]
     yield Figure(case, "fsync", [r.fsync_us for r in reliable], "µs")
-    yield Figure(case, "CPU of a thread hand-over, there and back", [one.hand_over_us for one in rounds], "µs")
+    yield Figure(case, "thread hand-over, there and back, two cores", [one.hand_over_us for one in rounds], "µs")
     yield Figure(case, "rate, server and null application", [b.load.rate for b in bare], "msg/s")
     yield Figure(case, "rate, with the middleware", [r.load.rate for r in reliable], "msg/s")
     yield Figure(case, "rate, with to without", [one.reliable.load.rate / one.bare.load.rate for one in rounds], "×")
@@ -78,7 +79,7 @@ def _figures(case: str, rounds: list[_Round]) -> Iterator[Figure]:
 
 def _round(front: str, store: Path, messages: int) -> _Round:
     reliable = _reliable(front, store, messages)
-    return _Round(reliable, _bare(front, round(reliable.load.answer_bytes), messages), hand_over_us())
+    return _Round(reliable, _bare(front, round(reliable.load.answer_bytes), messages), hand_over_us(cores=2))
 
 
 def _reliable(front: str, store: Path, messages: int) -> _Side:

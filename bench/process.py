@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -28,13 +29,20 @@ class ServerProcess:
         self.begun = time.monotonic_ns()
         """Before there was a process."""
         command = [sys.executable, "-m", "bench.server", *arguments]
+        self._said = tempfile.TemporaryFile()
+        """Standard error: shown only when something went wrong."""
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+            start_new_session=True,
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the server did not start: status {self._process.wait()}")
+            raise self._not_started()
         announced = json.loads(line)
         self.port: int = announced["port"]
         self.pids: list[int] = announced["pids"]
@@ -48,13 +56,24 @@ class ServerProcess:
                 return
             except ConnectionRefusedError:
                 time.sleep(_POLL_SECONDS)
-        raise RuntimeError(f"the server did not start: status {self._process.returncode}")
+        raise self._not_started()
+
+    def _not_started(self) -> RuntimeError:
+        status = self._process.wait()
+        return RuntimeError(f"the server did not start: status {status}\n{self._last_words()}")
+
+    def _last_words(self) -> str:
+        self._said.seek(0)
+        return self._said.read()[-4_000:].decode(errors="replace")
 
     def __enter__(self) -> ServerProcess:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         self.kill()
+        if failed is not None:
+            print(self._last_words(), file=sys.stderr)
+        self._said.close()
 
     def kill(self) -> None:
         """kill -9, all of its processes."""

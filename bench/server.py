@@ -2,8 +2,9 @@
 
     python -m bench.server [--front FRONT] [--store STORE] [--answer-bytes N] [--stop-at CALL]
 
-Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first. Without ``--store`` there is no middleware: the application itself
-answers, with N bytes. ``--stop-at`` makes the application stay in that call for ever.
+Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first. Without ``--store`` there is
+no middleware: the application itself answers, with N bytes. ``--stop-at`` makes the application stay in that call for
+ever.
 
 Two requests are the bench's own: ``GET /state`` says what the application has seen (times are CLOCK_MONOTONIC, ns),
 ``GET /hold?identifier=…&last=…`` accepts numbers 3 … last of a sequence whose number 2 was sent.
@@ -15,6 +16,7 @@ import argparse
 import itertools
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -22,7 +24,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from bench.fronts import FRONTS, Environ, WSGIApplication
+from bench.fronts import FRONTS, Environ, WSGIApplication, handed_to_uwsgi
 from bench.messages import FACTORY
 from wsrm_mq.config import Settings
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
@@ -135,24 +137,36 @@ class Server:
 
 
 def main() -> None:
+    chosen = _chosen(sys.argv[1:])
+    started = os.getpid()
+    FRONTS[chosen.front](lambda: _make(chosen), lambda port: _announce(port, started))
+
+
+def for_uwsgi() -> WSGIApplication:
+    arguments, port = handed_to_uwsgi()
+    application = _make(_chosen(arguments))
+    _announce(port, os.getpid())
+    return application
+
+
+def _chosen(arguments: list[str]) -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m bench.server")
     options.add_argument("--front", choices=FRONTS, default="waitress")
     options.add_argument("--store")
     options.add_argument("--answer-bytes", type=int, default=0)
     options.add_argument("--stop-at", type=int)
-    chosen = options.parse_args()
-    started = os.getpid()
+    return options.parse_args(arguments)
 
-    def make() -> WSGIApplication:
-        application = NullApplication(b"x" * chosen.answer_bytes, chosen.stop_at)
-        middleware = WSRMMiddleware(application, store=chosen.store) if chosen.store else None
-        return Server(application, middleware)
 
-    def announce(port: int) -> None:
-        pids = dict.fromkeys((os.getpid(), started))
-        print(json.dumps({"port": port, "pids": list(pids)}), flush=True)
+def _make(chosen: argparse.Namespace) -> WSGIApplication:
+    application = NullApplication(b"x" * chosen.answer_bytes, chosen.stop_at)
+    middleware = WSRMMiddleware(application, store=chosen.store) if chosen.store else None
+    return Server(application, middleware)
 
-    FRONTS[chosen.front](make, announce)
+
+def _announce(port: int, started: int) -> None:
+    pids = dict.fromkeys((os.getpid(), started))
+    print(json.dumps({"port": port, "pids": list(pids)}), flush=True)
 
 
 if __name__ == "__main__":

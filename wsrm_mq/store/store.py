@@ -126,7 +126,7 @@ class Store:
     def resume(self) -> None:
         """The parent, after the fork."""
         if self._writer is not None:
-            self._writer.start()
+            self._writer.resume()
         with self._readers_changed:
             self._suspended = False
             self._readers_changed.notify_all()

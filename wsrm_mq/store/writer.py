@@ -117,10 +117,14 @@ class Writer:
     # for callers
 
     def start(self) -> None:
-        """Open the connection and write what waits. Also after ``stop(keep_queue=True)``."""
-        self._stopping = self._closed = False
+        """Open the connection and begin. Raises ``StoreError``."""
         self._db = connect_writer(self.path)
         self._files = file_ids(self.path)
+        self.resume()
+
+    def resume(self) -> None:
+        """Begin, after ``suspend`` too: write what waits. The thread opens what is not open."""
+        self._stopping = self._closed = False
         self._thread = threading.Thread(target=self._loop, name="wsrm-mq-writer", daemon=True)
         self._thread.start()
 
@@ -222,15 +226,18 @@ class Writer:
                 break
             time.sleep(min(RETRY_SECONDS[attempt], left))
             attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
-        assert self._db is not None
-        self._db.close()
-        self._db = None
+        if self._db is not None:
+            self._db.close()
+            self._db = None
         self._cache.clear()
 
     def _handled(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
         """Write a batch; answers what has to be tried again. Nothing ends this thread: without it every request would
         wait for ever."""
         try:
+            if self._db is None:
+                self._db = connect_writer(self.path)
+                self._files = file_ids(self.path)
             kept = self._write(self._admitted(batch))
             if not kept:
                 self._checkpoint()
@@ -238,7 +245,9 @@ class Writer:
         except Exception as error:
             log.critical("store.writer_failed error=%r", error, exc_info=error)
             untold = [item for item in batch if not item.is_told]
-            return self._fail(untold, StoreUnavailable(f"{self.path}: {error}", "See the log of the service."))
+            known = isinstance(error, StoreError)
+            failure = error if known else StoreUnavailable(f"{self.path}: {error!r}", "See the log of the service.")
+            return self._fail(untold, failure)
 
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
