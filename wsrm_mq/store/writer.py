@@ -245,9 +245,9 @@ class Writer:
         except Exception as error:
             log.critical("store.writer_failed error=%r", error, exc_info=error)
             untold = [item for item in batch if not item.is_told]
-            known = isinstance(error, StoreError)
-            failure = error if known else StoreUnavailable(f"{self.path}: {error!r}", "See the log of the service.")
-            return self._fail(untold, failure)
+            if isinstance(error, StoreError):
+                return self._fail(untold, error)
+            return self._fail(untold, StoreUnavailable(f"{self.path}: {error!r}", "See the log of the service."))
 
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
