@@ -132,7 +132,12 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ("[partners.acme]", "partners: there is no such option; did you mean partner?"),
         ("zzz = 1", "zzz: there is no such option; `wsrm-mq config init -` shows all there are."),
         ("[partner.acme]\nadress = 'x'", "partner.acme.adress: there is no such option; did you mean address?"),
-        ("[partner.acme]\nstore = 'x'", "partner.acme.store: there is no such option; `wsrm-mq config init -` shows"),
+        (
+            "[partner.acme]\npath = '/'\nhold_wait = 5",
+            "partner.acme.hold_wait: is not allowed in a partner section, because it holds for everybody; "
+            "it belongs to the top level, above the first section.",
+        ),
+        ("principal = 'x'", "principal: is allowed in a partner section only; it belongs to [partner.NAME]."),
         ("on_poison = 'x'", 'on_poison: \'x\' is not allowed; allowed: "block", "dead_letter" or "terminate".'),
         ("headers = 'drop'", 'headers: \'drop\' is not allowed; allowed: "demote", "pass" or "strip".'),
         ("port = 'high'", "port: 'high' is not allowed; allowed: a whole number from 0 to 65535."),

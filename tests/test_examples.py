@@ -87,11 +87,14 @@ class Client:
         self._path = example.soap_path
         self._http = http.client.HTTPConnection("127.0.0.1", example.port, timeout=20)
 
-    def post(self, envelope: bytes) -> Reply:
+    def exchange(self, envelope: bytes) -> tuple[int, bytes]:
         self._http.request("POST", self._path, envelope, {"Content-Type": self.source.content_type})
         answer = self._http.getresponse()
-        content = answer.read()
-        assert answer.status == 200, (answer.status, content)
+        return answer.status, answer.read()
+
+    def post(self, envelope: bytes) -> Reply:
+        status, content = self.exchange(envelope)
+        assert status == 200, (status, content)
         return Reply.parse(content)
 
     def create(self) -> str:
@@ -169,6 +172,21 @@ def test_an_example_takes_messages_in_order_and_once_across_a_crash(start: Start
     assert client.put_order(identifier, 4) == ((1, 5),)
     client.close()
     until(lambda: server.rows(query), [(n,) for n in range(1, 6)])
+
+
+@pytest.mark.parametrize("example", IN_ORDER)
+def test_an_example_refuses_a_mandatory_header_that_it_does_not_read(start: Start, example: str) -> None:
+    application, path, query = IN_ORDER[example]
+    server = start(example, application, path)
+    client = Client(server, EnvelopeFactory(soap=SOAPVersion.SOAP_1_1))
+    identifier = client.create()
+    secret = f'<x:Secret xmlns:x="urn:example:x" xmlns:s="{client.source.soap.namespace}" s:mustUnderstand="1"/>'
+    status, answer = client.exchange(client.source.message(identifier, 1, reply_to="", headers=secret))
+    assert status == 500
+    assert b"MustUnderstand" in answer
+    assert client.put_order(identifier, 1) == ((1, 1),)
+    client.close()
+    until(lambda: server.rows(query), [(1,)])
 
 
 @pytest.mark.parametrize("soap", list(SOAPVersion))

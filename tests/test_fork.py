@@ -222,8 +222,8 @@ def test_a_fork_waits_for_a_start_and_no_child_waits_for_one_that_it_does_not_ha
 
         InProcess(home, operation).middleware.close()
         service = InProcess(home, operation, start=False)
-        code = "import sqlite3, sys, time; sqlite3.connect(sys.argv[1]).execute('begin immediate');"
-        code += "print(flush=True); time.sleep(1)"
+        code = "import sqlite3, sys, time; db = sqlite3.connect(sys.argv[1]);"
+        code += "db.execute('begin immediate'); print(flush=True); time.sleep(1)"
         busy = subprocess.Popen([sys.executable, "-c", code, service.path], stdout=subprocess.PIPE)
         busy.stdout.readline()
         starting = threading.Thread(target=service.create)

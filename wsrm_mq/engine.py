@@ -120,18 +120,25 @@ class Engine:
         return finished
 
     def before_fork(self) -> None:
-        if self.is_running:
+        if self._has_store:
             self.watch.stop()
             self.store.suspend()
 
     def after_fork_in_parent(self) -> None:
-        if self.is_running:
+        if self._has_store:
             self.store.resume()
+        if self.is_running:
             self.watch.start()
 
     def after_fork_in_child(self) -> None:
+        if self._pid or self._left_open:
+            self.store.abandon()
         if self._pid:
             self.start()
+
+    @property
+    def _has_store(self) -> bool:
+        return os.getpid() in (self._pid, self._left_open)
 
 
 def _each(what: Callable[[Engine], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,43 @@ def test_check_says_what_it_looked_at(wsrm: Wsrm, somewhere: Path, monkeypatch: 
     assert "gone.toml: there is no such file" in result.stderr
 
 
+def test_check_reads_the_wsdls_that_one_way_names(wsrm: Wsrm, somewhere: Path) -> None:
+    (somewhere / "some.wsdl").write_text('<definitions xmlns="http://schemas.xmlsoap.org/wsdl/"/>')
+    (somewhere / "none.WSDL").write_text("<page/>")
+    named = {
+        '["urn:put", "some.wsdl"]': None,
+        '"auto"': None,
+        '["nosuch.wsdl"]': "one_way: nosuch.wsdl cannot be read as a WSDL: No such file or directory.",
+        '["urn:put", "none.WSDL"]': "one_way: none.WSDL cannot be read as a WSDL: not a WSDL 1.1 document.",
+    }
+    for one_way, problem in named.items():
+        (somewhere / "wsrm-mq.toml").write_text(f"one_way = {one_way}")
+        result = wsrm("config", "check")
+        said = f"wsrm-mq: {problem}" if problem else "wsrm-mq.toml: good."
+        assert (result.exit_code, result.stderr) == (2 if problem else 0, f"{said}\n")
+
+
+def test_check_tells_a_program_what_is_wrong(wsrm: Wsrm, somewhere: Path) -> None:
+    assert document(wsrm("config", "check", "--json")) == {"file": None, "problem": None}
+    (somewhere / "wsrm-mq.toml").write_text("port = 'high'")
+    result = wsrm("config", "check", "--json")
+    assert result.exit_code == 2
+    told = json.loads(result.stdout)
+    assert told["file"] == "wsrm-mq.toml"
+    assert told["problem"].startswith("wsrm-mq.toml: port: 'high' is not allowed")
+    assert result.stderr == f"wsrm-mq: {told['problem']}\n"
+
+
 def test_init_writes_a_file_that_changes_nothing(wsrm: Wsrm, somewhere: Path) -> None:
     assert wsrm("config", "init").stderr == "Wrote wsrm-mq.toml.\n"
     assert load(somewhere / "wsrm-mq.toml", {}) == Settings()
     assert wsrm("config", "init", "-").stdout == (somewhere / "wsrm-mq.toml").read_text()
+
+
+def test_init_tells_a_program_which_file_it_wrote(wsrm: Wsrm, somewhere: Path) -> None:
+    assert document(wsrm("config", "init", "a.toml", "--json")) == {"path": "a.toml"}
+    assert (somewhere / "a.toml").exists()
+    assert wsrm("config", "init", "-", "--json").exit_code == 2
 
 
 def test_init_leaves_a_file_that_is_there(wsrm: Wsrm, somewhere: Path) -> None:

@@ -28,8 +28,8 @@ def test_a_gap_is_told_with_what_is_missing_and_how_much_waits_behind_it(wsrm: W
     sequence = service.sequence(1, 2, 4, 5, 8)
     service.deliver(sequence, 1, 2)
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
-    assert sentence.startswith("waiting: It waits for number 3,6-7, which the source has to send again; ")
-    assert re.search(r"3 messages are held behind it since [-0-9]+ [:0-9]+ UTC \(60 min\)\.$", sentence)
+    assert sentence.startswith("waiting: It waits for numbers 3, 6-7, which the source has to send again; ")
+    assert re.search(r"3 messages are held behind them since [-0-9]+ [:0-9]+ UTC \(60 min\)\.$", sentence)
     assert next_step == f"next: wsrm-mq message list --sequence {sequence.terms.identifier} --outcome live"
     assert wsrm(*next_step.removeprefix("next: wsrm-mq ").split()).stdout.count("\theld\tgap\t") == 3
 
@@ -40,17 +40,24 @@ def test_a_blocked_sequence_names_number_tries_and_error_and_how_to_resume(wsrm:
     service.fail(sequence, 2, "OSError: the disk is away")
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
     assert sentence == (
-        "blocked: Number 2 stopped the sequence: it failed once, last with 'OSError: the disk is away', "
-        "and 1 message waits behind it."
+        "blocked: Number 2 stopped the sequence: it failed once, with 'OSError: the disk is away', "
+        "and 1 message is held behind it."
     )
     assert next_step == f"next: wsrm-mq sequence resume {sequence.terms.identifier} --reason TEXT"
+
+
+def test_a_blocked_sequence_with_nothing_behind_its_message_counts_nothing(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1)
+    service.fail(sequence, 1, "\n  no disk  \nTraceback")
+    sentence, _ = explained(wsrm, sequence.terms.identifier)
+    assert sentence == "blocked: Number 1 stopped the sequence: it failed once, with '  no disk  '."
 
 
 def test_a_sequence_that_waits_for_its_next_try_says_when_that_is(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1, 2)
     service.fail(sequence, 1, "no answer", retry=(2 * HOUR,))
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
-    assert sentence.startswith("blocked: Number 1 stops the sequence for now: it failed once, last with 'no answer'")
+    assert sentence.startswith("blocked: Number 1 stops the sequence for now: it failed once, with 'no answer'")
     assert re.search(r"and is tried again at [-0-9]+ [:0-9]+ UTC \(in (59|60) min\)\.$", sentence)
     assert "sequence resume" in next_step
 
@@ -78,7 +85,7 @@ def test_a_sequence_near_its_end_says_when_why_and_what_is_lost(wsrm: Wsrm, serv
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
     assert re.match(
         r"expiring: It ends in (5 min|4 min|299 s) \([-0-9]+ [:0-9]+ UTC\) because its Expires runs out; "
-        r"number 2 is still missing, and the 2 held then become dead letters\.$",
+        r"it still lacks number 2, and what is held \(2 messages\) then goes to the dead letters\.$",
         sentence,
     )
     assert next_step.endswith("--outcome live")
@@ -91,8 +98,11 @@ def test_what_an_end_does_depends_on_the_behavior(wsrm: Wsrm, service: Service) 
     whole = service.sequence(1, 3, policy=QueuePolicy(behavior=ENTIRE, **near))
     done = service.sequence(1, policy=QueuePolicy(**near))
     service.deliver(done, 1)
-    assert "the 1 held are then delivered across the gap" in explained(wsrm, across.terms.identifier)[0]
-    assert "and all 2 then become dead letters" in explained(wsrm, whole.terms.identifier)[0]
+    assert "what is held (1 message) is then delivered across the gap" in explained(wsrm, across.terms.identifier)[0]
+    assert (
+        "and all that was received (2 messages) then goes to the dead letters"
+        in explained(wsrm, whole.terms.identifier)[0]
+    )
     assert "nothing is left to deliver" in explained(wsrm, done.terms.identifier)[0]
 
 
@@ -195,13 +205,13 @@ def test_without_order_the_message_that_stopped_it_is_named_not_the_next_one(wsr
     service.fail(sequence, 1, "later", retry=(10**9,))
     service.fail(sequence, 2, "no disk")
     sentence, _ = explained(wsrm, sequence.terms.identifier)
-    assert sentence.startswith("blocked: Number 2 stopped the sequence: it failed once, last with 'no disk'")
+    assert sentence.startswith("blocked: Number 2 stopped the sequence: it failed once, with 'no disk'")
     assert sentence.endswith("nothing of it is delivered until then.")
 
 
 def test_many_gaps_are_cut_short(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(*range(2, 42, 2))
-    assert "number 1,3,5,7,9 and more (20 gaps)" in explained(wsrm, sequence.terms.identifier)[0]
+    assert "numbers 1, 3, 5, 7, 9 and more (20 gaps), which" in explained(wsrm, sequence.terms.identifier)[0]
 
 
 def test_the_facts_come_as_numbers_under_keys_that_are_always_there(wsrm: Wsrm, service: Service) -> None:

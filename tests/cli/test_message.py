@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,27 @@ def test_show_tells_the_request_and_every_failed_attempt(wsrm: Wsrm, service: Se
     assert "no disk" in text
 
 
+def test_a_traceback_is_shown_in_lines_and_in_the_ledger_by_its_first(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1)
+    service.fail(sequence, 1, f"OSError: no disk, {'x' * 200}\nTraceback:\n    deep \x1b[31m\nstate  delivered\n")
+    shown = wsrm("message", "show", 1).stdout
+    lines = shown.splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("last_error"))
+    column = lines[at].index("OSError")
+    assert [line[column:] for line in lines[at : at + 4]] == [
+        f"OSError: no disk, {'x' * 200}",
+        "Traceback:",
+        "    deep \\x1b[31m",
+        "state  delivered",
+    ]
+    assert not any(line[:column].strip() for line in lines[at + 1 : at + 4])
+    for text in (shown.partition("\nat\t")[2], wsrm("sequence", "show", sequence.terms.identifier).stdout):
+        row = next(line for line in text.splitlines() if "\tfailed\t" in line)
+        assert "\tOSError: no disk, xxx" in row
+        assert "…" in row
+        assert "Traceback" not in text
+
+
 @pytest.mark.parametrize("command", ["show", "body"])
 def test_a_position_without_a_message_is_not_found(wsrm: Wsrm, service: Service, command: str) -> None:
     result = wsrm("message", command, 77)
@@ -107,6 +129,43 @@ def test_a_large_body_is_cut_for_people_and_whole_in_a_file(wsrm: Wsrm, service:
     assert "2934464 more bytes; --output FILE writes all 3000000." in shown.stderr
     assert wsrm("message", "body", 1, "--output", "body.xml").exit_code == 0
     assert (somewhere / "body.xml").read_bytes() == content
+
+
+ENVELOPE = '<?xml version="1.0"?>\n<a>\x00 Grüße</a>'
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "body"),
+    [
+        (ENVELOPE.encode(), "utf-8", ENVELOPE),
+        (ENVELOPE.encode("utf-8-sig"), "utf-8", "\ufeff" + ENVELOPE),
+        (ENVELOPE.encode("utf-16"), "base64", base64.b64encode(ENVELOPE.encode("utf-16")).decode()),
+        (b"x" * 100_000, "utf-8", "x" * 100_000),
+    ],
+    ids=["utf-8", "utf-8 with a mark", "utf-16", "large"],
+)
+def test_a_body_as_json_is_whole_and_says_how_it_is_written(
+    wsrm: Wsrm, service: Service, content: bytes, encoding: str, body: str
+) -> None:
+    environ = '{"CONTENT_TYPE":"text/xml; charset=utf-8"}'
+    service.sequence(1, body=Body(content), environ=environ)
+    assert document(wsrm("message", "body", 1, "--json")) == {
+        "position": 1,
+        "content_type": "text/xml; charset=utf-8",
+        "content_encoding": None,
+        "size": len(content),
+        "encoding": encoding,
+        "body": body,
+    }
+
+
+@pytest.mark.parametrize("others", [("--raw",), ("--output", "x"), ("--raw", "--output", "x")], ids=" ".join)
+def test_a_body_goes_one_way_only(wsrm: Wsrm, service: Service, somewhere: Path, others: tuple[str, ...]) -> None:
+    service.sequence(1)
+    result = wsrm("message", "body", 1, "--json", *others)
+    assert result.exit_code == 2
+    assert "choose one" in result.stderr
+    assert not (somewhere / "x").exists()
 
 
 def test_a_file_that_is_there_is_not_written_over(wsrm: Wsrm, service: Service, somewhere: Path) -> None:

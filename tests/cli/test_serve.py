@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import select
 import signal
 import socket
@@ -254,6 +255,20 @@ def test_an_application_that_is_not_there_is_told_in_words(
     assert done.returncode == status
     assert text in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+    assert not (somewhere / "wsrm.db").exists()
+
+
+@pytest.mark.parametrize("where", ["flag", "program"])
+def test_a_wsdl_that_is_not_there_is_told_in_a_line(shell: Shell, somewhere: Path, where: str) -> None:
+    (somewhere / "shop.py").write_text(APPLICATION)
+    (somewhere / "wrapped.py").write_text(
+        "from shop import app as plain\nfrom wsrm_mq import WSRMMiddleware\n"
+        "app = WSRMMiddleware(plain, one_way=['nosuch.wsdl'])\n"
+    )
+    given = ("shop:app", "--one-way", "nosuch.wsdl") if where == "flag" else ("wrapped:app",)
+    done = shell("serve", *given, "--port", "0")
+    assert done.returncode == 2
+    assert re.fullmatch(rb"wsrm-mq: one_way: nosuch\.wsdl cannot be read as a WSDL: .*\n", done.stderr)
     assert not (somewhere / "wsrm.db").exists()
 
 

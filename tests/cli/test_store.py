@@ -44,6 +44,12 @@ def test_init_makes_a_store_that_only_its_owner_may_read(wsrm: Wsrm, somewhere: 
     assert wsrm("store", "init").stderr == f"{somewhere}/wsrm.db: is there already, schema {HEAD}.\n"
 
 
+def test_init_tells_a_program_what_it_made(wsrm: Wsrm, somewhere: Path) -> None:
+    told = {"path": f"{somewhere}/wsrm.db", "schema": HEAD}
+    assert document(wsrm("store", "init", "--json")) == {**told, "made": True}
+    assert document(wsrm("store", "init", "--json")) == {**told, "made": False}
+
+
 def test_the_store_comes_from_flag_environment_or_file(
     wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -427,7 +427,6 @@ def test_s10_held_messages_keep_no_thread(orders_server: StartServer, plain: Dia
 
 
 @in_1_1
-@pytest.mark.spec("H-020")
 @pytest.mark.parametrize(
     ("method", "payload"),
     [

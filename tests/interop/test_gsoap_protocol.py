@@ -49,7 +49,7 @@ def test_pt0s_means_never_and_is_granted_as_a_finite_time(wire: Wire, dialect: D
 
 
 @both_versions
-@pytest.mark.spec("SEC-001", "D-CRE-003", "D-CRE-002")
+@pytest.mark.spec("D-CRE-003", "D-CRE-002")
 def test_identifiers_do_not_tell_the_next_one(wire: Wire, dialect: Dialect) -> None:
     """gSOAP's are a prefix of the process and a counter."""
     identifiers = [uuid.UUID(open_sequence(wire, dialect)) for _ in range(20)]

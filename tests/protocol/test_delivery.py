@@ -235,7 +235,6 @@ def test_no_sequence_waits_for_another(at: At, stuck: str) -> None:
 
 
 @each_rm
-@pytest.mark.spec("D-DEL-003", "D-DEL-001")
 def test_without_order_nothing_waits_for_a_gap_and_nothing_comes_twice(at: At) -> None:
     source = at("/any_order")
     identifier = opened(source, 5)

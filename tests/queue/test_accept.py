@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import io
+import random
+import uuid
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -92,6 +95,26 @@ def test_what_has_no_room_leaves_no_trace_and_is_taken_when_there_is_room(one: I
 
 
 @pytest.mark.spec("D-SEQ-002", "D-SEQ-021", versions="all")
+@pytest.mark.spec("SEC-001", versions="all")
+def test_ten_thousand_identifiers_repeat_nothing_show_no_pattern_and_cannot_be_foretold(one: Instance) -> None:
+    random.seed(7)
+    with one.transaction() as tx:
+        made = [accept.create(tx, sender(), CreateSequence(None), None, QueuePolicy()).sequence for _ in range(10_000)]
+        random.seed(7)
+        again = accept.create(tx, sender(), CreateSequence(None), None, QueuePolicy()).sequence
+    assert again is not None
+    names = [sequence.terms.identifier for sequence in made if sequence is not None]
+    assert again.terms.identifier not in names, "their source is not one that can be set back"
+    uuids = [uuid.UUID(name.removeprefix("urn:uuid:")) for name in names]
+    assert {(one.version, one.variant) for one in uuids} == {(4, uuid.RFC_4122)}, "122 bits are free"
+    values = [one.int for one in uuids]
+    assert len({value >> 64 for value in values}) == len({value & (2**64 - 1) for value in values}) == 10_000
+    fixed = [bit for bit in range(128) if bit in (62, 63) or 76 <= bit < 80]
+    for drawn in (values, [before ^ after for before, after in pairwise(values)]):
+        ones = [sum(value >> bit & 1 for value in drawn) for bit in range(128) if bit not in fixed]
+        assert 4_650 < min(ones) <= max(ones) < 5_350, "each bit is as often 1 as 0, whatever the one before it was"
+
+
 def test_an_unknown_identifier_is_compared_character_by_character(one: Instance) -> None:
     identifier = one.create().terms.identifier
     for other in ("urn:uuid:unknown", identifier.upper(), identifier + "/"):
@@ -115,6 +138,7 @@ def test_to_a_stranger_a_sequence_is_unknown_and_nothing_changes(one: Instance, 
     assert isinstance(one.run(lambda tx: accept.accept(tx, message)).fault, faults.UnknownSequence)
     ending = one.run(lambda tx: accept.lifecycle(tx, stranger, TerminateSequence(identifier)))
     assert isinstance(ending.fault, faults.UnknownSequence)
+    assert one.rows("SELECT name FROM queue") == [{"name": "/orders"}], "nor is a queue made for what is refused"
     assert one.take(identifier, 1).act is Act.ACCEPT
 
 
@@ -139,12 +163,6 @@ def test_a_repeated_create_gets_the_same_sequence_and_another_one_another(one: I
     assert len({first, create("urn:2"), create(None), create(None), create("urn:1", "192.0.2.2")}) == 5
     one.end(CloseSequence(first))
     assert create("urn:1") != first, "a closed sequence is of no use to who asks for one"
-
-
-def test_identifiers_cannot_be_guessed(one: Instance) -> None:
-    made = {one.create().terms.identifier for _ in range(20)}
-    assert len(made) == 20
-    assert all(identifier.startswith("urn:uuid:") for identifier in made)
 
 
 def test_an_ack_request_for_an_unknown_sequence_does_not_stop_the_message_it_rides_on(one: Instance) -> None:

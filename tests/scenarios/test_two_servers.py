@@ -63,7 +63,6 @@ def test_the_same_number_at_the_same_instant_is_delivered_once(sources: tuple[So
 
 
 @pytest.mark.spec("D-DEL-004", "D-DEL-006", versions=("1.1",))
-@pytest.mark.scenario("Q-041")
 def test_a_sequence_shuffled_over_both_is_seen_in_order(sources: tuple[Source, Source]) -> None:
     identifier = sources[0].create()
     numbers = random.Random(11).sample(range(1, 51), 50)

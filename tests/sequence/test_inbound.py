@@ -324,7 +324,7 @@ def test_max_held_does_not_bound_what_is_not_held() -> None:
 
 
 @BOTH
-@pytest.mark.spec("D-DEL-003", "D-DEL-007")
+@pytest.mark.spec("D-DEL-007")
 def test_at_most_once_in_order_skips_a_gap_and_drops_what_arrives_late(rm: RMVersion) -> None:
     sequence = having(opened(rm, assurance=AT_MOST_ONCE), [1, 4])
     assert deliverable(sequence) == [1, 4]

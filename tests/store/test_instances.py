@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from tests.store.conftest import Python
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import instances
-from wsrm_mq.store.instances import Presence, is_alive, wake
+from wsrm_mq.store.instances import Neighbours, Presence, is_alive, wake
 from wsrm_mq.store.store import Store
 
 ANOTHER = """
@@ -161,6 +162,44 @@ def test_an_instance_waits_on_a_descriptor_above_1023(path: Path) -> None:
         for handle in taken:
             os.close(handle)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_instance_whose_files_were_removed_notices_and_takes_its_place_again(path: Path, presence: Presence) -> None:
+    assert presence.is_in_place
+    shutil.rmtree(path.with_name("store.db.d"))
+    assert not presence.is_in_place
+    presence.take_place()
+    assert presence.is_in_place
+    assert is_alive(path, presence.name)
+    wake(path, [presence.name])
+    assert presence.wait(5) == {"look"}
+    (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()
+    presence.take_place()
+    wake(path, [presence.name])
+    assert presence.wait(5) == {"look"}, "its old socket is in nobody's way"
+    assert files(path) == {f"{presence.name}.lock", f"{presence.name}.sock"}
+
+
+def test_a_missing_lock_is_no_death_until_it_is_missing_for_long(
+    path: Path, presence: Presence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "MISSING_SECONDS", 0.2)
+    others = Neighbours(path)
+    assert not others.is_dead(presence.name)
+    (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()
+    assert not others.is_dead(presence.name)
+    time.sleep(0.3)
+    presence.take_place()
+    assert not others.is_dead(presence.name), "it is there again"
+    (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()
+    assert not others.is_dead(presence.name), "the time begins anew"
+    time.sleep(0.3)
+    assert others.is_dead(presence.name)
+
+
+def test_a_free_lock_is_a_death_at_once(path: Path, presence: Presence) -> None:
+    presence.abandon()
+    assert Neighbours(path).is_dead(presence.name)
 
 
 def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -79,6 +79,21 @@ def test_a_directory_that_is_gone_ends_nothing(path: Path) -> None:
     store.close()
 
 
+def test_a_store_that_was_replaced_during_a_fork_is_not_written(store: Store, tmp_path: Path) -> None:
+    store.call(note("before"))
+    store.suspend()
+    store.path.rename(tmp_path / "elsewhere.db")
+    other = Store(store.path)
+    other.open()
+    store.resume()
+    with pytest.raises(StoreUnavailable, match="was replaced"):
+        store.call(note("after"))
+    other.close()
+    (tmp_path / "elsewhere.db").rename(store.path)
+    store.call(note("again"))
+    assert noted(store) == ["before", "again"]
+
+
 def test_a_fork_does_not_wait_for_what_cannot_be_stored(store: Store, tmp_path: Path) -> None:
     store.path.rename(tmp_path / "elsewhere.db")
     told = Told()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from wsrm_mq.queue.accept import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store import transaction
 from wsrm_mq.store.store import Store, run_once
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import SequenceCache, Transaction
 from wsrm_mq.testing import ManualClock
 
 
@@ -86,6 +88,37 @@ def test_another_process_that_writes_empties_the_cache(one: Instance, two: Insta
     assert one.record(identifier).value.received == AckRanges.of([1, 2, 3])
     assert one.take(identifier, 3).acknowledgement.ranges == ((1, 3),)  # type: ignore[union-attr]
     assert one.rows("SELECT count(*) AS n FROM entry") == [{"n": 3}]
+
+
+def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(one: Instance) -> None:
+    cache = SequenceCache(99)
+    records = []
+    for gaps in (1, 60, 30, 5, 200):
+        record = one.record(one.create().terms.identifier)
+        record.value = replace(record.value, received=AckRanges.of(range(1, 2 * gaps, 2)))
+        records.append(record)
+
+    def kept() -> list[int]:
+        return [len(record.value.received) for record in records if cache.get(record.id) is not None]
+
+    for record in records[:4]:
+        cache.put(record)
+    assert (kept(), cache.weight) == ([60, 30, 5], 98)
+    cache.put(records[2])
+    cache.put(records[4])
+    assert kept() == [200], "the last one in any case"
+    assert cache.id_of(records[1].value.terms.identifier) is None
+    cache.put(records[0])
+    assert (kept(), cache.weight) == ([1], 2)
+
+
+def test_queues_without_end_do_not_fill_the_cache(one: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "_CACHED_QUEUES", 3)
+    with one.transaction() as tx:
+        keys = [tx.queue(f"/{name}") for name in range(10)]
+        cache = tx._cache
+    assert [cache.queue(f"/{name}") for name in range(10)] == [None] * 7 + keys[7:]
+    assert one.run(lambda tx: tx.queue("/0")) == keys[0]
 
 
 def test_a_rollback_empties_the_cache_and_leaves_nothing(one: Instance) -> None:

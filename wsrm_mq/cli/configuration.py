@@ -10,6 +10,7 @@ import click
 from wsrm_mq.cli.exits import Exit, Refused, Stopped
 from wsrm_mq.cli.output import as_json, say, table, write
 from wsrm_mq.cli.place import config_option, json_option
+from wsrm_mq.errors import ConfigurationError
 
 __all__ = ["config"]
 
@@ -47,24 +48,40 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
 
 @config.command()
 @config_option
-def check(config: Path | None) -> None:
-    """Say whether file and environment can be used. What is wrong with them is named."""
-    from wsrm_mq.config import find_file, load
+@json_option
+def check(config: Path | None, is_json: bool) -> None:
+    """Say whether file and environment can be used. What is wrong with them is named. The WSDLs that one_way names are
+    read."""
+    from wsrm_mq.config import find_file, load, named_operations
 
     path = config or find_file(os.environ)
-    load(path, os.environ)
+    file = None if path is None else str(path)
+    try:
+        settings = load(path, os.environ)
+        if settings.one_way != "auto":
+            named_operations(settings.one_way)
+    except ConfigurationError as error:
+        if is_json:
+            as_json(file=file, problem=str(error))
+        raise
+    if is_json:
+        as_json(file=file, problem=None)
+        return
     say(f"{path}: good." if path is not None else "There is no configuration file; environment and defaults are good.")
 
 
 @config.command()
+@json_option
 @click.argument("path", type=click.Path(path_type=Path, allow_dash=True), default="wsrm-mq.toml")
-def init(path: Path) -> None:
+def init(path: Path, is_json: bool) -> None:
     """Write a configuration file. It has every option with its meaning and its default, commented out. PATH may be
     -, which is standard output."""
     from wsrm_mq.config import Settings, as_toml
 
     text = as_toml(Settings())
     if str(path) == "-":
+        if is_json:
+            raise click.UsageError("The file itself goes to standard output with -; leave --json out.")
         write(text.rstrip("\n"), keep="\n")
         return
     try:
@@ -74,4 +91,7 @@ def init(path: Path) -> None:
         raise Refused(f"{path} exists already; it stays as it is. Name another file.") from error
     except OSError as error:
         raise Stopped(f"{path} cannot be written: {error.strerror}.", Exit.FAILED) from error
-    say(f"Wrote {path}.")
+    if is_json:
+        as_json(path=str(path))
+    else:
+        say(f"Wrote {path}.")

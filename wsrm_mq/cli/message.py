@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import click
 
 from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
 
@@ -103,37 +106,38 @@ def show(place: Place, is_json: bool, position: int) -> None:
         request = json.loads(found.environ)
         as_json(message={**found.view._asdict(), **detail, "request": request}, ledger=[e._asdict() for e in events])
         return
-    times = {"received_at", "settled_at", "retry_at"}
     everything = {**found.view._asdict(), **detail}
     fields(
-        (name, _moment(value) if name in times and value is not None else value) for name, value in everything.items()
+        (name, _SHOWN[name](value) if name in _SHOWN and value is not None else value)
+        for name, value in everything.items()
     )
     write("")
     fields((f"request {name}", value) for name, value in json.loads(found.environ).items())
-    if events:
-        write("")
-        table(
-            ("at", "event", "attempt", "reason", "actor", "instance"),
-            [(_moment(e.at), e.event, e.attempt, e.reason, e.actor, e.instance) for e in events],
-        )
+    show_ledger(events)
 
 
 @message.command()
 @in_store
+@json_option
 @click.argument("position", type=int)
 @click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; not to a terminal.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
 )
-def body(place: Place, position: int, raw: bool, output: Path | None) -> None:
-    """Show the envelope of a message, or write its bytes. What is shown has its control characters as escapes."""
+def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | None) -> None:
+    """Show the envelope of a message, or write its bytes. What is shown has its control characters as escapes. JSON has
+    all of it, in base64 where it is not UTF-8."""
+    if is_json + raw + (output is not None) > 1:
+        raise click.UsageError("--json, --raw and --output are three ways to have the body; choose one.")
     if raw and is_terminal():
         raise Refused("--raw would let the message write to this terminal; redirect it, or use --output FILE.")
-    exact = raw or output is not None
+    exact = is_json or raw or output is not None
     with tempfile.SpooledTemporaryFile(PIECE) as copy:
         size = _copy_body(place, position, copy, None if exact else SHOWN_BYTES)
         copy.seek(0)
-        if output is not None:
+        if is_json:
+            as_json(position=position, **_media(place, position), size=size, **_encoded(copy.read()))
+        elif output is not None:
             _into_file(copy, output)
         elif raw:
             shutil.copyfileobj(copy, sys.stdout.buffer, PIECE)
@@ -158,6 +162,26 @@ def _copy_body(place: Place, position: int, copy: IO[bytes], most: int | None) -
     return size
 
 
+def _media(place: Place, position: int) -> dict[str, str | None]:
+    """What the sender said that a body is."""
+    from wsrm_mq.queue import reading
+
+    with looking(place) as db:
+        request = json.loads(reading.message(db, position, _now()).environ)
+    return {
+        "content_type": request.get("CONTENT_TYPE"),
+        "content_encoding": request.get("HTTP_CONTENT_ENCODING"),
+    }
+
+
+def _encoded(content: bytes) -> dict[str, str]:
+    """``content`` as JSON can hold it, byte for byte."""
+    try:
+        return {"encoding": "utf-8", "body": content.decode()}
+    except UnicodeDecodeError:
+        return {"encoding": "base64", "body": base64.b64encode(content).decode("ascii")}
+
+
 def _into_file(copy: IO[bytes], output: Path) -> None:
     try:
         with output.open("xb") as file:
@@ -176,3 +200,12 @@ def _moment(at: int) -> str:
     from wsrm_mq.queue.verdict import moment
 
     return moment(at)
+
+
+_SHOWN: Final[dict[str, Callable[[Any], object]]] = {
+    "received_at": _moment,
+    "settled_at": _moment,
+    "retry_at": _moment,
+    "last_error": lambda error: error.rstrip("\n").split("\n"),
+}
+"""How a fact is shown to people, where that is not as it is stored."""

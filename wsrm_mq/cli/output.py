@@ -87,11 +87,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
-    """Name and value a line."""
-    pairs = [(name, _cell(value)) for name, value in pairs]
-    width = max((len(name) for name, _ in pairs), default=0)
-    for name, value in pairs:
-        click.echo(f"{name:<{width}}  {value}".rstrip())
+    """Name and value a line; a value that is a list has its items below each other."""
+    lists = [(name, value if isinstance(value, list) else [value]) for name, value in pairs]
+    width = max((len(name) for name, _ in lists), default=0)
+    for name, items in lists:
+        for place, item in enumerate(items):
+            click.echo(f"{'' if place else name:<{width}}  {_cell(item)}".rstrip())
 
 
 def _cell(value: object) -> str:

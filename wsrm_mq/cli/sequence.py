@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wsrm_mq.cli.exits import Refused
+from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
 
@@ -103,12 +104,7 @@ def show(place: Place, is_json: bool, part: str) -> None:
         if name not in ("key", "owner")
     )
     fields([("verdict", found.word), ("", found.sentence)])
-    if events:
-        write("")
-        table(
-            ("at", "event", "number", "attempt", "reason", "actor", "instance"),
-            [(moment(e.at), e.event, e.number, e.attempt, e.reason, e.actor, e.instance) for e in events],
-        )
+    show_ledger(events)
 
 
 @sequence.command()

@@ -24,12 +24,16 @@ def store() -> None:
 
 @store.command()
 @in_store
-def init(place: Place) -> None:
+@json_option
+def init(place: Place, is_json: bool) -> None:
     """Make a store. One that is there is only brought to the schema of this version."""
     from wsrm_mq.store import schema
 
     is_new = not place.path.exists()
     schema.ensure(place.path)
+    if is_json:
+        as_json(path=str(place.path), made=is_new, schema=schema.HEAD)
+        return
     say(f"{place.path}: {'made' if is_new else 'is there already'}, schema {schema.HEAD}.")
 
 

@@ -6,6 +6,7 @@ the default. In the file the options are top-level keys; a partner's habits and 
 """
 
 from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, read, settings_from
+from wsrm_mq.config.operations import named_operations
 from wsrm_mq.config.options import toml
 from wsrm_mq.config.settings import OPTIONS, Partner, Settings, under
 from wsrm_mq.config.writing import as_toml, as_values
@@ -20,6 +21,7 @@ __all__ = [
     "as_values",
     "find_file",
     "load",
+    "named_operations",
     "read",
     "settings_from",
     "toml",

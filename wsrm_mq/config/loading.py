@@ -104,6 +104,10 @@ def _checked(known: Mapping[str, Kind], given: Mapping[str, Any], where: str) ->
             checked[key] = option_value(value, key, known[key], where + key)
         elif key == "partner" and known is OPTIONS:
             checked["partners"] = _partners(value, where)
+        elif key in OPTIONS:
+            raise ConfigurationError(f"{where}{key}: {_GENERAL}")
+        elif key in PARTNER_OPTIONS:
+            raise ConfigurationError(f"{where}{key}: {_OF_A_PARTNER}")
         else:
             raise ConfigurationError(_unknown(where, key, (*known, "partner")))
     return checked
@@ -121,6 +125,13 @@ def _partners(sections: Any, where: str) -> dict[str, Partner]:
             raise ConfigurationError(f"{place}: fits nobody; give it a principal, a path or an address.")
         partners[name] = section
     return partners
+
+
+_GENERAL: Final = (
+    "is not allowed in a partner section, because it holds for everybody; "
+    "it belongs to the top level, above the first section."
+)
+_OF_A_PARTNER: Final = "is allowed in a partner section only; it belongs to [partner.NAME]."
 
 
 def _unknown(where: str, name: str, known: Iterable[str]) -> str:

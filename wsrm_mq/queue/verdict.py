@@ -17,7 +17,7 @@ from wsrm_mq.queue.reading import SequenceView, sequence, snapshot
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import instances
 
-__all__ = ["WORDS", "Instance", "Verdict", "judge", "live_instances", "moment", "span", "verdict"]
+__all__ = ["WORDS", "Instance", "Verdict", "first_line", "judge", "live_instances", "moment", "span", "verdict"]
 
 WORDS: Final = ("ok", "running", "waiting", "blocked", "expiring", "ended")
 
@@ -29,6 +29,9 @@ COUNTED: Final = 10_000
 
 LINE: Final = 200
 """So many characters of an error are told in a sentence."""
+
+SHOWN_GAPS: Final = 5
+"""So many ranges of missing numbers are told in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,7 @@ def _blocked(at: Situation) -> Found | None:
         return "blocked", "It is blocked by a message that is no longer there.", "wsrm-mq store verify"
     return (
         "blocked",
-        f"Number {at.head.number} stopped the sequence: {_failed(at.head)}, and {_behind(at)}.",
+        f"Number {at.head.number} stopped the sequence: {_failed(at.head)}{_behind(at)}.",
         _command(at, "resume", reason=True),
     )
 
@@ -269,11 +272,13 @@ def _consequence(at: Situation) -> str:
     view = at.view
     if not view.held:
         return "nothing is left to deliver"
-    lost = f"number {_numbers(at.missing)} is still missing" if at.missing else "it is not known to be complete"
+    lost = f"it still lacks {_numbers(at.missing)}" if at.missing else "it is not known to be complete"
+    held = _count(view.held, "message", "messages")
+    received = _count(view.received.count(), "message", "messages")
     fates = {
-        "NoDiscard": f"the {view.held} held are then delivered across the gap",
-        "DiscardFollowingFirstGap": f"the {view.held} held then become dead letters",
-        "DiscardEntireSequence": f"all {view.received.count()} then become dead letters",
+        "NoDiscard": f"what is held ({held}) is then delivered across the gap",
+        "DiscardFollowingFirstGap": f"what is held ({held}) then goes to the dead letters",
+        "DiscardEntireSequence": f"all that was received ({received}) then goes to the dead letters",
     }
     return f"{lost}, and {fates[view.behavior]}"
 
@@ -285,8 +290,9 @@ def _waiting(at: Situation) -> Found | None:
     since = f"since {moment(at.held_since)} ({span(at.now - at.held_since)})" if at.held_since is not None else "now"
     held = _count(view.held, "message is", "messages are") + " held"
     if at.missing:
-        missing = f"number {_numbers(at.missing)}, which the source has to send again"
-        text = f"It waits for {missing}; {held} behind it {since}."
+        missing = f"{_numbers(at.missing)}, which the source has to send again"
+        behind = "it" if at.missing.count() == 1 else "them"
+        text = f"It waits for {missing}; {held} behind {behind} {since}."
     else:
         text = f"{held} {since} until the source says that the sequence is complete ({view.behavior})."
     return "waiting", text, _messages(view, "live")
@@ -330,20 +336,21 @@ def _messages(view: SequenceView, outcome: str) -> str:
 
 
 def _failed(head: Head) -> str:
-    times = "once" if head.failures == 1 else f"{head.failures} times"
-    return f"it failed {times}, last with {_first_line(head.last_error or '')!r}"
+    times = "once, with" if head.failures == 1 else f"{head.failures} times, last with"
+    return f"it failed {times} {first_line(head.last_error or '')!r}"
 
 
-def _first_line(error: str) -> str:
-    """The rest, a traceback perhaps, is in ``message show``."""
-    line = error.partition("\n")[0]
-    return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
+def first_line(error: str, most: int = LINE) -> str:
+    """At most so many characters of it; the rest, a traceback perhaps, is in ``message show``."""
+    line = next((line for line in error.split("\n") if line.strip()), "")
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _behind(at: Situation) -> str:
     if at.head is None or not at.view.ordered:
-        return "nothing of it is delivered until then"
-    return _count(at.view.received.count(at.head.number + 1), "message waits", "messages wait") + " behind it"
+        return ", and nothing of it is delivered until then"
+    behind = at.view.received.count(at.head.number + 1)
+    return f", and {_count(behind, 'message is', 'messages are')} held behind it" if behind else ""
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -352,8 +359,10 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _numbers(numbers: AckRanges) -> str:
     """The first few, and how many ranges there are."""
-    text = str(AckRanges(numbers.ranges[:5]))
-    return f"{text} and more ({len(numbers)} gaps)" if len(numbers) > 5 else text
+    noun = "number" if numbers.count() == 1 else "numbers"
+    text = str(AckRanges(numbers.ranges[:SHOWN_GAPS])).replace(",", ", ")
+    more = f" and more ({len(numbers)} gaps)" if len(numbers) > SHOWN_GAPS else ""
+    return f"{noun} {text}{more}"
 
 
 def moment(at: int) -> str:

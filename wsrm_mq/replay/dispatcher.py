@@ -51,8 +51,8 @@ OnEvent = Callable[[Event], None]
 
 class _Run(NamedTuple):
     claim: Claim
-    first: Delivery | None
-    """The message that made the sequence deliverable, if it is still in memory."""
+    first: int
+    """The number that it begins with, if that may be in memory; else 0."""
 
 
 class Dispatcher:
@@ -90,9 +90,6 @@ class Dispatcher:
         self._workers: set[threading.Thread] = set()
         self._stopping = False
 
-    def start(self) -> None:
-        self._stopping = False
-
     def stop(self, timeout: float | None = None) -> bool:
         """Let every thread finish its message, settle it and give its sequence back. Answers whether all did so
         within ``timeout`` seconds."""
@@ -108,7 +105,12 @@ class Dispatcher:
             return not self._here and not any(worker.is_alive() for worker in workers)
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
-        """Hand a claim to the pool. Never blocks."""
+        """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks."""
+        if first is not None:
+            self._fresh.keep(claim.sequence, first)
+        self._line_up(claim, first.number if first is not None else 0)
+
+    def _line_up(self, claim: Claim, first: int) -> None:
         with self._changed:
             self._runs.append(_Run(claim, first))
             self._send_for_one()
@@ -175,7 +177,7 @@ class Dispatcher:
         finally:
             stored.set()
 
-    def _let_go(self, claim: Claim, error: Exception) -> None:
+    def _let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off, for no fault of a message: the watch takes the sequence up again, here or elsewhere."""
         log.error("dispatch.failed sequence=%d error=%r", claim.sequence, error, exc_info=error)
         self._fresh.forget(claim.sequence)
@@ -195,6 +197,7 @@ class Dispatcher:
                     self._run(run)
                 except FenceLost as error:
                     log.error("delivery.fence_lost %s", error)
+                    self._fresh.forget(run.claim.sequence)
                 except Exception as error:
                     self._let_go(run.claim, error)
                 run = self._next(is_new=False)
@@ -256,9 +259,10 @@ class Dispatcher:
         if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
             self.give(claim)
 
-    def _messages(self, claim: Claim, first: Delivery | None) -> Iterator[tuple[Delivery, bool]]:
+    def _messages(self, claim: Claim, number: int) -> Iterator[tuple[Delivery, bool]]:
         """What to run: each message, and whether it is the last one known. Those in memory since their commit are not
-        read again (the first loop); without a first one, the store is read (the second loop)."""
+        read again (the first loop); without the first one, the store is read (the second loop)."""
+        first = self._fresh.get(claim.sequence, number)
         if first is not None:
             following: Delivery | None = first
             while following is not None:
@@ -277,13 +281,16 @@ class Dispatcher:
     ) -> None:
         if done is None:
             log.error("delivery.not_settled sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
+            self._fresh.forget(claim.sequence)
+            if error is not None and not isinstance(error, FenceLost):
+                self._let_go(claim, error)
             return
         self._settled(delivery, done)
         self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
         if last and done.released:
             self._fresh.forget(claim.sequence)
         elif last:
-            self.give(claim, self._fresh.pop(claim.sequence, done.next_number))
+            self._line_up(claim, done.next_number)
 
     def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline, last: bool) -> bool:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a

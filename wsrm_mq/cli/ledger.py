@@ -1,0 +1,32 @@
+"""The ledger as a table: what happened, a line an event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from wsrm_mq.cli.output import table, write
+
+if TYPE_CHECKING:
+    from wsrm_mq.queue.reading import LedgerView
+
+__all__ = ["show_ledger"]
+
+REASON: Final = 100
+"""So many characters of a reason, which may be a traceback, fit a line."""
+
+
+def show_ledger(events: Sequence[LedgerView]) -> None:
+    """Nothing where there is none."""
+    from wsrm_mq.queue.verdict import first_line, moment
+
+    if not events:
+        return
+    write("")
+    table(
+        ("at", "event", "number", "attempt", "reason", "actor", "instance"),
+        [
+            (moment(e.at), e.event, e.number, e.attempt, e.reason and first_line(e.reason, REASON), e.actor, e.instance)
+            for e in events
+        ],
+    )
