@@ -53,4 +53,5 @@ application.wsgi_app = WSRMMiddleware(
     store=STORE,
     paths=["/soap"],
     one_way=spyne_compat.one_way_operations(soap),
+    understood=[],
 )

@@ -66,4 +66,4 @@ def orders(environ, start_response):
     return (soap_1_2 if is_1_2 else soap_1_1)(environ, start_response)
 
 
-application = WSRMMiddleware(orders, store=STORE, one_way=spyne_compat.one_way_operations(soap_1_1))
+application = WSRMMiddleware(orders, store=STORE, one_way=spyne_compat.one_way_operations(soap_1_1), understood=[])

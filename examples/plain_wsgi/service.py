@@ -32,4 +32,4 @@ def orders(environ, start_response):
     return []
 
 
-application = WSRMMiddleware(orders, store=STORE, one_way=["{urn:example:orders}put_order"])
+application = WSRMMiddleware(orders, store=STORE, one_way=["{urn:example:orders}put_order"], understood=[])
