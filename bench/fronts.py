@@ -69,7 +69,9 @@ def _uwsgi(_make: Make, _announce: Announce) -> None:
     place, port = _kept_port()
     place.set_inheritable(True)
     program = Path(sys.executable).with_name("uwsgi")
-    os.environ[_HANDED] = json.dumps({"port": port, "arguments": sys.argv[1:]})
+    output = os.dup(sys.stdout.fileno())  # uWSGI makes its own standard output one with standard error
+    os.set_inheritable(output, True)
+    os.environ[_HANDED] = json.dumps({"arguments": sys.argv[1:], "port": port, "output": output})
     os.execv(
         program,
         [
@@ -90,8 +92,9 @@ def _uwsgi(_make: Make, _announce: Announce) -> None:
 
 
 def handed_to_uwsgi() -> tuple[list[str], int]:
-    """The arguments of the program that became uWSGI, and its port."""
+    """The arguments of the program that became uWSGI, and its port. Gives that program's standard output back."""
     handed = json.loads(os.environ[_HANDED])
+    os.dup2(handed["output"], sys.stdout.fileno())
     return handed["arguments"], handed["port"]
 
 

@@ -1,8 +1,8 @@
 /* A load generator: closed loop on each of a few keep-alive connections, one thread, one poll set.
 
-       load PORT MESSAGES FIRST [--acknowledged] < plan
+       load PORT MESSAGES FIRST MOST [--acknowledged] < plan
 
-   The plan holds one pre-rendered HTTP request for each connection:
+   MOST is the number of messages a second that are not exceeded; 0: as many as are answered. The plan holds one pre-rendered HTTP request for each connection:
 
        "LENGTH NUMBER_AT ID_AT\n" and LENGTH bytes
 
@@ -58,6 +58,12 @@ static double cpu_seconds(void) {
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
     return used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+/* Sleep until ``done`` messages are not too many for the time since ``begun``. */
+static void keep_to(unsigned long long most, size_t done, long long begun) {
+    long long early = most ? begun + (long long)(done * 1000000000ULL / most) - nanoseconds() : 0;
+    if (early > 0) nanosleep(&(struct timespec){early / 1000000000LL, early % 1000000000LL}, 0);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -119,9 +125,10 @@ static long body_of(Connection *c, const char **body) {
 }
 
 int main(int argc, char **argv) {
-    int acknowledged = argc == 5 && strcmp(argv[4], "--acknowledged") == 0;
-    if (argc < 4) errno = 0, fail("load PORT MESSAGES FIRST [--acknowledged] < plan");
-    unsigned long long each = strtoull(argv[2], 0, 10), first = strtoull(argv[3], 0, 10);
+    int acknowledged = argc == 6 && strcmp(argv[5], "--acknowledged") == 0;
+    if (argc < 5) errno = 0, fail("load PORT MESSAGES FIRST MOST [--acknowledged] < plan");
+    unsigned long long each = strtoull(argv[2], 0, 10), first = strtoull(argv[3], 0, 10),
+                       most = strtoull(argv[4], 0, 10);
     read_plan(atoi(argv[1]));
     size_t total = opened * each, done = 0, going = opened;
     unsigned *latency = malloc(total * sizeof *latency);
@@ -132,6 +139,7 @@ int main(int argc, char **argv) {
     double cpu = cpu_seconds();
     for (size_t i = 0; i < opened; i++) connections[i].number = first, send_next(&connections[i]);
     while (going) {
+        keep_to(most, done, begun);
         int ready = poll(polled, opened, PATIENCE_MS);
         if (ready <= 0) fail("no answer came");
         for (size_t i = 0; i < opened; i++) {

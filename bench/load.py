@@ -55,9 +55,19 @@ def compiled() -> Path:
     return _BINARY
 
 
-def load(port: int, identifiers: Sequence[str], messages: int, *, first: int = 1, acknowledged: bool = True) -> Load:
-    """Send ``messages`` in order on one connection for each of ``identifiers``, closed loop."""
-    command = [str(compiled()), str(port), str(messages), str(first), *(["--acknowledged"] if acknowledged else [])]
+def load(
+    port: int,
+    identifiers: Sequence[str],
+    messages: int,
+    *,
+    first: int = 1,
+    acknowledged: bool = True,
+    most_per_second: int = 0,
+) -> Load:
+    """Send ``messages`` in order on one connection for each of ``identifiers``, closed loop; no faster than
+    ``most_per_second`` on all of them together."""
+    numbers = map(str, (port, messages, first, most_per_second))
+    command = [str(compiled()), *numbers, *(["--acknowledged"] if acknowledged else [])]
     plan = b"".join(_planned(identifier, connection) for connection, identifier in enumerate(identifiers))
     done = subprocess.run(command, input=plan, capture_output=True)
     if done.returncode:

@@ -29,7 +29,7 @@ class ServerProcess:
         self.begun = time.monotonic_ns()
         """Before there was a process."""
         command = [sys.executable, "-m", "bench.server", *arguments]
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         """Standard error: shown only when something went wrong."""
         self._process = subprocess.Popen(
             command,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.application import Application, Environ, StartResponse, WSGIApplication, call_wsgi, capture
-from wsrm_mq.config import Settings, load, settings_from
+from wsrm_mq.config import Settings, load, named_operations, settings_from
 from wsrm_mq.connections import Connections
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.destination import (
@@ -29,8 +29,8 @@ from wsrm_mq.destination import (
 )
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
-from wsrm_mq.envelope.wsdl import one_way_operations, without_outputs
-from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
+from wsrm_mq.envelope.wsdl import without_outputs
+from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
@@ -174,6 +174,10 @@ class WSRMMiddleware:
             if not self._engine.is_running:
                 self._engine.start()
                 self._closed = False
+
+    def stop_waiting(self) -> None:
+        """The end is near: answer the requests that wait for a message, and let none wait from now on."""
+        self._closed = True
 
     def close(self, timeout: float | None = None) -> bool:
         """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
@@ -386,19 +390,12 @@ def _described(app: WSGIApplication, settings: Settings) -> tuple[frozenset[str]
         one_way |= spyne_compat.one_way_operations(app)
     if settings.one_way == "auto" and not is_spyne:
         log.warning('one_way.unknown one_way="auto" asks Spyne, and the application is none: no operation is one-way')
-    for name in () if settings.one_way == "auto" else settings.one_way:
-        one_way |= _operations_of(Path(name)) if name.lower().endswith(".wsdl") else {name}
+    if settings.one_way != "auto":
+        one_way |= named_operations(settings.one_way)
     understood = None if settings.understood is None else frozenset(settings.understood)
     if understood is None and is_spyne:
         understood = spyne_compat.understood_headers(app)
     return frozenset(one_way), understood
-
-
-def _operations_of(wsdl: Path) -> frozenset[str]:
-    try:
-        return one_way_operations(wsdl)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"one_way: {wsdl} cannot be read as a WSDL: {error}") from None
 
 
 def _asks_for_wsdl(environ: Environ) -> bool:

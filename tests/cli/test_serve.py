@@ -212,6 +212,21 @@ def test_what_runs_is_finished_and_answered_before_the_end(
     assert wsrm("store", "verify").exit_code == 0
 
 
+def test_a_request_that_only_waits_for_a_gap_does_not_hold_up_the_end(serve: Serve, wsrm: Wsrm) -> None:
+    served = serve("shop:app", "--port", "0")
+    identifier = served.create()
+    answers: list[int] = []
+    message = SOURCE.message(identifier, 2, reply_to="")
+    sender = threading.Thread(target=lambda: answers.append(served.post(message).status))
+    sender.start()
+    assert eventually(lambda: len(document(wsrm("message", "list", "--json"))["messages"]) == 1)
+    begun = time.monotonic()
+    assert served.end(signal.SIGTERM)[0] == 0
+    sender.join()
+    assert time.monotonic() - begun < 8  # hold_wait is 10
+    assert answers == [202]
+
+
 def test_an_idle_connection_does_not_hold_up_the_end(serve: Serve) -> None:
     served = serve("shop:app", "--port", "0")
     where = urlsplit(served.url)

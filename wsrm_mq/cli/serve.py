@@ -66,6 +66,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         listener = Listener(served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body)
         stopped_by = listener.run(lambda url: write(f"wsrm-mq: serving {url}"))
         say("wsrm-mq: stopping; what runs is finished first.")
+        middleware.stop_waiting()
         if not listener.drain(DRAIN_SECONDS):
             say("wsrm-mq: some requests were cut off; their senders will send again.")
     finally:

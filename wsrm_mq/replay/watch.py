@@ -21,6 +21,7 @@ from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.instances import Neighbours, Presence
+from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 
 __all__ = ["Watch"]
@@ -55,6 +56,7 @@ class Watch:
         """The last turn has left something to do."""
         self._thread: threading.Thread | None = None
         self._nudged_at = 0.0
+        self._trouble = Repeated()
 
     def start(self) -> None:
         """Keep looking, in an own thread."""
@@ -101,8 +103,9 @@ class Watch:
                     self._waiters.notify(int(position))
                 if not self._stopping.is_set() and (self._busy or not words or words - positions):
                     self.look()
+                    self._trouble.over()
             except StoreError as error:
-                log.error("watch.store_error %s", error)
+                self._trouble.tell(log, "watch.store_error", error)
                 self._stopping.wait(self._poll_seconds)
             except Exception:
                 log.exception("watch.failed")

@@ -28,6 +28,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store.connection import connect_writer, translate
+from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
@@ -109,6 +110,7 @@ class Writer:
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
         self._lost: StoreUnavailable | None = None
+        self._trouble = Repeated()
         self._thread: threading.Thread | None = None
         self._not_checkpointed = 0
         self.commits = 0
@@ -292,6 +294,8 @@ class Writer:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
         failure = self._try(batch) if batch else None
         if failure is None:
+            if batch:
+                self._trouble.over()
             self._tell(batch)
             return []
         if isinstance(failure, StoreError):
@@ -307,7 +311,7 @@ class Writer:
     def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
         if isinstance(failure, StoreBusy):
             batch = batch + self._refusable()
-        log.error("store.write_failed error=%s verbs=%d", failure, len(batch))
+        self._trouble.tell(log, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
         for item in batch:
