@@ -18,11 +18,10 @@ from wsrm_mq.envelope import (
     Limits,
     NotAnEnvelope,
     acknowledgement_header,
-    close_sequence_response,
     create_sequence_response,
+    ending_response,
     piggyback,
     sequence_acknowledgement,
-    terminate_sequence_response,
 )
 from wsrm_mq.envelope import fault as render_fault
 from wsrm_mq.envelope.scanner import Scanner
@@ -509,9 +508,8 @@ def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:
     assert headers.addressing is not None
     if not rm.has_close:
         return EMPTY  # 1.0: TerminateSequence is one-way
-    render = close_sequence_response if isinstance(element, CloseSequence) else terminate_sequence_response
     acknowledgements = (receipt.acknowledgement,) if receipt.acknowledgement else ()
-    body = render(headers.soap, headers.addressing, rm, headers.message_id, element.identifier, acknowledgements)
+    body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements)
     return _envelope(200, body, headers)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -152,16 +151,15 @@ class WSRMMiddleware:
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
         )
-        self._gap_waits = threading.Semaphore(settings.max_waiting)
         self._engine = Engine(
             settings.store,
             Application(app, self._policy_of, headers=settings.headers, limits=self._limits),
             self._policy_of,
             threads=settings.dispatch_threads,
+            max_waiting=settings.max_waiting,
             on_event=on_event,
             clock=clock,
         )
-        self._start_lock = threading.Lock()
         self._closed = False
         if start:
             self.start()
@@ -170,10 +168,9 @@ class WSRMMiddleware:
 
     def start(self) -> None:
         """Open the store and begin to deliver; does nothing where that is done."""
-        with self._start_lock:
-            if not self._engine.is_running:
-                self._engine.start()
-                self._closed = False
+        if not self._engine.is_running:
+            self._engine.start()
+            self._closed = False
 
     def stop_waiting(self) -> None:
         """The end is near: answer the requests that wait for a message, and let none wait from now on."""
@@ -289,11 +286,12 @@ class WSRMMiddleware:
 
         Few requests at a time wait for a gap, and none where the server has one thread: it could not take the request
         that fills it."""
-        with self._engine.waiters.expecting(wait.position) as event:
+        waiters = self._engine.waiters
+        with waiters.expecting(wait.position) as event:
             settled = self._settled(commit, wait.position)
             if settled is not None:
                 return settled
-            if wait.bounded and not (many_threads and self._gap_waits.acquire(blocking=False)):
+            if wait.bounded and not (many_threads and waiters.places.acquire(blocking=False)):
                 return wait.otherwise
             try:
                 deadline = time.monotonic() + patience
@@ -306,7 +304,7 @@ class WSRMMiddleware:
                         return settled
             finally:
                 if wait.bounded:
-                    self._gap_waits.release()
+                    waiters.places.release()
         return wait.otherwise
 
     def _settled(self, commit: Commit, position: int) -> Answer | None:

@@ -9,13 +9,12 @@ from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.render import (
     acknowledgement_header,
-    close_sequence_response,
     create_sequence_response,
+    ending_response,
     fault,
     fault_status,
     new_message_id,
     sequence_acknowledgement,
-    terminate_sequence_response,
 )
 from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, is_fault, piggyback
 from wsrm_mq.envelope.rewrite import demote, strip
@@ -29,10 +28,10 @@ __all__ = [
     "Limits",
     "NotAnEnvelope",
     "acknowledgement_header",
-    "close_sequence_response",
     "complete_reply",
     "create_sequence_response",
     "demote",
+    "ending_response",
     "expand",
     "fault",
     "fault_status",
@@ -46,5 +45,4 @@ __all__ = [
     "sequence_acknowledgement",
     "soap_version_of",
     "strip",
-    "terminate_sequence_response",
 ]

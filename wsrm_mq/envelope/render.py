@@ -18,18 +18,23 @@ from wsrm_mq.envelope.fragments import (
 )
 from wsrm_mq.envelope.soap_fault import fault, fault_status
 from wsrm_mq.envelope.text import escape
-from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior, SequenceAcknowledgement
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    EndpointReference,
+    IncompleteSequenceBehavior,
+    SequenceAcknowledgement,
+    TerminateSequence,
+)
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
     "acknowledgement_header",
-    "close_sequence_response",
     "create_sequence_response",
+    "ending_response",
     "fault",
     "fault_status",
     "new_message_id",
     "sequence_acknowledgement",
-    "terminate_sequence_response",
 ]
 
 
@@ -87,44 +92,21 @@ def create_sequence_response(
     return envelope(soap, headers, "".join(body))
 
 
-def close_sequence_response(
+def ending_response(
     soap: SOAPVersion,
     addressing: AddressingVersion,
     rm: RMVersion,
     relates_to: str | None,
-    identifier: str,
+    ending: CloseSequence | TerminateSequence,
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """With the final acknowledgement as a header: WCF ends the session without it (conformance §1.5)."""
-    return _ending_response("CloseSequenceResponse", soap, addressing, rm, relates_to, identifier, acks, to)
-
-
-def terminate_sequence_response(
-    soap: SOAPVersion,
-    addressing: AddressingVersion,
-    rm: RMVersion,
-    relates_to: str | None,
-    identifier: str,
-    acks: Iterable[SequenceAcknowledgement] = (),
-    to: EndpointReference | None = None,
-) -> bytes:
-    return _ending_response("TerminateSequenceResponse", soap, addressing, rm, relates_to, identifier, acks, to)
-
-
-def _ending_response(
-    local: str,
-    soap: SOAPVersion,
-    addressing: AddressingVersion,
-    rm: RMVersion,
-    relates_to: str | None,
-    identifier: str,
-    acks: Iterable[SequenceAcknowledgement],
-    to: EndpointReference | None,
-) -> bytes:
+    """The response to ``ending``, with the final acknowledgement as a header: WCF breaks off without it
+    (conformance §1.5)."""
+    local = f"{type(ending).__name__}Response"
     headers = addressing_headers(addressing, rm.action(local), relates_to, to)
     body = (
         f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">'
-        f"<wsrm:Identifier>{escape(identifier)}</wsrm:Identifier></wsrm:{local}>"
+        f"<wsrm:Identifier>{escape(ending.identifier)}</wsrm:Identifier></wsrm:{local}>"
     )
     return envelope(soap, headers + acknowledgements(rm, acks), body)

@@ -1,8 +1,9 @@
 """Who may run a sequence: a claim, which only a commit can give.
 
 The commit that makes a message deliverable takes its sequence for this process if it is free; whoever gets the claim
-runs the sequence or hands the claim on. A sequence is given back only in a transaction that sees nothing deliverable,
-so a message that arrives while it is owned is never forgotten: the owner sees it.
+runs the sequence or hands the claim on. An owner that goes on gives a sequence back only in a transaction that sees
+nothing deliverable, so a message that arrives while it is owned is never forgotten: the owner sees it. An owner that
+stops, failed or broke off gives it back as it is; then the watch of any process takes it up.
 """
 
 from __future__ import annotations

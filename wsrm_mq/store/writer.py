@@ -29,7 +29,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store.connection import connect_writer, translate
 from wsrm_mq.store.repeated import Repeated
-from wsrm_mq.store.rescue import FileIds, file_ids, put_back, rescue, rescued_path
+from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -120,8 +120,7 @@ class Writer:
 
     def start(self) -> None:
         """Open the connection and begin. Raises ``StoreError``."""
-        self._db = connect_writer(self.path)
-        self._files = file_ids(self.path)
+        self._connect()
         self.resume()
 
     def resume(self) -> None:
@@ -129,6 +128,13 @@ class Writer:
         self._stopping = self._closed = False
         self._thread = threading.Thread(target=self._loop, name="wsrm-mq-writer", daemon=True)
         self._thread.start()
+
+    def _connect(self) -> None:
+        """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
+        if self._files and file_id(self.path) not in (None, self._files[0]):
+            raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
+        self._db = connect_writer(self.path)
+        self._files = file_ids(self.path)
 
     def submit(
         self,
@@ -238,8 +244,7 @@ class Writer:
         wait for ever."""
         try:
             if self._db is None:
-                self._db = connect_writer(self.path)
-                self._files = file_ids(self.path)
+                self._connect()
             kept = self._write(self._admitted(batch))
             if not kept:
                 self._checkpoint()
