@@ -1,6 +1,6 @@
 """The figures of the inbound path.
 
-    python -m bench.inbound [--rounds 5] [--quick] [--directory DIR] [CASE …]
+    python -m bench.inbound [--rounds 5] [--gap-rounds 1] [--quick] [--directory DIR] [CASE …]
 
 Prints a table; a full run also writes it to bench/results-inbound.md and .json. Exit status 1: a bound was missed or
 the run is void.
@@ -45,7 +45,8 @@ CASES: Final[dict[str, Callable[[Path, Size], Iterator[Figure]]]] = {
 
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m bench.inbound", description="The figures of the inbound path.")
-    options.add_argument("--rounds", type=int, help="alternating rounds of a case (the gap: one)")
+    options.add_argument("--rounds", type=int, help="alternating rounds of a case")
+    options.add_argument("--gap-rounds", type=int, help="rounds of the gap, of minutes each")
     options.add_argument("--quick", action="store_true", help="small numbers; nothing is written down")
     options.add_argument("--directory", type=Path, default=_HERE, help="where the stores are put: a real disk")
     options.add_argument("case", nargs="*", choices=[*CASES, []], help="default: all")
@@ -53,6 +54,8 @@ def main() -> int:
     size = QUICK if chosen.quick else FULL
     if chosen.rounds:
         size = size._replace(rounds=chosen.rounds)
+    if chosen.gap_rounds:
+        size = size._replace(gap_rounds=chosen.gap_rounds)
     try:
         figures = run(chosen.case or list(CASES), size, chosen.directory)
     except RunIsVoid as reason:
@@ -60,7 +63,8 @@ def main() -> int:
         return 1
     print(as_markdown(figures))
     if not chosen.quick and not chosen.case:
-        (_HERE / "results-inbound.md").write_text(f"# Inbound, {size.rounds} rounds\n\n{as_markdown(figures)}\n")
+        title = f"# Inbound, {size.rounds} rounds ({size.gap_rounds} of the gap)"
+        (_HERE / "results-inbound.md").write_text(f"{title}\n\n{as_markdown(figures)}\n")
         (_HERE / "results-inbound.json").write_text(as_json(figures, **size._asdict()) + "\n")
     missed = [figure for figure in figures if not figure.is_kept]
     for figure in missed:

@@ -75,7 +75,10 @@ def hold(middleware: WSRMMiddleware, identifier: str, last: int) -> None:
     template = _arrival_of_number_2(middleware, identifier)
     for start in range(3, last + 1, _TOGETHER):
         numbers = range(start, min(start + _TOGETHER, last + 1))
-        receipts = store.call(lambda tx, numbers=numbers: [_accept(tx, template, n) for n in numbers])
+        receipts = store.call(
+            lambda tx, numbers=numbers: [_accept(tx, template, n) for n in numbers],
+            size=len(numbers) * template.body.size,  # or the writer takes it for one message, and checkpoints too late
+        )
         if not all(receipt.held for receipt in receipts):
             raise RuntimeError(f"not held: {receipts[0]}")
 
