@@ -329,3 +329,21 @@ def test_a_large_wal_left_by_a_crash_does_not_slow_the_next_writer(store: Store)
     for _ in range(20):
         store.call(note("small"))
     assert not [text for text in statements if "wal_checkpoint" in text]
+
+
+def test_no_error_ends_the_writer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its thread every request would wait for ever."""
+
+    def broken() -> None:
+        raise RuntimeError("nobody thought of this")
+
+    reserve = store.writer._reserve
+    assert reserve is not None
+    monkeypatch.setattr(reserve, "restore", broken)
+    store.call(note("before"))  # it goes wrong after the commit, when everybody was told
+    monkeypatch.setattr(store.writer, "_admitted", lambda _batch: broken())
+    with pytest.raises(StoreUnavailable, match="nobody thought of this"):
+        store.call(note("refused"))
+    monkeypatch.undo()
+    store.call(note("after"))
+    assert noted(store) == ["before", "after"]
