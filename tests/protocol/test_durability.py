@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At
 from tests.support.source import Source, each_rm
+from tests.support.stored import write_locked
 from wsrm_mq.testing import EnvelopeFactory
 
 
@@ -37,17 +37,6 @@ def restart(server: OrdersServer, *sources: Source) -> None:
     server.start()
     for source in sources:
         source.reconnect()
-
-
-@contextmanager
-def write_locked(store: Path) -> Iterator[None]:
-    """Another program holds the store's write lock."""
-    db = sqlite3.connect(store, isolation_level=None, timeout=10)
-    try:
-        db.execute("begin immediate")
-        yield
-    finally:
-        db.close()
 
 
 @each_rm

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +13,7 @@ from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, Start
 from tests.support.raw import Answer
 from tests.support.source import Source
+from tests.support.stored import write_locked
 from wsrm_mq.store.connection import BUSY_TIMEOUT_MS
 from wsrm_mq.testing import EnvelopeFactory
 
@@ -23,17 +21,6 @@ HOLD_WAIT = 1.0
 LONGEST = HOLD_WAIT + BUSY_TIMEOUT_MS / 1000
 SLACK = 1.5
 """For a busy machine; everything here that breaks the rule breaks it by seconds."""
-
-
-@contextmanager
-def write_locked(store: Path) -> Iterator[None]:
-    """Another program holds the store's write lock."""
-    db = sqlite3.connect(store, isolation_level=None, timeout=10)
-    try:
-        db.execute("begin immediate")
-        yield
-    finally:
-        db.close()
 
 
 def took(ask: Callable[[], Answer]) -> tuple[float, Answer]:

@@ -1,13 +1,26 @@
-"""A look into a store from outside, while its server runs: what it would still know after a power cut."""
+"""A store from outside, while its server runs: what it would still know after a power cut, and its write lock."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 _KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
 _SEQUENCE = "identifier, state, ended, last_number, expected, discard_from"
+
+
+@contextmanager
+def write_locked(store: Path) -> Iterator[None]:
+    """Another program holds the store's write lock."""
+    db = sqlite3.connect(store, isolation_level=None, timeout=10)
+    try:
+        db.execute("begin immediate")
+        yield
+    finally:
+        db.close()
 
 
 class Stored:
