@@ -11,16 +11,17 @@ import asyncio
 import contextlib
 import inspect
 import os
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from wsrm_mq.application import Environ, WSGIApplication, call_wsgi
+from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
@@ -28,6 +29,7 @@ from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.front import (
+    DISGUISED_BYTES,
     NOT_SOAP,
     Authenticate,
     Front,
@@ -50,6 +52,10 @@ R = TypeVar("R")
 _SCANNED_HERE: Final = 64 * 1024
 """Larger bodies that have to be read whole (gzip, ``verify_body``) are read in a thread: the loop must go on."""
 _THREADS: Final = 64
+"""For two-way operations, and as many for requests that are not reliable: what waits for one of them stops nobody
+else."""
+DRAIN_SECONDS: Final = 30.0
+"""How long what runs may take to finish when the server's lifespan ends."""
 
 Interface = Literal["auto", "asgi", "wsgi"]
 
@@ -65,7 +71,9 @@ class WSRMASGIMiddleware:
     made from the ASGI scope, which it has as ``asgi.scope``. ``interface`` says what ``app`` is where the look at it
     does not: ``asgi`` or ``wsgi``. An ASGI application finds the ``wsrm.*`` keys in its scope.
 
-    Constructing it opens the store (``StoreError`` if it cannot be). The end of the server's lifespan closes it.
+    Constructing it opens the store (``StoreError`` if it cannot be) and delivers what a crash left undelivered; to an
+    ASGI application from its start-up on, or from the first request where the server has no lifespan. The end of the
+    lifespan closes the store.
     """
 
     def __init__(
@@ -107,15 +115,19 @@ class WSRMASGIMiddleware:
         return cls.from_settings(app, load(Path(path), os.environ), **hooks)
 
     def _set_up(self, app: Any, settings: Settings, hooks: Hooks, start: bool, interface: Interface) -> None:
-        is_asgi = _is_asgi(app) if interface == "auto" else interface == "asgi"
-        self._inner: ASGIApplication = app if is_asgi else _behind_threads(app, settings.dispatch_threads)
-        self._has_lifespan = is_asgi
-        call = call_asgi(app, lambda: self._loop) if is_asgi else partial(call_wsgi, app)
+        self._is_asgi = is_asgi(app) if interface == "auto" else interface == "asgi"
+        self._inner: ASGIApplication = app if self._is_asgi else behind_threads(app, _THREADS)
+        self._state: dict[str, Any] = {}
+        """What the application's start-up has left for its requests."""
+        call = call_asgi(app, lambda: self._loop, self._state) if self._is_asgi else partial(call_wsgi, app)
         self._front = Front(app, call, settings, hooks)
-        self._loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: ThreadPoolExecutor
         self._tick: _Tick | None = None
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wsrm-mq-request")
-        if start:
+        self.engine.starts_in_child = not self._is_asgi  # the application needs a loop, and the parent's is not there
+        if start and self._is_asgi:
+            self.engine.check()
+        elif start:
             self.start()
 
     # life
@@ -138,35 +150,49 @@ class WSRMASGIMiddleware:
         return self._front.engine
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ours around that of the application, if it has one."""
-        heard = False
+        """Ours around that of the application, if it has one: it is called when it has started and before it stops."""
+        is_heard = False
 
         async def received() -> Message:
-            nonlocal heard
-            heard = True
+            nonlocal is_heard
+            is_heard = True
             message = await receive()
-            if message["type"] == "lifespan.startup":
-                await asyncio.to_thread(self.start)
-            elif message["type"] == "lifespan.shutdown":
-                await asyncio.to_thread(self.close)
+            if message["type"] == "lifespan.shutdown":
+                await asyncio.to_thread(self.close, DRAIN_SECONDS)
             return message
 
-        if self._has_lifespan:
+        async def sent(message: Message) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._state.update(scope.get("state") or {})
+                try:
+                    await asyncio.to_thread(self.start)
+                except StoreError as error:
+                    message = {"type": "lifespan.startup.failed", "message": f"{error} {error.hint}"}
+            await send(message)
+
+        self._attach(asyncio.get_running_loop())
+        if self._is_asgi:
             try:
-                return await self._inner(scope, received, send)
-            except BaseException:
-                if heard:
+                await self._inner(scope, received, sent)
+            except Exception:  # one that knows no lifespan raises at once, or returns
+                if is_heard:
                     raise
-        while True:  # an application that knows no lifespan raises at once
+            if is_heard:
+                return
+        while True:
             message = await received()
-            await send({"type": f"{message['type']}.complete"})
+            await sent({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
-                return None
+                return
+
+    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Be served by ``loop``; another one after a fork, with threads of its own."""
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wsrm-mq-request")
 
     # requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._loop = asyncio.get_running_loop()
         if scope["type"] == "lifespan":
             return await self._lifespan(scope, receive, send)
         if scope["type"] != "http":
@@ -177,52 +203,63 @@ class WSRMASGIMiddleware:
             return await self._forward_untouched(environ, scope, receive, send)
         if not is_soap(environ):
             return await _send(NOT_SOAP, send)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._attach(loop)
         try:
-            body = await _read_body(environ, receive, front.settings)
+            body = await _read_body(environ, receive, front.settings.max_body, front.settings.spool_over)
             if body is None:
                 return None  # the client is gone
-            answer = await self._answer(environ, body, receive)
+            answer = await self._answer(loop, environ, body, receive)
         except (BodyRefused, StoreError, NotAuthenticated) as error:
             return await _send(refusal(error), send)
         if isinstance(answer, Forward):
             return await self._forward(scope, _replayed(body, receive), send, answer.one_way)
         return await _send(answer, send)
 
-    async def _answer(self, environ: Environ, body: Body, receive: Receive) -> Answer | Forward:
+    async def _answer(
+        self, loop: asyncio.AbstractEventLoop, environ: Environ, body: Body, receive: Receive
+    ) -> Answer | Forward:
         front = self._front
-        if body.size > _SCANNED_HERE or not front.engine.is_running:
-            examined = await self._in_thread(front.examine, environ, body)
+        if _takes_long(environ, body, front.settings) or not front.engine.is_running:
+            examined = await asyncio.to_thread(front.examine, environ, body)
         else:
             examined = front.examine(environ, body)
         if not isinstance(examined, Commit):
             return examined
-        receipt = await self._commit(examined)
+        runs: list[Future[float]] = []
+
+        def committed(receipt: Receipt | Created) -> None:
+            run = front.committed(examined, receipt)
+            if run is not None:  # begun here: the request may be cancelled before its turn comes
+                run_here = front.engine.dispatcher.run_here
+                runs.append(self._threads.submit(run_here, run.claim, run.delivery, front.settings.hold_wait))
+
+        receipt = await self._commit(loop, examined, committed)
         match front.conclude(examined, receipt):
             case Answer() as answer:
                 return answer
-            case Run(claim, delivery):
-                run_here = front.engine.dispatcher.run_here
-                left = await self._in_thread(run_here, claim, delivery, front.settings.hold_wait)
+            case Run(_claim, delivery):
+                left = await asyncio.shield(asyncio.wrap_future(runs[0]))
                 return await self._wait(examined, Wait(delivery.position, Answer(202), bounded=True), receive, left)
             case Wait() as wait:
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
 
-    def _commit(self, commit: Commit) -> asyncio.Future[Receipt | Created]:
+    def _commit(
+        self, loop: asyncio.AbstractEventLoop, commit: Commit, committed: Callable[[Receipt | Created], None]
+    ) -> asyncio.Future[Receipt | Created]:
         writer = self._front.engine.store.writer
         tick = self._tick
-        if tick is None or tick.writer is not writer or tick.loop is not self._loop:
-            self._tick = tick = _Tick(self._loop, writer)
-        return tick.commit(commit.verb, commit.size, partial(self._front.committed, commit))
-
-    async def _in_thread(self, work: Callable[..., R], *arguments: Any) -> R:
-        return await self._loop.run_in_executor(self._threads, work, *arguments)
+        if tick is None or tick.writer is not writer or tick.loop is not loop:
+            self._tick = tick = _Tick(loop, writer)
+        return tick.commit(commit.verb, commit.size, committed)
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no
         longer than the client does. Few requests at a time wait for a gap."""
         front = self._front
         waiters = front.engine.waiters
-        event = _LoopEvent(self._loop)
+        event = _LoopEvent(asyncio.get_running_loop())
         with waiters.expecting(wait.position, event):
             settled = front.settled(commit, wait.position)
             if settled is not None:
@@ -248,9 +285,9 @@ class WSRMASGIMiddleware:
 
     async def _forward_untouched(self, environ: Environ, scope: Scope, receive: Receive, send: Send) -> None:
         if may_be_disguised(environ):
-            body = await _read_body(environ, receive, self._front.settings)
+            body = await _read_body(environ, receive, DISGUISED_BYTES, DISGUISED_BYTES)
             if body is None:
-                return
+                return None
             if carries_rm(body.content or b""):
                 return await _send(NOT_SOAP, send)
             receive = _replayed(body, receive)
@@ -315,6 +352,7 @@ class _Tick:
     def _late(self) -> None:
         left = self._led_at + LINGER_SECONDS - self.loop.time()
         if left > LINGER_SECONDS / 8:
+            self.writer.attend(True)
             self._timer = self.loop.call_later(left, self._late)
             return
         self._timer = None
@@ -352,38 +390,52 @@ def _resolve(future: asyncio.Future[R], result: R, error: BaseException | None) 
         future.set_exception(error)
 
 
-def _is_asgi(app: Any) -> bool:
+def is_asgi(app: Any) -> bool:
+    """Whether ``app`` is an ASGI application by its look: calling it makes a coroutine."""
     call = app if inspect.isfunction(app) or inspect.ismethod(app) else getattr(app, "__call__", app)  # noqa: B004
     return inspect.iscoroutinefunction(inspect.unwrap(call))
 
 
-def _behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:
-    """A WSGI application for what is not reliable: plain requests, its WSDL."""
+def behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:
+    """A WSGI application as an ASGI one, called in ``threads``: for what is not reliable."""
     try:
         from a2wsgi import WSGIMiddleware
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "a WSGI application behind ASGI needs a2wsgi: pip install 'wsrm-mq[asgi]'.", name="a2wsgi"
         ) from error
-    inner: ASGIApplication = WSGIMiddleware(app, workers=threads)  # type: ignore[arg-type,assignment]
+
+    def called(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """With the environ that a reliable message has, and an input that ends."""
+        of_server = {name: value for name, value in environ.items() if name.startswith("wsgi.")}
+        own = {"wsgi.input_terminated": True, "wsgi.errors": sys.stderr}
+        return app({**of_server, **environ_of(environ["asgi.scope"]), **own}, start_response)
+
+    inner: ASGIApplication = WSGIMiddleware(called, workers=threads)  # type: ignore[arg-type,assignment]
     return inner
 
 
+def _takes_long(environ: Environ, body: Body, settings: Settings) -> bool:
+    return body.size > _SCANNED_HERE or (settings.verify_body and "HTTP_CONTENT_ENCODING" in environ)
+
+
 async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    with contextlib.suppress(Exception):  # some servers raise where the client is gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
-async def _read_body(environ: Environ, receive: Receive, settings: Settings) -> Body | None:
+async def _read_body(environ: Environ, receive: Receive, limit: int, spool_over: int) -> Body | None:
     """The whole body; large ones go to a temporary file as they come in. ``None``: the client has gone. Raises
     ``BodyRefused``."""
-    limit, spool_over = settings.max_body, settings.spool_over
     length = environ.get("CONTENT_LENGTH", "")
     if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)
     message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body") and len(message["body"]) <= spool_over:
-        return Body(message["body"])
+    if message["type"] == "http.request" and not message.get("more_body"):
+        content = message.get("body", b"")
+        if len(content) <= spool_over:
+            return Body(content)
     spool: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)  # noqa: SIM115 - Body keeps it
     size = 0
     while message["type"] == "http.request":

@@ -29,8 +29,9 @@ _PLAIN_BACK: Final = {name: header.encode() for header, name in _PLAIN.items()}
 
 def environ_of(scope: Scope) -> Environ:
     """The CGI part of a WSGI environ, as PEP 3333 has it (text is latin-1), with ``asgi.scope``. It has no input."""
-    root = scope.get("root_path", "")
-    path = scope["path"].removeprefix(root)
+    root, path = scope.get("root_path", ""), scope["path"]
+    if root and f"{path}/".startswith(f"{root}/"):
+        path = path[len(root) :]
     host, port = scope.get("server") or ("localhost", None)
     client = scope.get("client") or (None, None)
     environ: Environ = {
@@ -69,24 +70,34 @@ def _cgi(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
     return named
 
 
-def call_asgi(app: ASGIApplication, loop: Callable[[], asyncio.AbstractEventLoop]) -> CallApplication:
-    """Calls ``app`` in the ``loop`` that serves, for a thread that is not the loop's."""
+def call_asgi(
+    app: ASGIApplication, loop: Callable[[], asyncio.AbstractEventLoop | None], state: dict[str, Any]
+) -> CallApplication:
+    """Calls ``app`` in the ``loop`` that serves, for a thread that is not the loop's. ``state`` is what its start-up
+    has left for its requests."""
 
     def call(environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
-        return asyncio.run_coroutine_threadsafe(_exchange(app, environ), loop()).result()
+        here = loop()
+        if here is None:
+            raise RuntimeError("an ASGI application is called in the loop that serves it, and none does yet")
+        return asyncio.run_coroutine_threadsafe(_exchange(app, environ, state), here).result()
 
     return call
 
 
-async def _exchange(app: ASGIApplication, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
+async def _exchange(
+    app: ASGIApplication, environ: Environ, state: dict[str, Any]
+) -> tuple[str, list[tuple[str, str]], bytes]:
     source = environ["wsgi.input"]
     left = int(environ["CONTENT_LENGTH"])
+    is_answered = asyncio.Event()
     started: list[tuple[str, list[tuple[str, str]]]] = []
     written: list[bytes] = []
 
     async def receive() -> Message:
         nonlocal left
-        if left < 0:
+        if left < 0:  # nobody hangs up before the answer is whole
+            await is_answered.wait()
             return {"type": "http.disconnect"}
         piece = source.read(_PIECE)
         left = left - len(piece) if piece else 0
@@ -99,9 +110,11 @@ async def _exchange(app: ASGIApplication, environ: Environ) -> tuple[str, list[t
             started[:] = [(status_line(message["status"]), _decoded(message.get("headers", ())))]
         elif message["type"] == "http.response.body":
             written.append(message.get("body", b""))
+            if not message.get("more_body"):
+                is_answered.set()
 
     try:
-        await app(_scope_of(environ), receive, send)
+        await app({**_scope_of(environ), "state": dict(state)}, receive, send)
     finally:
         source.close()
     if not started:
@@ -120,7 +133,6 @@ def _scope_of(environ: Environ) -> Scope:
         "method": environ.get("REQUEST_METHOD", "POST"),
         "scheme": environ.get("wsgi.url_scheme", "http"),
         "path": root + path,
-        "raw_path": environ["SCRIPT_NAME"].encode("latin-1") + environ["PATH_INFO"].encode("latin-1"),
         "root_path": root,
         "query_string": environ["QUERY_STRING"].encode("latin-1"),
         "headers": list(_headers_of(environ)),

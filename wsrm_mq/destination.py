@@ -278,14 +278,15 @@ class RMDestination:
 
     # second half: what it came to
 
-    def hand_over(self, commit: Commit, receipt: Receipt | Created) -> HandOver | None:
-        """What the dispatcher can begin with before the sender is answered; a front calls it in the writer's thread."""
+    def hand_over(self, commit: Commit, receipt: Receipt | Created) -> HandOver | Run | None:
+        """What the dispatcher, or the request itself, can begin with before the sender is answered; a front calls it
+        in the writer's thread."""
         if isinstance(receipt, Created):
             return None
         arrival = commit.arrival
         in_hand = arrival is not None and (receipt.is_head or receipt.is_queued)
         if arrival is not None and receipt.is_head and _is_awaited(arrival):
-            return None  # the request's own thread runs it
+            return Run(receipt.claim, self._delivery(arrival, receipt)) if receipt.claim is not None else None
         if receipt.claim is None and not in_hand:
             return None
         delivery = self._delivery(arrival, receipt) if arrival is not None and in_hand else None

@@ -22,7 +22,8 @@ from wsrm_mq.replay.delivery import Call
 from wsrm_mq.replay.dispatcher import Dispatcher, OnEvent
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.replay.watch import Watch
-from wsrm_mq.store.store import Store
+from wsrm_mq.store import schema
+from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["Engine"]
@@ -61,6 +62,8 @@ class Engine:
         self._pid = 0
         self._left_open = 0
         """The process in which a close did not finish."""
+        self.starts_in_child = True
+        """Whether a fork's child begins to deliver by itself; else its first request does."""
         self.store: Store
         self.waiters: Waiters
         self.dispatcher: Dispatcher
@@ -76,6 +79,10 @@ class Engine:
         with _whole:
             if not self.is_running:
                 self._start()
+
+    def check(self) -> None:
+        """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
+        schema.ensure(store_path(self._where))
 
     def _start(self) -> None:
         if self._pid:  # a parent's: nothing of its store is this process's own
@@ -133,7 +140,7 @@ class Engine:
     def after_fork_in_child(self) -> None:
         if self._pid or self._left_open:
             self.store.abandon()
-        if self._pid:
+        if self._pid and self.starts_in_child:
             self.start()
 
     @property

@@ -154,16 +154,17 @@ class Front:
             )
         )
 
-    def committed(self, commit: Commit, receipt: Receipt | Created) -> None:
+    def committed(self, commit: Commit, receipt: Receipt | Created) -> Run | None:
         """To be called at once after the commit, by whoever made it: the dispatcher gets its work without waiting for
-        the request's turn."""
+        the request's turn. Answers what the request itself has to run."""
         work = self.destination.hand_over(commit, receipt)
-        if work is None:
-            return
+        if work is None or isinstance(work, Run):
+            return work
         if work.claim is not None:
             self.engine.dispatcher.give(work.claim, work.delivery)
         elif work.delivery is not None:
             self.engine.dispatcher.offer(work.sequence, work.delivery)
+        return None
 
     def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Run | Wait:
         """What is left to be done for a request whose verb is committed."""

@@ -81,10 +81,10 @@ def arm(death: Death) -> None:
 
     hand_over = Front.committed
 
-    def die_or_hand_over(self: Front, commit: Any, receipt: Any) -> None:
+    def die_or_hand_over(self: Front, commit: Any, receipt: Any) -> Any:
         if getattr(receipt, "position", None) is not None:
             death.passes("after_commit")
-        hand_over(self, commit, receipt)
+        return hand_over(self, commit, receipt)
 
     Front.committed = die_or_hand_over  # type: ignore[method-assign]
 

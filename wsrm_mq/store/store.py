@@ -145,7 +145,7 @@ class Store:
             self._idle_readers.clear()
 
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], object] | None = None
     ) -> R:
         return self.writer.call(verb, keep=keep, size=size, committed=committed)
 

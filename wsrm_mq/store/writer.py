@@ -116,6 +116,8 @@ class Writer:
         """Held by whoever takes from the queue and writes: what is taken first is written first."""
         self._attended = False
         """A loop will come for what lingers."""
+        self._at_lock = False
+        """The thread is about to begin a transaction; where another process holds the lock it stays there."""
         self._checkpoint_due = False
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
@@ -194,21 +196,30 @@ class Writer:
     def lead(self) -> None:
         """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
         to the writer's thread."""
-        if not self._writing.acquire(timeout=LEAD_SECONDS):
+        if not self._writing.acquire(timeout=0 if self._at_lock else LEAD_SECONDS):
             return self._leave()
         try:
             with self._changed:
                 well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
-                batch = self._pop(LED_BYTES) if well else []
-            if batch and self._try(batch, wait=False) is None:
-                self._tell(batch)
-                batch = []
+                batch = self._pop(LED_BYTES, alone=False) if well else []
+                is_left = bool(self._waiting)
+            kept = self._led(batch) if batch else []
             with self._changed:
-                self._put_back(batch)
+                self._put_back(kept)
         finally:
             self._writing.release()
-        if batch or not well or self._checkpoint_due:
+        if kept or is_left or self._checkpoint_due:
             self._leave()
+
+    def _led(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+        """Write a batch at once or not at all; answers what is left to the writer's thread."""
+        try:
+            if self._try(batch, wait=False) is not None:
+                return batch
+            self._tell(batch)
+            return []
+        except Exception as error:
+            return self._broke(batch, error)
 
     def _leave(self) -> None:
         """Nobody leads: what lingers is the thread's business now."""
@@ -225,7 +236,7 @@ class Writer:
         return spent or self._trouble.is_on or self._lost is not None
 
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], object] | None = None
     ) -> R:
         """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called first, in the writer's thread."""
         done = threading.Lock()
@@ -319,11 +330,15 @@ class Writer:
                 self._tidy()
             return kept
         except Exception as error:
-            log.critical("store.writer_failed error=%r", error, exc_info=error)
-            untold = [item for item in batch if not item.is_told]
-            if isinstance(error, StoreError):
-                return self._fail(untold, error)
-            return self._fail(untold, StoreUnavailable(f"{self.path}: {error!r}", "See the log of the service."))
+            return self._broke(batch, error)
+
+    def _broke(self, batch: list[_Waiting[Any]], error: Exception) -> list[_Waiting[Any]]:
+        """Nobody thought of this error: whoever waits is told all the same. Answers what has to be tried again."""
+        log.critical("store.writer_failed error=%r", error, exc_info=error)
+        untold = [item for item in batch if not item.is_told]
+        if isinstance(error, StoreError):
+            return self._fail(untold, error)
+        return self._fail(untold, StoreUnavailable(f"{self.path}: {error!r}", "See the log of the service."))
 
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
@@ -344,6 +359,8 @@ class Writer:
                 lingered = bool(self._waiting)
                 self._idle = True
                 self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
+            if lingered:
+                self._attended = False  # nobody has come
             self._idle = False
             return bool(self._waiting) or not self._stopping
 
@@ -351,15 +368,18 @@ class Writer:
     def _is_due(self) -> bool:
         return bool(self._urgent or self._stopping or self._checkpoint_due or len(self._waiting) >= LINGERING)
 
-    def _pop(self, most_bytes: int) -> list[_Waiting[Any]]:
-        """What is to be written next, in the order it came. The caller holds both locks."""
+    def _pop(self, most_bytes: int, *, alone: bool = True) -> list[_Waiting[Any]]:
+        """What is to be written next, in the order it came. ``alone``: what is larger is taken by itself. The caller
+        holds both locks."""
         batch: list[_Waiting[Any]] = []
         size = 0
-        while self._waiting and len(batch) < MAX_BATCH and size < most_bytes:
+        while self._waiting and len(batch) < MAX_BATCH:
+            size += self._waiting[0].size
+            if size > most_bytes and (batch or not alone):
+                break
             item = self._waiting.popleft()
             batch.append(item)
             self._urgent -= not item.lingers
-            size += item.size
         return batch
 
     def _put_back(self, batch: list[_Waiting[Any]]) -> None:
@@ -427,7 +447,9 @@ class Writer:
             if wait is not self._patient:
                 set_patience(db, wait)
                 self._patient = wait
+            self._at_lock = wait
             db.execute("BEGIN IMMEDIATE")
+            self._at_lock = False
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
             tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
             for item in batch:
@@ -436,6 +458,7 @@ class Writer:
             tx.flush()
             db.execute("COMMIT")
         except BaseException as error:
+            self._at_lock = False
             self._cache.clear()
             if db.in_transaction:
                 db.execute("ROLLBACK")
