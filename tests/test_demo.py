@@ -102,7 +102,7 @@ def test_a_server_that_cannot_start_ends_the_demo_with_its_last_words(tmp_path: 
     assert "no soap today" in done.stderr
 
 
-@pytest.mark.parametrize("part", ["spyne", "waitress"])
+@pytest.mark.parametrize("part", ["spyne", "uvicorn"])
 def test_a_missing_part_is_named_with_the_way_to_get_it(part: str) -> None:
     done = wsrm_mq("demo", before=f"sys.modules[{part!r}] = None")
     assert done.returncode == 2

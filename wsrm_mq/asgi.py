@@ -49,9 +49,6 @@ __all__ = ["WSRMASGIMiddleware"]
 
 _SCANNED_HERE: Final = 64 * 1024
 """Larger bodies that have to be read whole (gzip, ``verify_body``) are read in a thread: the loop must go on."""
-_THREADS: Final = 64
-"""For two-way operations, and as many for requests that are not reliable: what waits for one of them stops nobody
-else."""
 DRAIN_SECONDS: Final = 30.0
 """How long what runs may take to finish when the server's lifespan ends."""
 
@@ -114,7 +111,7 @@ class WSRMASGIMiddleware:
 
     def _set_up(self, app: Any, settings: Settings, hooks: Hooks, start: bool, interface: Interface) -> None:
         self._is_asgi = is_asgi(app) if interface == "auto" else interface == "asgi"
-        self._inner: ASGIApplication = app if self._is_asgi else behind_threads(app, _THREADS)
+        self._inner: ASGIApplication = app if self._is_asgi else behind_threads(app, settings.threads)
         self._state: dict[str, Any] = {}
         """What the application's start-up has left for its requests."""
         call = call_asgi(app, lambda: self._loop, self._state) if self._is_asgi else partial(call_wsgi, app)
@@ -186,7 +183,7 @@ class WSRMASGIMiddleware:
     def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Be served by ``loop``; another one after a fork, with threads of its own."""
         self._loop = loop
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wsrm-mq-request")
+        self._threads = ThreadPoolExecutor(self._front.settings.threads, thread_name_prefix="wsrm-mq-request")
 
     # requests
 

@@ -257,7 +257,7 @@ def test_a_second_signal_ends_it_at_once(serve: Serve, somewhere: Path) -> None:
         ("stores:app", 2, "there is no module stores in "),
         ("shop.inner:app", 2, "there is no module shop.inner in "),
         ("shop:application", 2, "shop has no attribute application."),
-        ("shop:number", 2, "shop:number is not a WSGI application: it cannot be called."),
+        ("shop:number", 2, "shop:number is no application: it cannot be called."),
         ("needs:app", 1, "needs needs a_module_of_tomorrow, which is not installed."),
     ],
 )
@@ -330,7 +330,7 @@ def test_half_the_threads_may_wait_unless_it_is_said_otherwise(given: dict[str, 
 
 def test_a_host_that_is_none_is_told_in_words() -> None:
     with pytest.raises(Stopped, match=r"^cannot listen on no\.such\.host\.invalid: "):
-        Listener(lambda *_: [], "no.such.host.invalid", 0, threads=1, max_body=1)
+        Listener("no.such.host.invalid", 0)
 
 
 def test_flags_stand_above_the_environment(wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch) -> None:

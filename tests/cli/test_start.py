@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Service, Shell, Wsrm
 from wsrm_mq.cli import COMMANDS, program
 
-HEAVY = ("sqlalchemy", "alembic", "lxml", "msgspec", "rich", "sqlite3", "spyne", "waitress", "wsrm_mq.store")
+HEAVY = ("sqlalchemy", "alembic", "lxml", "msgspec", "rich", "sqlite3", "spyne", "uvicorn", "wsrm_mq.store")
 
 
 def modules_of(*arguments: str) -> set[str]:

@@ -46,7 +46,7 @@ def demo(
     Half-way the service's process is killed with -9 and started again. At the end the service's own database tells
     whether every message had its effect once and in order. The exit status is 1 if not.
     """
-    missing = [name for name in ("spyne", "waitress") if find_spec(name) is None]
+    missing = [name for name in ("spyne", "uvicorn") if find_spec(name) is None]
     if missing:
         raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)
     from rich.console import Console

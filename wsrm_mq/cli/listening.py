@@ -1,82 +1,68 @@
-"""A WSGI application behind waitress, which stops only when what it has begun is done."""
+"""An ASGI application behind uvicorn, which stops only when what it has begun is done."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
 from wsrm_mq.cli.exits import Exit, Stopped
 
-__all__ = ["Listener"]
+if TYPE_CHECKING:
+    from wsrm_mq.asgi_calls import ASGIApplication
 
-MOST_CONNECTIONS: Final = 1_000
-LOOP_SECONDS: Final = 1.0
+__all__ = ["Listener"]
 
 
 class Listener:
     """Listens from the start; ``run`` answers requests until a signal asks it to stop.
 
-    Raises ``Stopped`` where waitress is missing or the address cannot be had.
+    Raises ``Stopped`` where uvicorn is missing or the address cannot be had.
     """
 
-    def __init__(self, app: Callable[..., Any], host: str, port: int, *, threads: int, max_body: int) -> None:
+    def __init__(self, host: str, port: int) -> None:
         try:
-            from waitress import wasyncore  # type: ignore[import-untyped]
-            from waitress.server import create_server  # type: ignore[import-untyped]
+            from wsrm_mq.cli.uvicorn_server import BoundedServer
         except ModuleNotFoundError as error:
-            raise Stopped("waitress is not installed: pip install 'wsrm-mq[serve]'.", Exit.FAILED) from error
-        listening = _listen(host, port)
-        self._loop = wasyncore
-        self._map: dict[int, Any] = {}
-        self._server = create_server(
-            app,
-            map=self._map,
-            sockets=[listening],
-            threads=threads,
-            ident="wsrm-mq",
-            max_request_body_size=max_body,
-            connection_limit=MOST_CONNECTIONS,
-        )
+            raise Stopped(f"{error.name} is not installed: pip install 'wsrm-mq[serve]'.", Exit.FAILED) from error
+        self._server = BoundedServer
+        self._socket = _listen(host, port)
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{listening.getsockname()[1]}"
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
 
-    def run(self, announce: Callable[[str], None]) -> int:
-        """Tell the address, serve until SIGTERM or SIGINT; answers which. A second one ends the process at once."""
-        with _signals(self._server.pull_trigger) as caught:
-            announce(self.url)
-            while not caught:
-                self._turn(LOOP_SECONDS)
-        return caught[0]
+    def run(
+        self,
+        app: ASGIApplication,
+        *,
+        announce: Callable[[str], None],
+        ending: Callable[[], None],
+        drain_seconds: float,
+    ) -> tuple[int, bool]:
+        """Tell the address, serve ``app`` until SIGTERM or SIGINT, take nothing more and finish what is here, in
+        ``drain_seconds``; the application's lifespan ends last. A second signal ends the process at once. Answers
+        which signal it was and whether all requests were answered.
 
-    def drain(self, seconds: float) -> bool:
-        """Take no connection and no further request, finish those that are here, end. Answers whether all were
-        finished in time."""
-        deadline = time.monotonic() + seconds
-        self._loop.dispatcher.close(self._server)  # the listening socket alone: its trigger wakes the loop yet
-        while (busy := self._close_idle()) and time.monotonic() < deadline:
-            self._turn(min(LOOP_SECONDS, max(0.0, deadline - time.monotonic())))
-        self._server.task_dispatcher.shutdown(timeout=1)
-        self._loop.close_all(self._map)
-        return not busy
+        Raises ``Stopped`` where the application does not start."""
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        server = self._server(app, announce=lambda: announce(self.url), ending=ending, drain_seconds=drain_seconds)
 
-    def _turn(self, seconds: float) -> None:
-        self._loop.loop(timeout=seconds, map=self._map, use_poll=True, count=1)
+        def stop() -> None:
+            server.should_exit = True
 
-    def _close_idle(self) -> bool:
-        """Close every connection without a request or answer under way; answers whether others are left."""
-        busy = False
-        for channel in list(self._server.active_channels.values()):
-            if channel.requests or channel.total_outbufs_len:
-                busy = True
-            else:
-                channel.will_close = True
-        return busy
+        with _signals(stop) as caught:
+            try:
+                server.run([self._socket])
+            except SystemExit as error:
+                raise Stopped("the application did not start; see above.", Exit.FAILED) from error
+        return (caught or [0])[0], server.has_finished
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""``wsrm-mq serve``: a WSGI SOAP service behind waitress, made reliable."""
+"""``wsrm-mq serve``: a WSGI or ASGI SOAP service behind uvicorn, made reliable."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
 
 if TYPE_CHECKING:
+    from wsrm_mq.asgi import WSRMASGIMiddleware
+    from wsrm_mq.asgi_calls import ASGIApplication
     from wsrm_mq.config import Loaded, Settings
     from wsrm_mq.wsgi import WSRMMiddleware
 
@@ -32,7 +34,7 @@ DRAIN_SECONDS: Final = 30.0
 @config_option
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]")
-@click.option("--threads", type=int, help="Threads that take requests.  [default: 8]")
+@click.option("--threads", type=int, help="Threads that answer requests.  [default: 64]")
 @click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]")
 @click.option("--path", "paths", multiple=True, help="Cover this path and what is below it only. Repeatable.")
 @click.option("--one-way", multiple=True, help='An action or operation without an answer. Repeatable; or "auto".')
@@ -41,12 +43,13 @@ DRAIN_SECONDS: Final = 30.0
 @click.option("--log-level", help="debug, info, warning or error.")
 @click.pass_context
 def serve(context: click.Context, /, app: str | None, config: Path | None, **flags: Any) -> None:
-    """Serve the WSGI application MODULE:ATTRIBUTE, made reliable with the options given here, in WSRM_MQ_* and in
-    wsrm-mq.toml. One that is wrapped already is served as it is.
+    """Serve the WSGI or ASGI application MODULE:ATTRIBUTE, made reliable with the options given here, in WSRM_MQ_*
+    and in wsrm-mq.toml. One that is wrapped already is served as it is.
 
     The address is written to standard output. SIGTERM and Ctrl-C stop it when what runs is finished.
     """
     from wsrm_mq.config import find_file, read
+    from wsrm_mq.wsgi import WSRMMiddleware
 
     given = {name: value for name, value in {"app": app, **flags}.items() if value not in (None, ())}
     if given.get("one_way") == ("auto",):
@@ -61,18 +64,31 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
     application = _imported(settings.app)
     served, middleware = _reliable(application, loaded)
-    stopped_by = 0
-    try:
-        listener = Listener(served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body)
-        stopped_by = listener.run(lambda url: write(f"wsrm-mq: serving {url}"))
+
+    def ending() -> None:
         say("wsrm-mq: stopping; what runs is finished first.")
         middleware.stop_waiting()
-        if not listener.drain(DRAIN_SECONDS):
-            say("wsrm-mq: some requests were cut off; their senders will send again.")
-    finally:
-        if not middleware.close(DRAIN_SECONDS):
-            say("wsrm-mq: an operation still runs; it will be delivered again, marked as a possible redelivery.")
-    context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)
+
+    try:
+        stopped_by, all_answered = Listener(settings.host, settings.port).run(
+            served,
+            announce=lambda url: write(f"wsrm-mq: serving {url}"),
+            ending=ending,
+            drain_seconds=DRAIN_SECONDS,
+        )
+    except BaseException:
+        middleware.close(DRAIN_SECONDS)
+        raise
+    if not all_answered:
+        say("wsrm-mq: some requests were cut off; their senders will send again.")
+    all_settled = middleware.close(DRAIN_SECONDS if isinstance(middleware, WSRMMiddleware) else 0)
+    if not all_settled:
+        say("wsrm-mq: an operation still runs; it will be delivered again, marked as a possible redelivery.")
+    status = Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK
+    if not (all_answered and all_settled):
+        sys.stderr.flush()
+        os._exit(status)  # a thread that never ends would keep the process
+    context.exit(status)
 
 
 def _imported(name: str) -> Any:
@@ -92,26 +108,28 @@ def _imported(name: str) -> Any:
             raise click.UsageError(f"{module} has no attribute {attribute}.")
         found = getattr(found, part)
     if not callable(found):
-        raise click.UsageError(f"{name} is not a WSGI application: it cannot be called.")
+        raise click.UsageError(f"{name} is no application: it cannot be called.")
     return found
 
 
-def _reliable(application: Any, loaded: Loaded) -> tuple[Any, WSRMMiddleware]:
+def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, WSRMMiddleware | WSRMASGIMiddleware]:
     """What is served, and the middleware in it: one that is there already, be it inside a Flask application, or a new
     one around ``application``."""
+    from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads, is_asgi
     from wsrm_mq.wsgi import WSRMMiddleware
 
     for wrapped in (application, getattr(application, "wsgi_app", None)):
-        if isinstance(wrapped, WSRMMiddleware):
+        if isinstance(wrapped, WSRMMiddleware | WSRMASGIMiddleware):
             say("wsrm-mq: the application is wrapped already; the options it was given hold.")
-            return application, wrapped
-    middleware = WSRMMiddleware.from_settings(application, serving(loaded))
+            threads = loaded.settings.threads
+            return application if is_asgi(application) else behind_threads(application, threads), wrapped
+    middleware = WSRMASGIMiddleware.from_settings(application, serving(loaded))
     return middleware, middleware
 
 
 def serving(loaded: Loaded) -> Settings:
-    """The settings for a server whose threads are limited: a waiting request keeps one, so at most half of them may
-    wait, the others are there for what they wait for. A number that was set is left as it is."""
+    """The settings for an event loop, which keeps no thread for a request that waits: more may wait than elsewhere. A
+    number that was set is left as it is."""
     settings = loaded.settings
     if loaded.origins["max_waiting"] != "default":
         return settings

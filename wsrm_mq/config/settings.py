@@ -52,7 +52,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     app: Annotated[str | None, described("What `wsrm-mq serve` serves, as module:attribute.")] = None
     host: Annotated[str, described("Address that `serve` listens on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
-    threads: Annotated[Count, described("Threads of `serve` that take requests.")] = 8
+    threads: Annotated[
+        Count,
+        described("Threads of an event loop for two-way operations, and as many for requests without WS-RM."),
+    ] = 64
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
     ] = "info"
