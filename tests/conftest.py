@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.fronts import FRONTS
+from tests.support import orders_server
+
 pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "pytester"]
 
 Mount = Callable[..., Path]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--front", choices=FRONTS, help="behind which server the orders service of the tests runs")
     parser.addoption("--ci", action="store_true", help="a test that is skipped, for want of whatever, fails")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    orders_server.front = config.getoption("front") or orders_server.front
 
 
 @pytest.hookimpl(wrapper=True)

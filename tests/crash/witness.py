@@ -25,7 +25,8 @@ __all__ = ["Source", "Witness"]
 class Witness:
     """``tests/servers/witness.py`` with its store and database, over as many lives as it takes."""
 
-    def __init__(self, directory: Path, **options: Any) -> None:
+    def __init__(self, directory: Path, front: str = "waitress", **options: Any) -> None:
+        self.front = front
         self.store = directory / "store.db"
         self.service_db = directory / "service.db"
         self.log = directory / "server.log"
@@ -36,7 +37,7 @@ class Witness:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, work: float = 0.0) -> None:
-        command = [sys.executable, "-m", "tests.servers.witness", "--store", str(self.store)]
+        command = [sys.executable, "-m", "tests.servers.witness", "--store", str(self.store), "--front", self.front]
         command += ["--service-db", str(self.service_db), "--port", str(self.port), "--die", str(self.wish)]
         command += ["--work", str(work), "--options", json.dumps(self.options)]
         with self.log.open("a") as log:

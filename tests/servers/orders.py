@@ -1,6 +1,6 @@
-"""A real server for the tests: a Spyne service behind the middleware, under waitress.
+"""A real server for the tests: a Spyne service behind the middleware, under waitress or uvicorn.
 
-    python -m tests.servers.orders --store STORE --service-db DB [--clock FILE] [--options JSON]
+    python -m tests.servers.orders --store STORE --service-db DB [--front FRONT] [--clock FILE] [--options JSON]
 
 Prints {"port": …, "pid": …} when it listens. The service keeps its own database, apart from the store:
 ``effects`` has one row for each operation that ran to its end, ``calls`` one for each that began. What an operation
@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,12 +23,11 @@ from typing import Any, Final, NamedTuple
 from spyne import Application, Fault, Integer, ServiceBase, Unicode, rpc
 from spyne.protocol.soap import Soap11, Soap12
 from spyne.server.wsgi import WsgiApplication
-from waitress import create_server
 
+from tests.servers.fronts import FRONTS, serve
 from tests.servers.plain import plain
 from wsrm_mq.inbox import once
 from wsrm_mq.store.writer import Clock, wall_clock
-from wsrm_mq.wsgi import WSRMMiddleware
 
 NAMESPACE: Final = "urn:example:orders"
 MAX_BODY: Final = 64 * 2**20
@@ -198,31 +196,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--service-db", type=Path, required=True)
+    parser.add_argument("--front", choices=FRONTS, default="waitress")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--clock", type=Path, help="file that says by how many seconds the clock is wrong")
     parser.add_argument("--options", type=json.loads, default={}, help="JSON object: options of the middleware")
     arguments = parser.parse_args()
 
-    def stop(_signal: int, _frame: object) -> None:
-        raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, stop)
     options = {"one_way": ONE_WAY} | arguments.options
-    application = WSRMMiddleware(
+    serve(
+        arguments.front,
         orders(arguments.service_db),
+        port=arguments.port,
+        threads=arguments.threads,
         store=arguments.store,
         authenticate=lambda environ, _headers: environ.get("HTTP_X_USER"),
         clock=shifted_clock(arguments.clock),
         **options,
     )
-    server = create_server(application, host="127.0.0.1", port=arguments.port, threads=arguments.threads)
-    print(json.dumps({"port": int(server.effective_port), "pid": os.getpid()}), flush=True)
-    try:
-        server.run()
-    finally:
-        application.close()
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":

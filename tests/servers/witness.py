@@ -1,6 +1,6 @@
 """A server that can be told where to die, and a service that bears witness.
 
-    python -m tests.servers.witness --store STORE --service-db DB [--port P] [--die FILE] [--options JSON]
+    python -m tests.servers.witness --store STORE --service-db DB [--front F] [--port P] [--die FILE] [--options JSON]
 
 The service keeps its own database: ``calls`` has a row for each call, committed at once; ``effects`` one for each
 effect, in the same transaction as the inbox's mark. As soon as FILE holds ``after_commit:3``, the process ends with
@@ -21,15 +21,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from waitress import create_server
-
+from tests.servers.fronts import FRONTS, serve
 from wsrm_mq import once
 from wsrm_mq.application import Application
 from wsrm_mq.front import Front
 from wsrm_mq.queue import accept
 from wsrm_mq.replay.dispatcher import Dispatcher
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.wsgi import WSRMMiddleware
 
 NAMESPACE: Final = "urn:example:orders"
 SCHEMA: Final = """
@@ -148,6 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--service-db", type=Path, required=True)
+    parser.add_argument("--front", choices=FRONTS, default="waitress")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--die", type=Path, metavar="FILE")
     parser.add_argument("--work", type=float, default=0.0, help="seconds that each call takes")
@@ -157,14 +156,7 @@ def main() -> None:
     arm(death)
     options = {"one_way": (f"{NAMESPACE}/put_order",)} | arguments.options
     app = service(arguments.service_db, death, arguments.work)
-    middleware = WSRMMiddleware(app, arguments.store, **options)
-    server = create_server(middleware, host="127.0.0.1", port=arguments.port, threads=8)
-    print(json.dumps({"port": int(server.effective_port), "pid": os.getpid()}), flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(SystemExit(0)))
-    try:
-        server.run()
-    finally:
-        middleware.close(10)
+    serve(arguments.front, app, port=arguments.port, store=arguments.store, **options)
 
 
 if __name__ == "__main__":

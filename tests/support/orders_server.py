@@ -17,6 +17,8 @@ from typing import Any, Final, TypeVar
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")
+front = "waitress"
+"""Behind which server the orders service runs; ``pytest --front`` chooses another."""
 T = TypeVar("T")
 
 
@@ -36,6 +38,7 @@ class OrdersServer:
         self.service_db = directory / "service.db"
         self.log = directory / "server.log"
         self.clock = directory / "clock"
+        self.front = front
         self.options: Mapping[str, Any] = options
         self.port = 0
         self.path = "/orders"
@@ -82,7 +85,16 @@ class OrdersServer:
         options = {name: value for name, value in self.options.items() if name != "threads"}
         command = [sys.executable, "-m", "tests.servers.orders", "--store", str(self.store)]
         command += ["--service-db", str(self.service_db), "--port", str(self.port)]
-        command += ["--threads", str(threads), "--clock", str(self.clock), "--options", json.dumps(options)]
+        command += [
+            "--front",
+            self.front,
+            "--threads",
+            str(threads),
+            "--clock",
+            str(self.clock),
+            "--options",
+            json.dumps(options),
+        ]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
