@@ -411,14 +411,27 @@ async def _whole(app: ASGIApplication, scope: Scope, receive: Receive) -> tuple[
     """The whole answer of an application: its start message and the body."""
     started: list[Message] = []
     written: list[bytes] = []
+    is_answered = asyncio.Event()
 
     async def keep(message: Message) -> None:
         if message["type"] == "http.response.start":
             started.append(message)
         elif message["type"] == "http.response.body":
             written.append(message.get("body", b""))
+            if not message.get("more_body"):
+                is_answered.set()
 
-    await app(scope, receive, keep)
+    async def received() -> Message:
+        """Once it has answered, its client is gone: so a server has it, which has not seen the answer yet."""
+        asked, answered = asyncio.ensure_future(receive()), asyncio.ensure_future(is_answered.wait())
+        try:
+            await asyncio.wait((asked, answered), return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else {"type": "http.disconnect"}
+        finally:
+            asked.cancel()
+            answered.cancel()
+
+    await app(scope, received, keep)
     if not started:
         raise RuntimeError("the application sent no http.response.start")
     return started[0], b"".join(written)

@@ -347,3 +347,150 @@ def test_no_error_ends_the_writer(store: Store, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     store.call(note("after"))
     assert noted(store) == ["before", "after"]
+
+
+# a loop that writes in its own thread
+
+
+def test_what_is_led_is_one_commit_in_the_leaders_own_thread(store: Store) -> None:
+    before, told, threads = store.writer.commits, Told(), []
+    for number in range(10):
+        store.writer.submit_led(note(str(number)), told)
+    store.writer.submit_led(lambda _tx: threads.append(threading.current_thread()), told)
+    store.writer.lead()
+    assert told.results == [*map(str, range(10)), None]
+    assert threads == [threading.current_thread()]
+    assert store.writer.commits - before == 1
+
+
+def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: Store) -> None:
+    """Nobody leads a second time."""
+    told = Told()
+    for number in range(4):
+        store.writer.submit_led(note(str(number)), told, size=writer.LED_BYTES // 2)
+    begun = time.monotonic()
+    store.writer.lead()
+    assert told.results[:2] == ["0", "1"]
+    assert told.wait(4) == ["0", "1", "2", "3"]
+    assert time.monotonic() - begun < writer.NET_SECONDS / 2
+
+
+def test_one_large_verb_does_not_keep_the_loop(store: Store) -> None:
+    told, threads = Told(), []
+    store.writer.submit_led(lambda _tx: threads.append(threading.current_thread()), told, size=writer.LED_BYTES + 1)
+    store.writer.lead()
+    told.wait(1)
+    assert threads[0] is not threading.current_thread()
+
+
+def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -> None:
+    told = Told()
+    store.writer.attend(True)
+    store.writer.submit_led(note("led"), told)
+    store.submit(note("settled"), told, lingers=True)
+    assert told.wait(2) == ["led", "settled"]
+    for number in range(5):  # and from then on nobody counts on it
+        begun = time.monotonic()
+        store.submit(note(str(number)), told, lingers=True)
+        told.wait(3 + number)
+        assert time.monotonic() - begun < writer.NET_SECONDS / 2
+
+
+def test_a_loop_does_not_wait_for_the_lock_of_another_process(store: Store, locked: Callable[[], None]) -> None:
+    told = Told()
+    for number in range(3):  # the second and the third come while the thread waits
+        store.writer.submit_led(note(str(number)), told)
+        begun = time.monotonic()
+        store.writer.lead()
+        assert time.monotonic() - begun < writer.LEAD_SECONDS / 2
+        time.sleep(0.05)
+    assert told.results == []
+    locked()
+    assert told.wait(3) == ["0", "1", "2"]
+    assert noted(store) == ["0", "1", "2"]
+
+
+@pytest.mark.invariant("I16")
+def test_what_is_led_while_the_lock_is_waited_for_does_not_wait_for_it_twice(
+    impatient: Store, locked: Callable[[], None]
+) -> None:
+    told = Told()
+    begun = time.monotonic()
+    for number in range(2):
+        impatient.writer.submit_led(note(str(number)), told)
+        impatient.writer.lead()
+        time.sleep(SHORT_BUSY_MS / 1000 / 2)
+    assert all(isinstance(error, StoreBusy) for error in told.wait(2))
+    assert time.monotonic() - begun < 3 * SHORT_BUSY_MS / 1000
+    locked()
+
+
+def test_a_mistake_of_one_led_verb_fails_only_that_verb(store: Store) -> None:
+    def breaks(tx: Transaction) -> str:
+        tx.ledger("half")
+        raise KeyError("mine")
+
+    told = Told()
+    for verb in (note("before"), breaks, note("after")):
+        store.writer.submit_led(verb, told)
+    store.writer.lead()
+    results = told.wait(3)
+    assert (results[0], results[2]) == ("before", "after")
+    assert isinstance(results[1], KeyError)
+    assert noted(store) == ["before", "after"]
+
+
+def test_an_error_that_nobody_thought_of_leaves_no_led_verb_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: object) -> None:
+        raise RuntimeError("nobody thought of this")
+
+    told = Told()
+    monkeypatch.setattr(writer, "file_ids", broken)
+    store.writer.submit_led(note("refused"), told)
+    store.writer.lead()
+    assert isinstance(told.wait(1)[0], StoreUnavailable)
+    monkeypatch.undo()
+    store.writer.submit_led(note("after"), told)
+    store.writer.lead()
+    assert told.wait(2)[1] == "after"
+    assert noted(store) == ["after"]
+
+
+def test_what_is_led_and_what_is_called_keep_their_order(store: Store) -> None:
+    """The thread and a loop write by turns, each what came first."""
+    told, stopping = Told(), threading.Event()
+
+    def settle() -> None:
+        number = 0
+        while not stopping.is_set():
+            store.submit(note(f"s{number}"), told, keep=True, lingers=number % 3 > 0)
+            number += 1
+            time.sleep(0.0005)
+
+    settling = threading.Thread(target=settle)
+    settling.start()
+    led = Told()
+    for number in range(200):
+        store.writer.submit_led(note(f"l{number}"), led)
+        store.writer.lead()
+    led.wait(200)
+    stopping.set()
+    settling.join()
+    store.call(note("last"))
+    written = noted(store)
+    assert [event for event in written if event.startswith("l") and event != "last"] == [f"l{n}" for n in range(200)]
+    settled = [event for event in written if event.startswith("s")]
+    assert settled == [f"s{n}" for n in range(len(settled))]
+    assert len(told.results) == len(settled)
+
+
+def test_what_is_led_while_the_process_forks_is_written_after_it(store: Store) -> None:
+    told = Told()
+    store.suspend()
+    store.writer.submit_led(note("meanwhile"), told)
+    store.writer.lead()
+    assert told.results == []
+    store.resume()
+    assert told.wait(1) == ["meanwhile"]

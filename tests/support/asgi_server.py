@@ -1,0 +1,146 @@
+"""``tests/servers/asgi.py`` behind an ASGI server from its own command line, as a process tree that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from .orders_server import ROOT, within
+from .raw import Answer, Dialect, Wire, open_sequence
+from .stored import Stored
+
+__all__ = ["COMMANDS", "ASGIServer", "Client"]
+
+_TARGET: Final = ["--factory", "tests.servers.asgi:build"]
+COMMANDS: Final = {
+    "uvicorn": ["uvicorn", *_TARGET, "--host", "127.0.0.1", "--no-access-log", "--log-level", "warning"],
+    "granian": ["granian", "--interface", "asgi", *_TARGET, "--host", "127.0.0.1", "--no-ws", "--log-level", "warning"],
+}
+
+
+class ASGIServer:
+    """``kind`` is the wrapped application's: asgi or wsgi."""
+
+    def __init__(self, home: Path, make: str, kind: str, **options: Any) -> None:
+        self.home = home
+        self.log = home / "server.log"
+        self.store = Stored(home / "store.db")
+        self._command = [sys.executable, "-m", *COMMANDS[make]]
+        self._served = json.dumps({"app": kind, "home": str(home), "options": options})
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                [*self._command, "--port", str(self.port), *more],
+                cwd=ROOT,
+                env=os.environ | {"SERVED": self._served},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert within(30, self._answers, bool), self.log.read_text()[-4000:]
+
+    def _answers(self) -> bool:
+        try:
+            with Wire(self.port, timeout=5) as wire:
+                return wire.ask(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").status == 200
+        except (OSError, EOFError):
+            return False
+
+    def kill(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self.ended()
+
+    def begin_to_stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+
+    def ended(self, seconds: float = 30) -> None:
+        """Wait for the end."""
+        assert self._process is not None
+        self._process.wait(seconds)
+        self._process = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def get(self, path: str) -> Answer:
+        with Wire(self.port) as wire:
+            return wire.ask(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.home / "service.db", timeout=20)) as db:
+            return db.execute(query, values).fetchall()
+
+    def effects(self, sequence: str) -> list[int]:
+        return [n for (n,) in self.rows("select number from effects where sequence = ? order by rowid", sequence)]
+
+    def calls(self, sequence: str) -> list[int]:
+        return [n for (n,) in self.rows("select number from calls where sequence = ? order by rowid", sequence)]
+
+    def effects_soon(self, sequence: str, wanted: list[int], seconds: float = 10) -> list[int]:
+        return within(seconds, lambda: self.effects(sequence), lambda seen: seen == wanted)
+
+
+class Client:
+    """One connection and one sequence."""
+
+    def __init__(self, server: ASGIServer, identifier: str | None = None) -> None:
+        self.server = server
+        self.dialect = Dialect()
+        self.wire = Wire(server.port)
+        self.identifier = identifier or open_sequence(self.wire, self.dialect)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.wire.close()
+
+    def other(self) -> Client:
+        """Another connection for the same sequence."""
+        return Client(self.server, self.identifier)
+
+    def put(self, number: int, text: str = "") -> Answer:
+        return self.wire.ask(self.request_put(number, text))
+
+    def request_put(self, number: int, text: str = "", *fields: str) -> bytes:
+        return self.dialect.request(self.dialect.put(self.identifier, number, text), *fields)
+
+    def request_echo(self, number: int, text: str) -> bytes:
+        return self.dialect.request(self.dialect.echo(self.identifier, number, text))
+
+    def echo(self, number: int, text: str) -> Answer:
+        return self.wire.ask(self.request_echo(number, text))
+
+    def until_acknowledged(self, number: int, seconds: float = 30) -> None:
+        """Send it, on a new connection whenever the server has closed or died, until it is acknowledged."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                acked = self.put(number).acked
+            except (OSError, EOFError):
+                acked = None
+                self.wire.close()
+                try:
+                    self.wire = Wire(self.server.port)
+                except OSError:
+                    time.sleep(0.02)
+            if any(lower <= number <= upper for lower, upper in acked or ()):
+                return
+            assert time.monotonic() < end, f"{number} was not acknowledged"
