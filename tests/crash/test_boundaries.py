@@ -1,4 +1,4 @@
-"""kill -9 of a real server at each boundary of a message's way, twenty times each.
+"""kill -9 of a real server at each boundary of a message's way, twenty times each, and some behind an event loop.
 
 One store and one sequence live through all twenty lives of a test: what an earlier death left behind is there for the
 next one.
@@ -30,14 +30,17 @@ def live_and_die(witness: Witness, source: Source, point: str, passing: int, *, 
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize(("front", "lives"), [("waitress", LIVES), ("uvicorn", 3)])
 @pytest.mark.parametrize("point", ["before_commit", "after_commit", "in_call", "before_settle", "after_settle"])
 @pytest.mark.spec("D-DUR-001", "D-DUR-002", "D-ACK-030", versions="all")
 @pytest.mark.invariant("I7")
-def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(tmp_path: Path, point: str) -> None:
-    witness = Witness(tmp_path)
+def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(
+    tmp_path: Path, point: str, front: str, lives: int
+) -> None:
+    witness = Witness(tmp_path, front)
     witness.start()
     source = Source(witness)
-    for life in range(LIVES):
+    for life in range(lives):
         live_and_die(witness, source, point, 3 + life % 2)
         acknowledged_before = set(source.acknowledged)
         witness.start()
@@ -52,17 +55,20 @@ def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(tmp_path: Path,
     assert source.acknowledged == set(range(1, last + 1))
     found = problems(source.acknowledged, witness.effects(source.identifier), witness.calls(source.identifier))
     assert found == []
-    assert witness.lives == LIVES + 1
+    assert witness.lives == lives + 1
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize(("front", "lives"), [("waitress", LIVES), ("uvicorn", 3)])
 @pytest.mark.spec("D-DUR-006", "D-DEL-020", versions="all")
-def test_a_kill_between_settling_a_request_and_answering_it_runs_it_no_second_time(tmp_path: Path) -> None:
+def test_a_kill_between_settling_a_request_and_answering_it_runs_it_no_second_time(
+    tmp_path: Path, front: str, lives: int
+) -> None:
     """The reply is stored with the settlement: the resend gets it, and the service is not called again."""
-    witness = Witness(tmp_path)
+    witness = Witness(tmp_path, front)
     witness.start()
     source = Source(witness)
-    for _ in range(LIVES):
+    for _ in range(lives):
         live_and_die(witness, source, "after_settle", 3, echo=True)
         witness.start()
     last = max(source.acknowledged) + 1

@@ -17,14 +17,14 @@ Servers = Callable[..., OrdersServer]
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(tmp_path_factory: pytest.TempPathFactory, front: str) -> Iterator[Servers]:
     """Servers by options of the middleware, each shared by the tests of a module, which leave it alive."""
     running: dict[str, OrdersServer] = {}
 
     def having(**options: Any) -> OrdersServer:
         key = json.dumps(options, sort_keys=True)
         if key not in running:
-            running[key] = OrdersServer(tmp_path_factory.mktemp("server"), **options)
+            running[key] = OrdersServer(tmp_path_factory.mktemp("server"), front, **options)
             running[key].start()
         return running[key]
 

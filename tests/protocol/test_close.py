@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.orders_server import within
-from tests.support.policies import At
+from tests.support.policies import At, each_front
 from tests.support.source import Source, in_1_0, in_1_1
+
+pytestmark = each_front
 
 STRANGE = "urn:uuid:00000000-0000-4000-8000-000000000000"
 

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from tests.conftest import Mount
 from tests.support.disk import Disk
 from tests.support.orders_server import OrdersServer, within
+from tests.support.policies import each_front
 from tests.support.raw import Answer
 from tests.support.source import Source, good_exchange
 from wsrm_mq.cli import program
@@ -31,9 +32,9 @@ ROOM: Final = "size=24m"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[OrdersServer]:
+def server(tmp_path: Path, front: str) -> Iterator[OrdersServer]:
     """Not started: the test says where its store is."""
-    server = OrdersServer(tmp_path, retry=[0.1])
+    server = OrdersServer(tmp_path, front, retry=[0.1])
     yield server
     server.kill()
 
@@ -308,6 +309,7 @@ def test_a_store_whose_log_was_left_on_a_read_only_file_system_can_be_looked_at(
 # the disk is full
 
 
+@each_front
 @pytest.mark.scenario("Q-111")
 @pytest.mark.spec("D-DUR-003", "SEC-031", versions=("1.1",))
 def test_a_full_disk_turns_messages_away_until_there_is_room_and_loses_none(

@@ -42,7 +42,7 @@ def _uvicorn(app: Any, port: int, threads: int, options: dict[str, Any]) -> None
 
     middleware = WSRMASGIMiddleware(app, threads=threads, **options)
     listening = socket.create_server(("127.0.0.1", port))
-    server = uvicorn.Server(uvicorn.Config(middleware, log_level="warning", access_log=False))
+    server = uvicorn.Server(uvicorn.Config(middleware, log_level="warning", access_log=False, timeout_keep_alive=120))
     _announce(listening.getsockname()[1])
     server.run(sockets=[listening])
 

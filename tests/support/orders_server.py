@@ -33,12 +33,12 @@ def within(seconds: float, look: Callable[[], T], wanted: Callable[[T], bool]) -
 class OrdersServer:
     """One server with its store and the service's own database, both kept over restarts."""
 
-    def __init__(self, directory: Path, **options: Any) -> None:
+    def __init__(self, directory: Path, behind: str | None = None, **options: Any) -> None:
         self.store = directory / "store.db"
         self.service_db = directory / "service.db"
         self.log = directory / "server.log"
         self.clock = directory / "clock"
-        self.front = front
+        self.front = behind or front
         self.options: Mapping[str, Any] = options
         self.port = 0
         self.path = "/orders"

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.servers.fronts import FRONTS
 from wsrm_mq.testing import EnvelopeFactory
 
+from . import orders_server
 from .orders_server import OrdersServer
 from .source import Source
 
@@ -41,11 +43,22 @@ Start = Callable[..., OrdersServer]
 At = Callable[..., Source]
 
 
+each_front: Final = pytest.mark.parametrize("front", FRONTS, indirect=True, scope="session")
+"""Run a test behind each server, whatever ``--front`` says; one that takes ``at`` or ``front``."""
+
+
 @pytest.fixture(scope="session")
-def policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
+def front(request: pytest.FixtureRequest) -> str:
+    """Behind which server the orders service runs."""
+    return str(getattr(request, "param", orders_server.front))
+
+
+@pytest.fixture(scope="session")
+def policies(tmp_path_factory: pytest.TempPathFactory, front: str) -> Iterator[OrdersServer]:
     """One server with a path for each of ``POLICIES``, shared by all tests that leave it alive."""
     server = OrdersServer(
         tmp_path_factory.mktemp("policies"),
+        front,
         partners={name: {"path": f"/{name}", **options} for name, options in POLICIES.items()},
         retry=[0.1, 0.2, 0.4],
         hold_wait=HOLD_WAIT,
