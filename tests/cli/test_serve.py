@@ -157,6 +157,72 @@ def test_an_application_that_is_wrapped_already_is_served_as_it_is(serve: Serve,
     assert not (somewhere / "other.db").exists()
 
 
+ASGI_APPLICATION = """
+import asyncio, json, os
+
+def note(word):
+    with open("calls", "a") as calls:
+        calls.write(word + "\\n")
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await receive()
+        if os.path.exists("fail"):
+            raise RuntimeError("no soap today")
+        note("starts")
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        note("stops")
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    while (await receive()).get("more_body"):
+        pass
+    note("begin")
+    while os.path.exists("wait"):
+        await asyncio.sleep(0.01)
+    note("end")
+    body = b"<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope'><s:Body><done/></s:Body></s:Envelope>"
+    headers = [(b"content-type", b"application/soap+xml"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+"""
+
+
+@pytest.mark.parametrize("reply_to", ["", "none"], ids=["two-way", "one-way"])
+def test_an_asgi_application_is_served_and_what_it_runs_is_finished_before_it_stops(
+    serve: Serve, somewhere: Path, reply_to: str
+) -> None:
+    (somewhere / "asgi_shop.py").write_text(ASGI_APPLICATION)
+    served = serve("asgi_shop:app", "--port", "0")
+    identifier = served.create()
+    (somewhere / "wait").touch()
+    answers: list[int] = []
+    message = SOURCE.message(identifier, 1, reply_to=reply_to)
+    sender = threading.Thread(target=lambda: answers.append(served.post(message).status))
+    sender.start()
+    assert eventually(lambda: served.calls() == ["starts", "begin"])
+    served.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    (somewhere / "wait").unlink()
+    _, said = served.process.communicate(timeout=60)
+    sender.join()
+    assert (served.process.returncode, answers) == (0, [200]), said
+    assert served.calls() == ["starts", "begin", "end", "stops"]
+
+
+def test_an_asgi_application_that_is_wrapped_already_is_served_as_it_is(serve: Serve, somewhere: Path) -> None:
+    (somewhere / "asgi_shop.py").write_text(
+        ASGI_APPLICATION
+        + "\nfrom wsrm_mq.asgi import WSRMASGIMiddleware\napp = WSRMASGIMiddleware(app, store='own.db')\n"
+    )
+    served = serve("asgi_shop:app", "--port", "0", "--store", "other.db")
+    assert served.create()
+    status, said = served.end(signal.SIGTERM)
+    assert (status, "wrapped already" in said) == (0, True)
+    assert served.calls() == ["starts", "stops"]
+    assert not (somewhere / "other.db").exists()
+
+
 def test_an_address_with_colons_is_shown_as_a_url(serve: Serve) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -235,6 +301,24 @@ def test_an_idle_connection_does_not_hold_up_the_end(serve: Serve) -> None:
         assert served.end(signal.SIGTERM)[0] == 0
 
 
+def test_an_operation_that_never_ends_does_not_keep_it_for_ever(serve: Serve, somewhere: Path, wsrm: Wsrm) -> None:
+    (somewhere / "patient.py").write_text(
+        "import wsrm_mq.cli.serve, wsrm_mq.asgi\n"
+        "wsrm_mq.cli.serve.DRAIN_SECONDS = wsrm_mq.asgi.DRAIN_SECONDS = 0.5\nfrom shop import app\n"
+    )
+    served = serve("patient:app", "--port", "0")
+    identifier = served.create()
+    (somewhere / "wait").touch()
+    threading.Thread(target=lambda: served.post(SOURCE.message(identifier, 1, reply_to="")), daemon=True).start()
+    assert eventually(lambda: served.calls() == ["begin"])
+    begun = time.monotonic()
+    status, said = served.end(signal.SIGTERM)
+    assert time.monotonic() - begun < 15
+    assert (status, "an operation still runs" in said, "were cut off" in said) == (0, True, True), said
+    (found,) = document(wsrm("message", "list", "--json"))["messages"]
+    assert found["state"] != "delivered"
+
+
 def test_a_second_signal_ends_it_at_once(serve: Serve, somewhere: Path) -> None:
     served = serve("shop:app", "--port", "0")
     identifier = served.create()
@@ -291,6 +375,19 @@ def test_without_an_application_it_asks_for_one(wsrm: Wsrm) -> None:
     result = wsrm("serve")
     assert result.exit_code == 2
     assert "Name the application" in result.stderr
+
+
+def test_an_asgi_application_that_does_not_start_ends_it(shell: Shell, somewhere: Path, wsrm: Wsrm) -> None:
+    (somewhere / "asgi_shop.py").write_text(
+        "async def app(scope, receive, send):\n    await receive()\n"
+        "    await send({'type': 'lifespan.startup.failed', 'message': 'no soap today'})\n"
+    )
+    done = shell("serve", "asgi_shop:app", "--port", "0")
+    assert done.returncode == 1
+    assert b"no soap today" in done.stderr
+    assert b"the application did not start" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert document(wsrm("store", "info", "--json"))["instances"] == []
 
 
 def test_a_mistake_of_the_application_is_shown_with_its_traceback(shell: Shell, somewhere: Path) -> None:
