@@ -7,11 +7,10 @@ with the receipt, which says what is left to do: answer, run the message, or wai
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.envelope import (
     Headers,
@@ -29,6 +28,7 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
@@ -50,13 +50,10 @@ from wsrm_mq.versions import SOAPVersion
 
 __all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
 
-log = logging.getLogger("wsrm_mq.destination")
-
 RETRY_AFTER_SECONDS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An HTTP response. ``body`` may be empty."""
 
     status: int
@@ -70,8 +67,7 @@ class Answer:
         return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
 
     one_way: bool = False
@@ -90,8 +86,7 @@ class Peer:
     require_rm: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A SOAP POST to a covered path."""
 
     queue: str
@@ -107,8 +102,7 @@ class Request:
     connection: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """``verb`` has to be committed; its result goes to ``conclude``."""
 
     verb: Callable[[Transaction], Receipt | Created]
@@ -119,16 +113,14 @@ class Commit:
     arrival: Arrival | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
 
     claim: Claim
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
 
     position: int
@@ -137,8 +129,7 @@ class Wait:
     """It waits for other messages: such waits are few at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(NamedTuple):
     """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
     or a message, without a claim, of a sequence that is being run here."""
 
@@ -161,7 +152,9 @@ class RMDestination:
         understood: frozenset[str] | None = None,
         limits: Limits = _USUAL_LIMITS,
         verify_body: bool = False,
+        events: Events | None = None,
     ) -> None:
+        self._events = events or Events()
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
@@ -175,6 +168,7 @@ class RMDestination:
             headers = self._scan(request)
             return self._examine(request, headers)
         except EnvelopeError as error:
+            self._events.tell("request.refused", fault=error.fault.name, reason=error.fault.reason)
             return _refusal(error, request)
 
     def _scan(self, request: Request) -> Headers:
@@ -303,11 +297,14 @@ class RMDestination:
         if isinstance(receipt, Created):
             return _created(receipt, headers)
         for fault in receipt.other_faults:
-            log.warning("ack_requested.unknown sequence=%s", fault.identifier)
+            self._events.tell("ack_requested.unknown", sequence=fault.identifier)
         if receipt.fault is not None:
+            fault = receipt.fault
+            self._events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
             return _receipt_fault(receipt, headers)
         if receipt.no_room:
-            return _no_room(receipt.no_room)
+            self._events.tell("request.no_room", reason=receipt.no_room)
+            return unavailable(receipt.no_room)
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
         if headers.body is not None:
@@ -457,8 +454,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
         soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.content_type.lower() else SOAPVersion.SOAP_1_1
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
-    log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
-    return replace(answer, status=error.status) if error.status else answer
+    return answer._replace(status=error.status) if error.status else answer
 
 
 def _created(created: Created, headers: Headers) -> Answer:
@@ -484,13 +480,7 @@ def _receipt_fault(receipt: Receipt, headers: Headers) -> Answer:
     assert receipt.fault is not None
     final = (receipt.acknowledgement,) if receipt.acknowledgement and receipt.acknowledgement.final else ()
     shown = final if isinstance(receipt.fault, faults.SequenceClosed) else ()
-    log.info("request.refused fault=%s sequence=%s", receipt.fault.name, receipt.fault.identifier)
     return _fault(receipt.fault, headers, shown)
-
-
-def _no_room(reason: str) -> Answer:
-    log.warning("request.no_room %s", reason)
-    return unavailable(reason)
 
 
 def unavailable(reason: str) -> Answer:

@@ -11,8 +11,9 @@ import secrets
 import shutil
 import uuid
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
+from wsrm_mq.queue.counts import received
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
@@ -38,8 +39,7 @@ __all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create"
 _PIECE: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(NamedTuple):
     """Who speaks, in which versions, to which queue: what a sequence is bound to."""
 
     queue: str
@@ -72,8 +72,7 @@ class Body:
         return self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
 
     sender: Sender
@@ -127,8 +126,7 @@ class Receipt:
     """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(NamedTuple):
     sequence: InboundSequence | None
     lifetime: int = 0
     """Granted Expires, in ms."""
@@ -191,8 +189,18 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     if record is not None:
         _accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
+    received(tx, record.queue if record is not None else 0, _outcome(receipt), arrival.sender.rm.label)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
+
+
+def _outcome(receipt: Receipt) -> str:
+    """What became of a message, in a word that is counted."""
+    if receipt.act is Act.ACCEPT:
+        return "held" if receipt.held else "discarded" if receipt.settled else "accepted"
+    if receipt.act is Act.REPEAT:
+        return "duplicate"
+    return "no_room" if receipt.no_room else "refused"
 
 
 def lifecycle(

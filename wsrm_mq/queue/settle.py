@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
+from wsrm_mq.queue.counts import delivered, failed
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.poison import Aftermath, after_failure
@@ -16,8 +18,7 @@ from wsrm_mq.store.transaction import Transaction, as_json
 __all__ = ["Failed", "Reply", "Settled", "add_reply", "fail", "settle"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An application's answer, as it is stored and sent again: status line without the protocol, headers, body."""
 
     status: str
@@ -25,8 +26,7 @@ class Reply:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     released: bool
     """The sequence was given back."""
     waiter: str | None
@@ -35,8 +35,7 @@ class Settled:
     """Where the sequence goes on, if it was not released."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     aftermath: Aftermath
     attempt: int
     retry_at: int | None
@@ -53,9 +52,12 @@ def settle(
     release: bool = False,
     waited_for: bool = False,
     remark: str | None = None,
+    seconds: float | None = None,
+    is_replay: bool = False,
 ) -> Settled:
     """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
-    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it.
+    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it;
+    ``seconds``: how long it took; ``is_replay``: it was read back from the store.
     Raises ``FenceLost`` where the sequence belongs to somebody else by now."""
     record = still_mine(tx, held)
     waiter = None
@@ -69,6 +71,7 @@ def settle(
         add_reply(tx, position, reply)
     if remark is not None:
         tx.ledger("answered_with_fault", record, number=number, position=position, reason=remark)
+    delivered(tx, record.queue, seconds, is_replay)
     _name(record, number)
     move_past(tx, record, number)
     record.running_since = tx.now
@@ -103,12 +106,16 @@ def fail(
     number: int,
     error: str,
     policy: QueuePolicy,
+    fault: str = "",
+    seconds: float | None = None,
 ) -> Failed:
-    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on."""
+    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on.
+    ``fault`` is the kind of the error, see ``Outcome``."""
     record = still_mine(tx, held)
     tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
     failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
+    failed(tx, record.queue, fault, seconds)
     aftermath = after_failure(tx, record, position, number, failures, policy, error)
     goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
     if goes_on:

@@ -38,9 +38,11 @@ class Delivery:
     """Settled before the call."""
     is_waited_for: bool = False
     """A request waits for the settlement, or may wait for it by now."""
+    is_replay: bool = False
+    """It was read back from the store: the second loop delivers it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
     a one-way message that it took and did not like: nobody else reads that."""
@@ -48,6 +50,10 @@ class Outcome:
     reply: Reply | None = None
     error: str | None = None
     remark: str | None = None
+    fault: str = ""
+    """The kind of the error, in one of a few words: ``exception``, ``http_error``, ``soap_fault``, ``refused``."""
+    seconds: float | None = None
+    """How long the call took; ``None``: it was not called yet."""
 
 
 Call = Callable[[Delivery], Outcome]

@@ -16,7 +16,6 @@ What can go wrong in a batch:
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -27,15 +26,15 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.events.telling import Events
 from wsrm_mq.store.connection import connect_writer, translate
+from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
-
-log = logging.getLogger("wsrm_mq.store")
 
 R = TypeVar("R")
 Verb = Callable[[Transaction], R]
@@ -92,6 +91,7 @@ class Writer:
         instance_name: str,
         clock: Clock = wall_clock,
         reserve: Reserve | None = None,
+        events: Events | None = None,
     ) -> None:
         self.path = path
         self.instance = instance
@@ -99,6 +99,8 @@ class Writer:
         self._clock = clock
         self._reserve = reserve
         self._cache = SequenceCache()
+        self._events = events or Events()
+        self.tally = Tally()
         self._waiting: deque[_Waiting[Any]] = deque()
         self._urgent = 0
         """How many of them do not linger."""
@@ -250,7 +252,7 @@ class Writer:
                 self._checkpoint()
             return kept
         except Exception as error:
-            log.critical("store.writer_failed error=%r", error, exc_info=error)
+            self._events.tell("store.writer_failed", error=repr(error), trouble=error)
             untold = [item for item in batch if not item.is_told]
             if isinstance(error, StoreError):
                 return self._fail(untold, error)
@@ -261,7 +263,7 @@ class Writer:
         with self._changed:
             batch, self._urgent = list(self._waiting), 0
             self._waiting.clear()
-        log.critical("store.not_written verbs=%d path=%s", len(batch), self.path)
+        self._events.tell("store.not_written", verbs=len(batch), path=self.path)
         failure = StoreUnavailable(f"{self.path}: the store was closed before it could be written.", "")
         for item in batch:
             item.error = failure
@@ -316,7 +318,7 @@ class Writer:
     def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
         if isinstance(failure, StoreBusy):
             batch = batch + self._refusable()
-        self._trouble.tell(log, "store.write_failed", failure)
+        self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
         for item in batch:
@@ -343,7 +345,7 @@ class Writer:
         try:
             db.execute("BEGIN IMMEDIATE")
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
-            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
+            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
             for item in batch:
                 item.error = None
                 item.result = item.verb(tx)
@@ -358,6 +360,8 @@ class Writer:
             self._lost = None
             rescued_path(self.path).unlink(missing_ok=True)
         tx.committed()
+        for event, fields in tx.notices:
+            self._events.tell(event, **fields)
         self.commits += 1
         self.committed_verbs += len(batch)
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
@@ -370,11 +374,11 @@ class Writer:
         try:
             saved = rescue(self._db, self.path, self.instance_name)
         except (OSError, sqlite3.Error) as error:
-            log.critical("store.not_rescued path=%s error=%s", self.path, error)
+            self._events.tell("store.not_rescued", path=self.path, error=error)
             return StoreUnavailable(
                 gone, f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd while it runs."
             )
-        log.critical("store.rescued path=%s to=%s", self.path, saved)
+        self._events.tell("store.rescued", path=self.path, to=saved)
         return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
@@ -382,8 +386,8 @@ class Writer:
             item.is_told = True
             try:
                 item.told(item.result if item.error is None else None, item.error)
-            except Exception:
-                log.exception("store.callback_failed")
+            except Exception as error:
+                self._events.tell("store.callback_failed", trouble=error)
 
     def _checkpoint(self) -> None:
         """Move the WAL into the file when it has grown, between batches and after everybody was told."""
@@ -393,6 +397,6 @@ class Writer:
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except sqlite3.Error as error:
-                log.warning("store.checkpoint_failed error=%s", error)
+                self._events.tell("store.checkpoint_failed", error=error)
         if self._reserve is not None:
             self._reserve.restore()
