@@ -8,9 +8,9 @@ with the receipt, which says what is left to do: answer, run the message, or wai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 from wsrm_mq.envelope import (
     Headers,
@@ -53,7 +53,8 @@ __all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "
 RETRY_AFTER_SECONDS: Final = 5
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Answer:
     """An HTTP response. ``body`` may be empty."""
 
     status: int
@@ -67,7 +68,8 @@ class Answer(NamedTuple):
         return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
 
 
-class Forward(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Forward:
     """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
 
     one_way: bool = False
@@ -86,7 +88,8 @@ class Peer:
     require_rm: bool = False
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Request:
     """A SOAP POST to a covered path."""
 
     queue: str
@@ -102,7 +105,8 @@ class Request(NamedTuple):
     connection: str | None = None
 
 
-class Commit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Commit:
     """``verb`` has to be committed; its result goes to ``conclude``."""
 
     verb: Callable[[Transaction], Receipt | Created]
@@ -113,14 +117,16 @@ class Commit(NamedTuple):
     arrival: Arrival | None = None
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Run:
     """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
 
     claim: Claim
     delivery: Delivery
 
 
-class Wait(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wait:
     """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
 
     position: int
@@ -129,7 +135,8 @@ class Wait(NamedTuple):
     """It waits for other messages: such waits are few at a time."""
 
 
-class HandOver(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class HandOver:
     """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
     or a message, without a claim, of a sequence that is being run here."""
 
@@ -454,7 +461,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
         soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.content_type.lower() else SOAPVersion.SOAP_1_1
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
-    return answer._replace(status=error.status) if error.status else answer
+    return replace(answer, status=error.status) if error.status else answer
 
 
 def _created(created: Created, headers: Headers) -> Answer:

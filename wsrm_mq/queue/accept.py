@@ -11,7 +11,7 @@ import secrets
 import shutil
 import uuid
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, Final, cast
 
 from wsrm_mq.queue.counts import received
 from wsrm_mq.queue.ending import apply_step
@@ -39,7 +39,8 @@ __all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create"
 _PIECE: Final = 1024 * 1024
 
 
-class Sender(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sender:
     """Who speaks, in which versions, to which queue: what a sequence is bound to."""
 
     queue: str
@@ -72,7 +73,8 @@ class Body:
         return self.file
 
 
-class Arrival(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Arrival:
     """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
 
     sender: Sender
@@ -126,7 +128,8 @@ class Receipt:
     """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
 
-class Created(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Created:
     sequence: InboundSequence | None
     lifetime: int = 0
     """Granted Expires, in ms."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from wsrm_mq.queue.counts import delivered, failed
 from wsrm_mq.queue.cursor import move_past
@@ -18,7 +17,8 @@ from wsrm_mq.store.transaction import Transaction, as_json
 __all__ = ["Failed", "Reply", "Settled", "add_reply", "fail", "settle"]
 
 
-class Reply(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reply:
     """An application's answer, as it is stored and sent again: status line without the protocol, headers, body."""
 
     status: str
@@ -26,7 +26,8 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class Settled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Settled:
     released: bool
     """The sequence was given back."""
     waiter: str | None
@@ -35,7 +36,8 @@ class Settled(NamedTuple):
     """Where the sequence goes on, if it was not released."""
 
 
-class Failed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Failed:
     aftermath: Aftermath
     attempt: int
     retry_at: int | None
