@@ -21,6 +21,7 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.replay.delivery import Delivery, Outcome
 from wsrm_mq.sequence.faults import FaultCode
+from wsrm_mq.tracing import RECEIVED_IN
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
 __all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
@@ -42,6 +43,7 @@ _KEPT: Final = (
     "SERVER_PROTOCOL",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
+    RECEIVED_IN,
 )
 _NEVER_KEPT: Final = frozenset(
     {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}

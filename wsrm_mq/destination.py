@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
+from wsrm_mq import tracing
 from wsrm_mq.envelope import (
     Headers,
     Limits,
@@ -115,6 +116,8 @@ class Commit:
     peer: Peer
     size: int = 0
     arrival: Arrival | None = None
+    receiving: tracing.Receive | None = None
+    """The span of the receipt, while anybody wants spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +247,23 @@ class RMDestination:
                 ),
                 headers,
             )
+        environ, receiving = request.capture(), None
+        if tracing.tracer is not None:
+            receiving = tracing.receive(
+                tracing.tracer,
+                environ,
+                request.queue,
+                headers.message_id,
+                headers.sequence.identifier,
+                headers.sequence.number,
+            )
+            environ = receiving.environ
         arrival = Arrival(
             sender=sender,
             header=headers.sequence,
             message_id=headers.message_id,
             action=headers.action,
-            environ=request.capture(),
+            environ=environ,
             connection=request.connection,
             body=request.body,
             policy=policy,
@@ -259,7 +273,15 @@ class RMDestination:
             ack_requested=headers.ack_requested,
             waits=not one_way or robust,
         )
-        return Commit(lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival)
+        return Commit(
+            lambda tx: accept(tx, arrival),
+            headers,
+            request,
+            peer,
+            size=request.body.size,
+            arrival=arrival,
+            receiving=receiving,
+        )
 
     def _is_one_way(self, headers: Headers) -> bool:
         if headers.is_one_way_address or headers.action in self._one_way:
@@ -303,6 +325,8 @@ class RMDestination:
         headers = commit.headers
         if isinstance(receipt, Created):
             return _created(receipt, headers)
+        if commit.receiving is not None:
+            commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         for fault in receipt.other_faults:
             self._events.tell("ack_requested.unknown", sequence=fault.identifier)
         if receipt.fault is not None:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
+from wsrm_mq import tracing
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
@@ -50,7 +51,7 @@ class Engine:
         clock: Clock = wall_clock,
     ) -> None:
         self._where = where
-        self._call = call
+        self._call = tracing.processing(call)
         self._policy_of = policy_of
         self._threads = threads
         self._max_waiting = max_waiting
@@ -78,6 +79,7 @@ class Engine:
     def _start(self) -> None:
         if self._pid:  # a parent's: nothing of its store is this process's own
             self.store.abandon()
+        tracing.look()
         self.events.start()
         store = Store(self._where, clock=self._clock, events=self.events)
         store.open()

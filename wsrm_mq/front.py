@@ -52,7 +52,7 @@ class Hooks:
     ``connection_key(environ) -> str``
         names the connection a request came on.
     ``on_event(event)``
-        hears of what an operator should know; must not block.
+        hears of what an operator should know, in a thread of its own.
     ``clock() -> int``
         ms since the epoch.
     """

@@ -102,6 +102,8 @@ class Receipt:
     no_room: str = ""
     acknowledgement: SequenceAcknowledgement | None = None
     """The acknowledgement of the carrying message's sequence."""
+    outcome: str = ""
+    """The same in a word, as it is counted; see ``counts.RECEIVED``."""
     others: list[SequenceAcknowledgement] = field(default_factory=list)
     """What AckRequested headers asked for, of other sequences."""
     other_faults: list[Fault] = field(default_factory=list)
@@ -192,7 +194,8 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     if record is not None:
         _accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
-    received(tx, record.queue if record is not None else 0, _outcome(receipt), arrival.sender.rm.label)
+    receipt.outcome = _outcome(receipt)
+    received(tx, record.queue if record is not None else 0, receipt.outcome, arrival.sender.rm.label)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
 

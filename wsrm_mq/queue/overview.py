@@ -14,7 +14,20 @@ from typing import Any, Final, NamedTuple
 from wsrm_mq.queue.reading import sequence
 from wsrm_mq.queue.verdict import Instance, Verdict, judge, live_instances
 
-__all__ = ["Blocked", "Counted", "Overview", "Waiting", "counted", "overview", "verdicts"]
+__all__ = [
+    "OTHER",
+    "Blocked",
+    "Counted",
+    "Overview",
+    "Verdicts",
+    "Waiting",
+    "counted",
+    "overview",
+    "rates",
+    "shown_queues",
+    "totals",
+    "verdicts",
+]
 
 LOOKED_AT: Final = 1_000
 """So many undelivered messages of a sequence are looked at for the oldest."""
@@ -181,13 +194,18 @@ class Counted(NamedTuple):
 
 
 SHOWN: Final = 200
-"""Queues that are counted by name, the first ones. A peer that makes up paths makes no time series."""
+"""Queues that are told apart, the first ones. A peer that makes up paths makes no time series."""
 OTHER: Final = "(other)"
+
+
+def shown_queues(db: sqlite3.Connection) -> dict[int, str]:
+    """Key and name of the queues that are told apart."""
+    return dict(db.execute(f"SELECT id, name FROM queue WHERE kind = 'app' ORDER BY id LIMIT {SHOWN}").fetchall())
 
 
 def counted(db: sqlite3.Connection) -> list[Counted]:
     """All that was counted since the store was made, by whatever process. No value ever falls."""
-    shown = dict(db.execute(f"SELECT id, name FROM queue WHERE kind = 'app' ORDER BY id LIMIT {SHOWN}").fetchall())
+    shown = shown_queues(db)
     total: Counter[tuple[str, str, str]] = Counter()
     for name, queue, label, value in db.execute("SELECT name, queue, label, value FROM counter"):
         total[name, shown.get(queue, OTHER) if queue else "", label] += value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.settle import Reply
@@ -54,6 +55,8 @@ class Outcome:
     """The kind of the error, in one of a few words: ``exception``, ``http_error``, ``soap_fault``, ``refused``."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
+    settling: Any = None
+    """The span that ends when the outcome is stored; see ``tracing``."""
 
 
 Call = Callable[[Delivery], Outcome]

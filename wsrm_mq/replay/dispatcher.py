@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from wsrm_mq import tracing
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.counts import failed, took
@@ -138,6 +139,7 @@ class Dispatcher:
         if outcome.error is None:
 
             def told(done: Settled | None, error: BaseException | None) -> None:
+                tracing.settle(outcome, error)
                 try:
                     self._settlement_told(claim, delivery, done, error, last=True)
                 finally:
@@ -296,6 +298,7 @@ class Dispatcher:
 
         def told(done: Settled | None, error: BaseException | None) -> None:
             pipeline.leave(error)
+            tracing.settle(outcome, error)
             self._settlement_told(claim, delivery, done, error, last=last)
 
         self._store.submit(
@@ -329,6 +332,7 @@ class Dispatcher:
             self._store.submit(note, lambda _result, _error: None, lingers=True)
         if outcome.error is not None:
             self._tell("delivery.lost", delivery, outcome.error)
+        tracing.settle(outcome, None)
         self._settled(delivery, done)
         return outcome
 
@@ -348,6 +352,7 @@ class Dispatcher:
             ),
             keep=True,
         )
+        tracing.settle(outcome, None)
         if done.aftermath is not Aftermath.RETRY:
             self._waiters.notify(delivery.position)
         if done.retry_at is not None:

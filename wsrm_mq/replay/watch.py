@@ -12,6 +12,7 @@ import threading
 import time
 from typing import Final
 
+from wsrm_mq import tracing
 from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import ending, ownership
@@ -100,6 +101,7 @@ class Watch:
         while not self._stopping.is_set():
             self.turned_at = time.monotonic()
             try:
+                tracing.look()
                 self._count()
                 self._store.writer.look_after_files()
                 self._stay_in_place(presence)

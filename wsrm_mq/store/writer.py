@@ -273,6 +273,15 @@ class Writer:
         self._thread = None
 
     @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_disk_full(self) -> bool:
+        """The reserve is spent: what must be stored still is, nothing else is admitted."""
+        return self._reserve is not None and self._reserve.is_spent
+
+    @property
     def has_its_files(self) -> bool:
         """Whether what is open here is what stands at the store's place."""
         return file_ids(self.path) == self._files
