@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.settle import Reply
@@ -12,8 +12,7 @@ from wsrm_mq.queue.settle import Reply
 __all__ = ["Call", "Delivery", "Outcome"]
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """All that a call of the application needs. ``environ`` is the stored part of the request, as JSON; ``rm``,
     ``soap`` and ``addressing`` are labels of versions."""
 
