@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from wsrm_mq.queue.reading import sequence
 from wsrm_mq.queue.verdict import Instance, Verdict, judge, live_instances
+from wsrm_mq.store import reserve
 
 __all__ = [
     "OTHER",
@@ -83,7 +84,6 @@ def overview(db: sqlite3.Connection) -> Overview:
     for queue, _state, _count, stopped in states:
         blocked[queue] += stopped
     disk = os.statvfs(path.parent)
-    beside = path.with_name(path.name + ".d")
     return Overview(
         instances=live,
         dead_instances=known - len(live),
@@ -94,7 +94,7 @@ def overview(db: sqlite3.Connection) -> Overview:
         file_bytes=_size(path),
         wal_bytes=_size(path.with_name(path.name + "-wal")),
         disk_free=disk.f_bavail * disk.f_frsize,
-        is_reserve_spent=beside.is_dir() and not (beside / "reserve").exists(),
+        is_reserve_spent=reserve.is_spent(path),
     )
 
 

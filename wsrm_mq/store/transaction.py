@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wsrm_mq.events.table import FROM_LEDGER
+from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
@@ -331,7 +331,8 @@ def _notice(
         _REASONS.get(event, "reason"): reason,
     }
     name = "sequence.failed" if has_failed else FROM_LEDGER[event]
-    return name, {field: value for field, value in fields.items() if value is not None}
+    told = EVENTS[name].fields
+    return name, {field: value for field, value in fields.items() if value is not None and field in told}
 
 
 def as_json(value: object) -> str:
