@@ -207,11 +207,12 @@ class WSRMASGIMiddleware:
             case Wait() as wait:
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
 
-    async def _commit(self, commit: Commit) -> Receipt | Created:
+    def _commit(self, commit: Commit) -> asyncio.Future[Receipt | Created]:
         writer = self._front.engine.store.writer
-        if self._tick is None or self._tick.writer is not writer or self._tick.loop is not self._loop:
-            self._tick = _Tick(self._loop, writer)
-        return await self._tick.commit(commit.verb, commit.size, partial(self._front.committed, commit))
+        tick = self._tick
+        if tick is None or tick.writer is not writer or tick.loop is not self._loop:
+            self._tick = tick = _Tick(self._loop, writer)
+        return tick.commit(commit.verb, commit.size, partial(self._front.committed, commit))
 
     async def _in_thread(self, work: Callable[..., R], *arguments: Any) -> R:
         return await self._loop.run_in_executor(self._threads, work, *arguments)
@@ -280,8 +281,9 @@ class _Tick:
         self._timer: asyncio.TimerHandle | None = None
         self._led_at = 0.0
 
-    async def commit(self, verb: Verb[R], size: int, committed: Callable[[R], None]) -> R:
-        """Run ``verb`` in the next commit. ``committed(result)`` is called at once after it."""
+    def commit(self, verb: Verb[R], size: int, committed: Callable[[R], None]) -> asyncio.Future[R]:
+        """Run ``verb`` in the next commit, which the future tells of. ``committed(result)`` is called at once after
+        it."""
         future: asyncio.Future[R] = self.loop.create_future()
 
         def told(result: Any, error: BaseException | None) -> None:
@@ -299,7 +301,7 @@ class _Tick:
         if not self._is_coming:
             self._is_coming = True
             self.loop.call_soon(self._run)
-        return await future
+        return future
 
     def _run(self) -> None:
         self._is_coming = False
