@@ -52,12 +52,18 @@ def _received(scrape: Scrape) -> Samples:
 
 
 def _counts(*names: str) -> Callable[[Scrape], Samples]:
-    """Of what is counted for each queue, without a label."""
+    """Of what is counted for each queue, whatever its label."""
     return lambda scrape: (((one.queue,), one.value) for one in scrape.counts if one.name in names)
 
 
 def _labelled(name: str) -> Callable[[Scrape], Samples]:
     return lambda scrape: (((one.queue, one.label), one.value) for one in scrape.counts if one.name == name)
+
+
+def _took(scrape: Scrape) -> Samples:
+    """By bucket: what was delivered, and what was not."""
+    timed = (one for one in scrape.counts if one.name in ("delivered", "took") and one.label)
+    return (((one.queue, one.label), one.value) for one in timed)
 
 
 def _by_queue(values: Callable[[Scrape], dict[str, float]]) -> Callable[[Scrape], Samples]:
@@ -107,7 +113,7 @@ METRICS: Final = (
         "histogram",
         ("endpoint",),
         "How long the application ran, whatever came of it",
-        _labelled("took"),
+        _took,
     ),
     Metric(
         "wsrm_ledger_events_total",

@@ -13,7 +13,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple, cast
 
-from wsrm_mq.queue.counts import received
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
@@ -192,7 +191,7 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
         _accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
     receipt.outcome = _outcome(receipt)
-    received(tx, record.queue if record is not None else 0, receipt.outcome, arrival.sender.rm.label)
+    tx.count(receipt.outcome, record.queue if record is not None else 0, arrival.sender.rm.label)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
 

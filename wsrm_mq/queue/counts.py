@@ -10,11 +10,11 @@ from typing import Final
 
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BOUNDS", "RECEIVED", "delivered", "failed", "received", "took"]
+__all__ = ["BOUNDS", "RECEIVED", "delivered", "failed", "took"]
 
 RECEIVED: Final = ("accepted", "held", "duplicate", "discarded", "no_room", "refused")
-"""What became of a message with a Sequence header: deliverable at once, held, known already, dropped as its sequence
-promises, sent away with 503, answered with a fault. The label is the version of WS-ReliableMessaging."""
+"""What is counted of a message with a Sequence header, by what became of it: deliverable at once, held, known already,
+dropped as its sequence promises, sent away with 503, answered with a fault. The label is the version of RM."""
 
 BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the durations that are counted together, in seconds."""
@@ -22,16 +22,15 @@ BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 _TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
 
 
-def received(tx: Transaction, queue: int, outcome: str, version: str) -> None:
-    tx.count(outcome, queue, version)
-
-
 def delivered(tx: Transaction, queue: int, seconds: float | None, is_replay: bool) -> None:
-    tx.count("delivered", queue)
+    """Its label is the bucket of its duration: one number less to count. ``None``: it is not called yet."""
+    if seconds is None:
+        tx.count("delivered", queue)
+    else:
+        tx.count("delivered", queue, _TOOK[bisect_left(BOUNDS, seconds)])
+        tx.count("took_us", queue, "", int(seconds * 1e6))
     if is_replay:
         tx.count("replayed", queue)
-    if seconds is not None:
-        took(tx, queue, seconds)
 
 
 def failed(tx: Transaction, queue: int, fault: str, seconds: float | None = None) -> None:
@@ -41,6 +40,6 @@ def failed(tx: Transaction, queue: int, fault: str, seconds: float | None = None
 
 
 def took(tx: Transaction, queue: int, seconds: float) -> None:
-    """An operation ran so long: one of a few buckets, and the sum in microseconds."""
+    """An operation ran so long, which is not counted with a delivery: its bucket, and the sum in microseconds."""
     tx.count("took", queue, _TOOK[bisect_left(BOUNDS, seconds)])
     tx.count("took_us", queue, "", int(seconds * 1e6))
