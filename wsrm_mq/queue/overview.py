@@ -1,6 +1,6 @@
 """The whole store at a glance: what metrics, ``status`` and ``check`` say. Only reads, in bounded pieces.
 
-A look costs one pass over the sequences, and no pass over messages. Times are ms since the epoch.
+A look costs a few passes over the sequences, and none over messages. Times are ms since the epoch.
 """
 
 from __future__ import annotations
