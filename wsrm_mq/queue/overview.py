@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq.queue.reading import sequence
 from wsrm_mq.queue.verdict import Instance, Verdict, judge, live_instances
@@ -26,7 +26,6 @@ __all__ = [
     "overview",
     "rates",
     "shown_queues",
-    "totals",
     "verdicts",
 ]
 
@@ -219,8 +218,3 @@ def rates(before: list[Counted], after: list[Counted], seconds: float) -> dict[s
         for one in all_:
             grown[one.name] += sign * one.value
     return {name: grown[name] / seconds for name in ("accepted", "held", "delivered", "replayed", "failed")}
-
-
-def totals(all_: list[Counted], **wanted: Any) -> int:
-    """The sum of what fits: ``name``, ``queue``, ``label``."""
-    return sum(one.value for one in all_ if all(getattr(one, field) == value for field, value in wanted.items()))
