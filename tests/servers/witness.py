@@ -3,7 +3,8 @@
     python -m tests.servers.witness --store STORE --service-db DB [--port P] [--die FILE] [--options JSON]
 
 The service keeps its own database: ``calls`` has a row for each call, committed at once; ``effects`` one for each
-effect, in the same transaction as the inbox's mark. As soon as FILE holds ``after_commit:3``, the process ends with
+effect, in the same transaction as the inbox's mark. A call takes ``--work`` seconds; one whose text is ``sleep=3``
+takes three. As soon as FILE holds ``after_commit:3``, the process ends with
 SIGKILL, in the middle of whatever it does, when the third message from then on passes that point.
 """
 
@@ -32,7 +33,7 @@ from wsrm_mq.wsgi import WSRMMiddleware
 
 NAMESPACE: Final = "urn:example:orders"
 SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS calls (sequence TEXT, n INTEGER, redelivery INTEGER, at REAL);
+CREATE TABLE IF NOT EXISTS calls (sequence TEXT, n INTEGER, redelivery INTEGER, at REAL, pid INTEGER);
 CREATE TABLE IF NOT EXISTS effects (sequence TEXT, n INTEGER, at REAL);
 """
 ECHO: Final = (
@@ -120,11 +121,12 @@ def service(path: Path, death: Death, work_seconds: float) -> Callable[..., Iter
         n, sequence = environ["wsrm.message_number"], environ["wsrm.sequence_id"]
         db = connect()
         try:
-            row = (sequence, n, int(environ["wsrm.redelivery"]), time.time())
-            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", row)
+            row = (sequence, n, int(environ["wsrm.redelivery"]), time.time(), os.getpid())
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?)", row)
             db.commit()
             death.passes("in_call")
-            time.sleep(work_seconds)
+            longer = re.search(r"text>sleep=([\d.]+)<", body)
+            time.sleep(float(longer[1]) if longer else work_seconds)
             if once(db, environ):
                 db.execute("INSERT INTO effects VALUES (?, ?, ?)", (sequence, n, time.time()))
             db.commit()

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
-from wsrm_mq.store.connection import connect_writer, translate
+from wsrm_mq.store.connection import begin, connect_writer, translate
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
@@ -134,6 +134,7 @@ class Writer:
         if self._files and file_id(self.path) not in (None, self._files[0]):
             raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
         self._db = connect_writer(self.path)
+        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
         self._files = file_ids(self.path)
 
     def submit(
@@ -341,7 +342,7 @@ class Writer:
             self._lost = self._lost or self._removed()
             return self._lost
         try:
-            db.execute("BEGIN IMMEDIATE")
+            begin(db)
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
             tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
             for item in batch:
