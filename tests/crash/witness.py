@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tests.support.orders_server import ROOT
-from tests.support.raw import Dialect, Wire, open_sequence
+from tests.support.raw import Answer, Dialect, Wire, open_sequence
 
 __all__ = ["Server", "Source", "Testimony", "Witness"]
 
@@ -27,7 +27,6 @@ class Server(Protocol):
 
     @property
     def port(self) -> int: ...
-
 
 
 class Testimony:
@@ -139,16 +138,24 @@ class Source:
             else self.dialect.put(self.identifier, number)
         )
         try:
-            if self._wire is None:
-                self._wire = Wire(self.server.port)
-            answer = self._wire.ask(self.dialect.request(message))
+            answer = self.wire().ask(self.dialect.request(message))
         except (OSError, EOFError):
             self.close()
             return False
         assert answer.status in (200, 202, 503), answer.body
+        self.hear(answer)
+        return True
+
+    def wire(self) -> Wire:
+        """The connection that is open, or a new one."""
+        if self._wire is None:
+            self._wire = Wire(self.server.port)
+        return self._wire
+
+    def hear(self, answer: Answer) -> None:
+        """Remember what an answer acknowledges."""
         for lower, upper in answer.acked or ():
             self.acknowledged.update(range(lower, upper + 1))
-        return True
 
     def send_until_acknowledged(self, number: int) -> None:
         end = time.monotonic() + self.PATIENCE

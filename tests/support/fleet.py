@@ -44,10 +44,11 @@ def gunicorn(workers: int = 4, threads: int = 4, *, preload: bool = False) -> Co
 
 
 def uwsgi(processes: int = 2, threads: int = 4, *, lazy_apps: bool = False) -> Command:
-    """uWSGI with its own fork."""
+    """uWSGI with its own fork. SIGTERM has to be made graceful: as it comes, it cuts off what runs."""
     program = str(Path(sys.executable).with_name("uwsgi"))
     return lambda port: [
-        *(program, f"--http11-socket=127.0.0.1:{port}", "--reuse-port", "--master", "--die-on-term", "--need-app"),
+        *(program, f"--http11-socket=127.0.0.1:{port}", "--reuse-port", "--master", "--need-app"),
+        "--hook-master-start=unix_signal:15 gracefully_kill_them_all",
         *(f"--processes={processes}", f"--threads={threads}", "--enable-threads", "--disable-logging"),
         *(["--lazy-apps"] if lazy_apps else []),
         *(f"--virtualenv={sys.prefix}", f"--pythonpath={ROOT}", f"--module={APPLICATION}"),
@@ -64,6 +65,8 @@ class _Process:
         self._place.bind(("127.0.0.1", 0))
         self.port: int = self._place.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
+        self._orphaned: list[int] = []
+        """Groups whose first process was killed."""
 
     def _launch(self, command: list[str], environment: dict[str, str]) -> None:
         with self.log.open("ab") as log:
@@ -92,8 +95,18 @@ class _Process:
         except FileNotFoundError:
             return []
 
-    def tell(self, what: signal.Signals) -> None:
-        os.kill(self.pid, what)
+    def tell(self, what: signal.Signals, pid: int | None = None) -> None:
+        """Send a signal to one of its processes, by default the first."""
+        with suppress(ProcessLookupError):
+            os.kill(pid or self.pid, what)
+
+    def orphan(self) -> None:
+        """Kill the first process alone: the others go on for a moment."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._orphaned.append(self._process.pid)
+        self._process = None
 
     def wait(self, seconds: float = 40) -> None:
         """Wait until all of it has ended."""
@@ -106,8 +119,7 @@ class _Process:
         """End it as an operator would; what does not end in good time is killed."""
         if self._process is None:
             return
-        with suppress(ProcessLookupError):
-            self.tell(signal.SIGTERM)
+        self.tell(signal.SIGTERM)
         try:
             self.wait()
         except subprocess.TimeoutExpired:
@@ -120,6 +132,9 @@ class _Process:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.wait()
+        for group in self._orphaned:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def __enter__(self) -> Self:
         return self
@@ -176,8 +191,7 @@ class Fleet(_Process, Testimony):
         return len(alive) == workers and set(alive) <= set(self.instances())
 
     def kill_worker(self, pid: int) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        self.tell(signal.SIGKILL, pid)
 
     def set_clock(self, seconds: float) -> None:
         """From now on every worker's clock is wrong by that."""
