@@ -1,4 +1,4 @@
-"""The wrapped WSGI application, called for a stored message: the request is rebuilt from what was kept of it.
+"""The wrapped application, called for a stored message: the request is rebuilt from what was kept of it.
 
 Every delivery is called the same way, first time or replay, so a replay can never differ from the first try.
 """
@@ -23,13 +23,15 @@ from wsrm_mq.replay.delivery import Delivery, Outcome
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
-__all__ = ["Application", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
+__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
 WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
+CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
+"""Calls an application of whatever kind and answers status line, headers and body."""
 
-_KEPT: Final = (
+_KEPT: Final = {
     "REQUEST_METHOD",
     "SCRIPT_NAME",
     "PATH_INFO",
@@ -40,7 +42,7 @@ _KEPT: Final = (
     "SERVER_PROTOCOL",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
-)
+}
 _NEVER_KEPT: Final = frozenset(
     {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}
 )
@@ -60,6 +62,7 @@ _PIECE: Final = 1024 * 1024
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
+_NAMES: Final = 512
 _TAG: Final = re.compile(r"<[^>]*>")
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
@@ -67,9 +70,12 @@ _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 def capture(environ: Environ) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    kept: list[tuple[str, str]] = [(name, environ[name]) for name in _KEPT if name in environ]
-    kept += [item for item in environ.items() if item[0].startswith("HTTP_") and item[0] not in _NEVER_KEPT]
-    return _as_json(tuple(kept))
+    return _as_json(tuple([item for item in environ.items() if _keeps(item[0])]))
+
+
+@lru_cache(_NAMES)
+def _keeps(name: str) -> bool:
+    return name in _KEPT or (name.startswith("HTTP_") and name not in _NEVER_KEPT)
 
 
 @lru_cache(_CLIENTS)
@@ -84,18 +90,19 @@ def _from_json(environ: str) -> Mapping[str, str]:
 
 
 class Application:
-    """Calls ``app`` for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or ``strip``."""
+    """Has the application called for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or
+    ``strip``."""
 
     def __init__(
         self,
-        app: WSGIApplication,
+        call: CallApplication,
         policy_of: PolicyOf,
         *,
         headers: str = "pass",
         limits: Limits = _USUAL_LIMITS,
     ) -> None:
         self._limits = limits
-        self._app = app
+        self._call = call
         self._policy_of = policy_of
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
 
@@ -105,7 +112,7 @@ class Application:
         try:
             body, size = self._body(delivery, kept)
             environ = self._environ(delivery, kept, body, size, refused)
-            status, headers, content = call_wsgi(self._app, environ)
+            status, headers, content = self._call(environ)
             if refused:
                 return Outcome(error=f"refused by the application: {refused[0]}")
             return self._judge(delivery, status, headers, content)

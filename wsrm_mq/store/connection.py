@@ -105,8 +105,9 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         return db
 
 
-def begin(db: sqlite3.Connection) -> None:
-    """BEGIN IMMEDIATE, on a connection whose own busy timeout is 0; it waits as long as that of the others.
+def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
+    """BEGIN IMMEDIATE, on a connection whose own busy timeout is 0: it waits for others who write, the usual time, or
+    not at all.
 
     SQLite waits longer after each look, up to 100 ms, so of several busy processes the one that has waited longest
     looks least often. Here all look alike.
@@ -121,7 +122,7 @@ def begin(db: sqlite3.Connection) -> None:
                 raise
             now = time.monotonic()
             give_up_at = give_up_at or now + BUSY_TIMEOUT_MS / 1000
-            if now >= give_up_at:
+            if now >= give_up_at or not wait:
                 raise
         time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
 
