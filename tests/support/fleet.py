@@ -171,8 +171,9 @@ class Fleet(_Process, Testimony):
         }
 
     def start(self, instances: int = 0) -> None:
-        """Start it, and wait until it listens and so many instances use the store."""
-        self._launch(self._command(self.port), {"WITNESS": json.dumps(self._given)})
+        """Start it, and wait until it listens and so many instances use the store. What it keeps at home (gunicorn: a
+        control socket) is among its own files."""
+        self._launch(self._command(self.port), {"WITNESS": json.dumps(self._given), "HOME": str(self.log.parent)})
         self.wait_for_instances(instances)
 
     def wait_for_instances(self, count: int) -> None:
