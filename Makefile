@@ -9,11 +9,12 @@ BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup demo test conformance mutants lint types docs bench bench-inbound clean
+.PHONY: help setup demo test soak conformance mutants lint types docs bench bench-inbound clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
 	@echo "make test           the whole test suite"
+	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT="
 	@echo "make conformance    which acceptance rows are covered by a test that ran"
 	@echo "make mutants        30 deliberate protocol faults, each caught by a test"
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
@@ -44,6 +45,11 @@ demo: $(DEMO_STAMP)
 
 test: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist loadgroup $(ARGS)
+
+# DURATION=SECONDS, SEED=N; PLANT=loss|repeat|disorder puts a mistake into what is checked, and has to fail.
+soak: $(STAMP)
+	@$(BIN)/python -m tests.soak $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
 conformance: $(STAMP)
 	@$(PYTEST) -n $(WORKERS) --dist loadgroup -q --conformance $(ARGS)

@@ -57,7 +57,7 @@ def test_a_sequence_comes_back_as_it_was_written(value: InboundSequence) -> None
     again = SequenceRecord.load(row, value.received, value.unnamed)
     assert again.value == value
     assert (again.saved_row, again.terms_row) == (record.saved_row, record.terms_row)
-    assert vars(again) == vars(record)
+    assert vars(again) == {**vars(record), "written": (record.standing, record.progress)}
 
 
 @pytest.fixture

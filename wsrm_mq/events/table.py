@@ -100,6 +100,12 @@ EVENTS: Final = {
         CRITICAL, "path", "The lock file of this process was removed and is made again: nobody may remove it"
     ),
     "engine.fork_failed": _heard(ERROR, "", "What has to be done around a fork failed"),
+    "engine.start_failed": _heard(
+        ERROR, "error", "A worker that uWSGI forked could not start; its first request tries again"
+    ),
+    "engine.cut_off": _heard(
+        ERROR, "path", "The process ends and an operation still runs: it will be delivered again, marked"
+    ),
     # the store
     "store.write_failed": _heard(ERROR, "error", "The store cannot be written; told again every minute while it lasts"),
     "store.writer_failed": _heard(CRITICAL, "error", "The writer met an error of its own; what waited was refused"),

@@ -15,7 +15,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import instances, schema
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.connection import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.instances import Presence
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import Transaction
@@ -210,7 +210,8 @@ def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock) -> R:
     db = connect_writer(path)
     try:
         with store_errors(path):
-            db.execute("BEGIN IMMEDIATE")
+            db.execute("PRAGMA busy_timeout = 0")
+            begin(db)
             try:
                 tx = Transaction(db, clock(), SequenceCache(), 0, "cli")
                 result = verb(tx)

@@ -31,7 +31,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store.connection import connect_writer, set_patience, translate
+from wsrm_mq.store.connection import begin, connect_writer, translate
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
@@ -126,7 +126,6 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
-        self._patient = True
         self._lost: StoreUnavailable | None = None
         self._trouble = Repeated()
         self._thread: threading.Thread | None = None
@@ -151,7 +150,8 @@ class Writer:
         """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
         if self._files and file_id(self.path) not in (None, self._files[0]):
             raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
-        self._db, self._patient = connect_writer(self.path), True
+        self._db = connect_writer(self.path)
+        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
         self._files = file_ids(self.path)
 
     def submit(
@@ -435,10 +435,7 @@ class Writer:
             self._lost = self._lost or self._removed()
             return self._lost
         try:
-            if wait is not self._patient:
-                set_patience(db, wait)
-                self._patient = wait
-            db.execute("BEGIN IMMEDIATE")
+            begin(db, wait=wait)
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
             tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
             for item in batch:
