@@ -39,6 +39,8 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_poison: OnPoison | None = None
     max_expires: float | None = None
     inactivity: float | UnsetType | None = UNSET
+    retain: float | UnsetType | None = UNSET
+    retain_ended: float | UnsetType | None = UNSET
     max_held: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
     require_rm: bool | None = None
@@ -95,6 +97,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
     inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
+    retain: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
+    ] = 7 * 86_400.0
+    retain_ended: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
+    ] = 30 * 86_400.0
     max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
     max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
     window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
@@ -149,6 +157,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ordered=of("ordered"),
             max_expires=_ms(of("max_expires")),
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
+            retain=None if of("retain") is None else _ms(of("retain")),
+            retain_ended=None if of("retain_ended") is None else _ms(of("retain_ended")),
             bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
             retry_faults=of("retry_faults"),
         )

@@ -79,6 +79,12 @@ class SequenceCache:
             del self._ids[oldest.value.terms.identifier]
             self.weight -= _weight(oldest)
 
+    def drop(self, key: int) -> None:
+        record = self._by_id.pop(key, None)
+        if record is not None:
+            del self._ids[record.value.terms.identifier]
+            self.weight -= _weight(record)
+
     def queue(self, name: str) -> int | None:
         return self._queues.get(name)
 
@@ -140,6 +146,13 @@ class Transaction:
         row = {**record.terms_row, **record.saved_row, "create_id": create_id}
         record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
         return self._touch(record)
+
+    def forget_sequence(self, key: int) -> None:
+        """Delete a sequence and its ranges. It has no entry any more."""
+        self._touched.pop(key, None)
+        self._cache.drop(key)
+        self.execute(sql.DROP_RANGES, {"sequence": key})
+        self.execute(sql.DROP_SEQUENCE, {"key": key})
 
     @property
     def changed_sequences(self) -> set[int]:
