@@ -97,18 +97,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
     inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
-    retain: Annotated[
-        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
-    ] = 7 * 86_400.0
-    retain_ended: Annotated[
-        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
-    ] = 30 * 86_400.0
     max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
     max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
     window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
     max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
     spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
     max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
+
+    retain: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
+    ] = 7 * 86_400.0
+    retain_ended: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
+    ] = 30 * 86_400.0
 
     hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
     max_waiting: Annotated[Size, described("Requests that may wait at a time for a gap or a running duplicate.")] = 4
