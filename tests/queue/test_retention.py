@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.queue.build import Instance, Node
 from wsrm_mq.cli.invariants import all_findings
+from wsrm_mq.queue import retention
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
@@ -110,7 +111,7 @@ def test_a_batch_is_small_where_bodies_are_large(one: Instance, monkeypatch: pyt
 def test_what_was_settled_in_this_minute_stays_whatever_is_configured(one: Instance) -> None:
     """A request that waits reads the outcome after it is settled."""
     delivered(one, 1)
-    one.clock.advance(GRACE - 1)
+    one.clock.advance(59_999)
     assert prune(one, Kept(0, 0)) == Pruned()
     one.clock.advance(1)
     assert prune(one, Kept(0, 0)).messages == 1
@@ -200,6 +201,18 @@ def test_what_is_received_later_is_not_even_looked_at(one: Instance) -> None:
     assert prune(one).messages == 39
     assert one.rows("SELECT count(*) AS n FROM entry") == [{"n": 39}]
     assert one.record(later).value.received.ranges == ((1, 39),)
+
+
+def test_what_is_due_is_found_without_reading_everything(one: Instance) -> None:
+    def plan(statement: str, **bounds: int) -> list[str]:
+        return [row[3] for row in one.db.execute(f"EXPLAIN QUERY PLAN {statement}", bounds)]
+
+    due = plan(retention._DUE, after=0, horizon=9, latest=9)
+    assert due[0] == "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
+    over = plan(retention._OVER, at=0, key=0, latest=9, settled=9)
+    assert over[0].startswith("SEARCH s USING INDEX sequence_ended (")
+    assert any(step.startswith("SEARCH e USING INDEX entry_by_number (sequence=?") for step in over)
+    assert not [step for step in due + over if step.startswith("SCAN")], due + over
 
 
 # what is forgotten
@@ -360,7 +373,9 @@ def test_pruning_changes_no_answer_of_any_sequence_until_it_is_forgotten(acts: l
         try:
             for act, number, two_way in acts:
                 converse(twins, act, number, two_way)
-            prune(twins.pruned, Kept(0, None))
+            converse(twins, "settle", 6, None)
+            converse(twins, "wait", HOUR, None)
+            converse(twins, "prune", None, None)
             for number in range(1, 7):
                 for two_way in (False, True):
                     converse(twins, "send", number, two_way)
