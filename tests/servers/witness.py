@@ -79,12 +79,12 @@ def arm(death: Death) -> None:
     accept._store = counting_store
     Transaction.flush = flush_then_die  # type: ignore[method-assign]
 
-    committed = Front.committed
+    hand_over = Front.committed
 
     def die_or_hand_over(self: Front, commit: Any, receipt: Any) -> None:
         if getattr(receipt, "position", None) is not None:
             death.passes("after_commit")
-        committed(self, commit, receipt)
+        hand_over(self, commit, receipt)
 
     Front.committed = die_or_hand_over  # type: ignore[method-assign]
 

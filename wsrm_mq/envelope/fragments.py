@@ -58,12 +58,14 @@ def addressing_elements(
     action: str,
     relates_to: str | None,
     to: EndpointReference | None = None,
+    message_id: str | None = None,
 ) -> dict[str, str]:
-    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any, by local name."""
+    """Action, MessageID (a new one unless it is given), To (anonymous without ``to``) and RelatesTo, if any, by local
+    name."""
     recipient = addressing.anonymous if to is None else to.address
     elements = {
         "Action": _constant("Action", addressing, action),
-        "MessageID": f'<MessageID xmlns="{addressing.namespace}">{new_message_id()}</MessageID>',
+        "MessageID": f'<MessageID xmlns="{addressing.namespace}">{message_id or new_message_id()}</MessageID>',
         "To": _constant("To", addressing, recipient),
     }
     if relates_to:
@@ -82,9 +84,10 @@ def addressing_headers(
     action: str,
     relates_to: str | None,
     to: EndpointReference | None = None,
+    message_id: str | None = None,
 ) -> str:
     """The header blocks of ``addressing_elements``, and the parameters of ``to``."""
-    headers = "".join(addressing_elements(addressing, action, relates_to, to).values())
+    headers = "".join(addressing_elements(addressing, action, relates_to, to, message_id).values())
     return headers + "".join([_echoed(addressing, p) for p in to.parameters]) if to is not None else headers
 
 
