@@ -28,6 +28,7 @@ from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.delivery import Call
 from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.janitor import Janitor
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.replay.watch import Watch
 from wsrm_mq.store.store import Store
@@ -75,6 +76,7 @@ class Engine:
         self.waiters: Waiters
         self.dispatcher: Dispatcher
         self.watch: Watch
+        self.janitor: Janitor
         _engines.add(self)
 
     @property
@@ -120,11 +122,13 @@ class Engine:
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
         self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events)
+        self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:
             if look:
                 self.watch.look()
             self.watch.start()
+            self.janitor.start()
         except BaseException:
             self.close()
             raise
@@ -139,6 +143,7 @@ class Engine:
             return True
         deadline = None if timeout is None else time.monotonic() + timeout
         self.watch.stop()
+        self.janitor.stop()
         finished = self.dispatcher.stop(timeout)
         if finished:
             left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())
@@ -154,6 +159,7 @@ class Engine:
     def before_fork(self) -> None:
         if self._has_store:
             self.watch.stop()
+            self.janitor.stop()
             self.store.suspend()
 
     def after_fork_in_parent(self) -> None:
@@ -161,6 +167,7 @@ class Engine:
             self.store.resume()
         if self.is_running:
             self.watch.start()
+            self.janitor.start()
 
     def after_fork_in_child(self) -> None:
         """Nothing that waits is taken before the first poll: a child that execs, or does one job and ends, would be

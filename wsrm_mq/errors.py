@@ -10,6 +10,7 @@
     │   │   ├── StoreBusy        another process holds the write lock for longer than the busy timeout
     │   │   └── StoreFull        no space left; nothing was stored
     │   ├── StoreCorrupt         not a database, or a damaged one
+    │   ├── StoreUnconfirmed     a copy, or an older state, that nobody has adopted: not served
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
@@ -41,6 +42,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "StoreUnconfirmed",
     "WSRMError",
 ]
 
@@ -92,6 +94,10 @@ class StoreFull(StoreUnavailable):
 
 class StoreCorrupt(StoreError):
     hint = "Keep the file as it is, restore the last backup beside it, and run `wsrm-mq store verify` on both."
+
+
+class StoreUnconfirmed(StoreError):
+    hint = "See `wsrm-mq store adopt`."
 
 
 class SchemaMismatch(StoreError):

@@ -31,6 +31,7 @@ INDEX = {
     "DUE": "sequence_due",
     "RANGES": "PRIMARY KEY (sequence=?)",
     "DROP_RANGE": "PRIMARY KEY (sequence=? AND lower=?)",
+    "DROP_RANGES": "PRIMARY KEY (sequence=?)",
     "LIVE_INSTANCES": "instance_live",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""

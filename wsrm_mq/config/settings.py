@@ -39,6 +39,8 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_poison: OnPoison | None = None
     max_expires: float | None = None
     inactivity: float | UnsetType | None = UNSET
+    retain: float | UnsetType | None = UNSET
+    retain_ended: float | UnsetType | None = UNSET
     max_held: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
     require_rm: bool | None = None
@@ -110,6 +112,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
     max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
 
+    retain: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
+    ] = 7 * 86_400.0
+    retain_ended: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
+    ] = 30 * 86_400.0
+
     hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
     max_waiting: Annotated[Size, described("Requests that may wait at a time for a gap or a running duplicate.")] = 4
     dispatch_threads: Annotated[Count, described("Threads that call the service for one-way and held messages.")] = 8
@@ -157,6 +166,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ordered=of("ordered"),
             max_expires=_ms(of("max_expires")),
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
+            retain=None if of("retain") is None else _ms(of("retain")),
+            retain_ended=None if of("retain_ended") is None else _ms(of("retain_ended")),
             bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
             retry_faults=of("retry_faults"),
         )

@@ -118,6 +118,15 @@ EVENTS: Final = {
         ERROR, "error", "The watch cannot use the store; told again every minute while it lasts"
     ),
     "watch.failed": _heard(ERROR, "", "A turn of the watch failed; the next one follows"),
+    "janitor.store_error": _heard(
+        ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
+    ),
+    "janitor.failed": _heard(ERROR, "", "A turn of the janitor failed; the next one follows"),
+    "janitor.pruned": _logged(INFO, "messages bodies size sequences", "What was kept long enough was deleted"),
+    "store.witness_not_told": _heard(
+        WARNING, "error", "The witness beside the store could not be written: it lags behind, which loses nothing"
+    ),
+    "store.new": _heard(WARNING, "path", "A store without any sequence was opened where another one was before"),
     # the hook itself
     "on_event.failed": _logged(ERROR, "event", "`on_event` raised an error; nothing else follows from it"),
     "on_event.dropped": _logged(ERROR, "event", "`on_event` is too slow: events are dropped until it has caught up"),

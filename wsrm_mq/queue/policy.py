@@ -46,6 +46,10 @@ class QueuePolicy:
     bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=4_096))
     retry_faults: bool = False
     """Any fault of a two-way operation counts as a failure, not as the answer."""
+    retain: int | None = 7 * 24 * 3_600_000
+    """How long a settled message is kept; ``None``: for ever."""
+    retain_ended: int | None = 30 * 24 * 3_600_000
+    """How long an ended sequence is remembered."""
 
 
 PolicyOf = Callable[[str | None], QueuePolicy]

@@ -174,7 +174,11 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``."""
+    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``, or the store
+    may have forgotten what it acknowledged."""
+
+    discard_reason: str | None = "sequence_failed"
+    """What is unsettled goes to the dead letters, marked with this; ``None``: the behavior decides."""
 
 
 Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | TimePassed | GaveUp
@@ -338,7 +342,11 @@ def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now
         sequence = replace(sequence, last_number=event.last_number)
     if isinstance(event, GaveUp):
         ended: Ended | None = sequence.ended or Ended.FAILED
-        settled = replace(sequence, discard_from=1, discard_reason="sequence_failed")
+        settled = (
+            replace(sequence, discard_from=1, discard_reason=event.discard_reason)
+            if event.discard_reason is not None
+            else _apply_behavior(sequence)
+        )
     else:
         ended = Ended.TERMINATED if state is State.ENDED else None
         settled = _apply_behavior(sequence)

@@ -300,6 +300,7 @@ NEXT_RETRY: Final = compiled(
 )
 DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1).limit(p("count")))
 DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))
+DROP_SEQUENCE: Final = compiled(delete(sequence).where(sequence.c.id == p("key")))
 RUN_BOUNDS: Final = compiled(
     select(
         sequence.c.cursor,
@@ -327,6 +328,7 @@ LAST_KEYS: Final = {
 RANGES: Final = compiled(
     select(range_.c.lower, range_.c.upper).where(range_.c.sequence == p("sequence")).order_by(range_.c.lower)
 )
+DROP_RANGES: Final = compiled(delete(range_).where(range_.c.sequence == p("sequence")))
 DROP_RANGE: Final = compiled(delete(range_).where(range_.c.sequence == p("sequence"), range_.c.lower == p("key")))
 
 # ledger

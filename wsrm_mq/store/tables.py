@@ -23,7 +23,19 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["counter", "entry", "instance", "ledger", "message", "metadata", "queue", "range_", "reply", "sequence"]
+__all__ = [
+    "counter",
+    "entry",
+    "identity",
+    "instance",
+    "ledger",
+    "message",
+    "metadata",
+    "queue",
+    "range_",
+    "reply",
+    "sequence",
+]
 
 metadata: Final = MetaData()
 
@@ -154,6 +166,8 @@ sequence: Final = _table(
     # Deliveries below this number may be repeated: an owner died while it ran them.
     Column("redelivery_below", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
+    # So many of its entries were deleted by retention; the ranges still know their numbers.
+    Column("pruned", Integer, nullable=False, server_default="0"),
     _one_of("state", SEQUENCE_STATES),
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
@@ -169,6 +183,8 @@ Index(
 )
 Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))
 Index("sequence_due", sequence.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
+# What retention looks for. Written once in a sequence's life.
+Index("sequence_ended", sequence.c.ended_at, sequence.c.id, sqlite_where=text("ended_at IS NOT NULL"))
 
 range_: Final = _table(
     "range",
@@ -208,6 +224,16 @@ counter: Final = _table(
     Column("label", Text, primary_key=True),
     Column("value", Integer, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# One row: which store this is, see ``identity``.
+identity: Final = _table(
+    "identity",
+    Column("id", Text, primary_key=True),
+    # Grows now and then, never falls: a file with less than the witness has is an older one.
+    Column("mark", Integer, nullable=False),
+    # This file is a copy of that time, and was not adopted since.
+    Column("copied_at", Integer),
 )
 
 ledger: Final = _table(

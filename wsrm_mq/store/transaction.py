@@ -82,6 +82,12 @@ class SequenceCache:
             del self._ids[oldest.value.terms.identifier]
             self.weight -= _weight(oldest)
 
+    def drop(self, key: int) -> None:
+        record = self._by_id.pop(key, None)
+        if record is not None:
+            del self._ids[record.value.terms.identifier]
+            self.weight -= _weight(record)
+
     def queue(self, name: str) -> int | None:
         return self._queues.get(name)
 
@@ -155,6 +161,13 @@ class Transaction:
         record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
         record.written = record.standing, record.progress
         return self._touch(record)
+
+    def forget_sequence(self, key: int) -> None:
+        """Delete a sequence and its ranges. It has no entry any more."""
+        self._touched.pop(key, None)
+        self._cache.drop(key)
+        self.execute(sql.DROP_RANGES, {"sequence": key})
+        self.execute(sql.DROP_SEQUENCE, {"key": key})
 
     @property
     def changed_sequences(self) -> set[int]:
