@@ -48,6 +48,8 @@ class Engine:
         *,
         threads: int = 8,
         max_waiting: int = 4,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
     ) -> None:
@@ -56,6 +58,8 @@ class Engine:
         self._policy_of = policy_of
         self._threads = threads
         self._max_waiting = max_waiting
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
         self._on_event = on_event
         self._clock = clock
         self._pid = 0
@@ -80,7 +84,9 @@ class Engine:
     def _start(self) -> None:
         if self._pid:  # a parent's: nothing of its store is this process's own
             self.store.abandon()
-        store = Store(self._where, clock=self._clock)
+        store = Store(
+            self._where, clock=self._clock, max_queued=self._max_queued, max_queued_bytes=self._max_queued_bytes
+        )
         store.open()
         waiters = Waiters(self._max_waiting)
         dispatcher = Dispatcher(

@@ -8,7 +8,8 @@
     ├── StoreError               .hint says what to do next
     │   ├── StoreUnavailable     missing, locked, read-only, unreadable
     │   │   ├── StoreBusy        another process holds the write lock for longer than the busy timeout
-    │   │   └── StoreFull        no space left; nothing was stored
+    │   │   ├── StoreFull        no space left; nothing was stored
+    │   │   └── StoreOverloaded  too many requests wait to be written; this one was not even queued
     │   ├── StoreCorrupt         not a database, or a damaged one
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
@@ -40,6 +41,7 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
+    "StoreOverloaded",
     "StoreUnavailable",
     "WSRMError",
 ]
@@ -88,6 +90,10 @@ class StoreBusy(StoreUnavailable):
 
 class StoreFull(StoreUnavailable):
     hint = "Free disk space; senders are answered 503 and resend."
+
+
+class StoreOverloaded(StoreUnavailable):
+    hint = "Senders are answered 503 and resend; where it lasts, the disk or the processor is too slow for them."
 
 
 class StoreCorrupt(StoreError):

@@ -40,6 +40,7 @@ __all__ = [
     "Step",
     "Terms",
     "TimePassed",
+    "decline",
     "grant",
     "receive",
 ]
@@ -174,7 +175,10 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``."""
+    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``, or it is held as
+    a whole and has grown too large. ``reason`` is what its dead letters are marked with."""
+
+    reason: str = "sequence_failed"
 
 
 Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | TimePassed | GaveUp
@@ -277,7 +281,7 @@ def _accept(
     number, terms = header.number, sequence.terms
     no_room = _no_room(sequence, number, bounds)
     if no_room:
-        return Step(replace(sequence, active_at=now), no_room=no_room)
+        return decline(sequence, now, no_room)
     disposition = None
     if empty_last and header.last:
         disposition = Disposition.EMPTY_LAST_MESSAGE
@@ -329,6 +333,13 @@ def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
     return ""
 
 
+def decline(sequence: InboundSequence, now: int, no_room: str) -> Step:
+    """Do not take a message, for want of room. It counts as traffic where that matters, else nothing is written for
+    it: to turn messages away has to be cheaper than to take them."""
+    following = sequence if sequence.terms.inactivity is None else replace(sequence, active_at=now)
+    return Step(following, no_room=no_room)
+
+
 def _would_be_held(sequence: InboundSequence, number: int) -> bool:
     return number > sequence.limit and not sequence.terms.skips_gaps
 
@@ -338,7 +349,7 @@ def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now
         sequence = replace(sequence, last_number=event.last_number)
     if isinstance(event, GaveUp):
         ended: Ended | None = sequence.ended or Ended.FAILED
-        settled = replace(sequence, discard_from=1, discard_reason="sequence_failed")
+        settled = replace(sequence, discard_from=1, discard_reason=event.reason)
     else:
         ended = Ended.TERMINATED if state is State.ENDED else None
         settled = _apply_behavior(sequence)

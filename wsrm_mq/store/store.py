@@ -45,9 +45,18 @@ def _leave(tx: Transaction) -> None:
 class Store:
     """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
 
-    def __init__(self, where: str | os.PathLike[str], *, clock: Clock = wall_clock) -> None:
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        clock: Clock = wall_clock,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
         self.path = store_path(where)
         self.clock = clock
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
         self.presence: Presence | None = None
         self._writer: Writer | None = None
         self._idle_readers: list[sqlite3.Connection] = []
@@ -79,7 +88,15 @@ class Store:
             key = self._register(presence.name)
             reserve = Reserve(self.path.with_name(self.path.name + ".d") / "reserve")
             reserve.restore()
-            writer = Writer(self.path, instance=key, instance_name=presence.name, clock=self.clock, reserve=reserve)
+            writer = Writer(
+                self.path,
+                instance=key,
+                instance_name=presence.name,
+                clock=self.clock,
+                reserve=reserve,
+                max_requests=self._max_queued,
+                max_request_bytes=self._max_queued_bytes,
+            )
             writer.start()
         except BaseException:
             presence.close()
@@ -145,9 +162,15 @@ class Store:
             self._idle_readers.clear()
 
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+        self,
+        verb: Verb[R],
+        *,
+        keep: bool = False,
+        size: int = 0,
+        committed: Callable[[R], None] | None = None,
+        is_request: bool = False,
     ) -> R:
-        return self.writer.call(verb, keep=keep, size=size, committed=committed)
+        return self.writer.call(verb, keep=keep, size=size, committed=committed, is_request=is_request)
 
     def submit(
         self,
