@@ -16,6 +16,7 @@
     ├── NotFound                 no such sequence, message, queue
     ├── NotAllowed               the state of the thing forbids the verb
     ├── FenceLost                somebody else owns the sequence by now: the settlement is refused
+    ├── ProbeFailed              an endpoint that was to be checked does not answer
     └── InboxError               the inbox was given a connection or an environ it cannot use
 
 What a peer does wrong is never an exception of the protocol core: it is a ``Fault`` in a ``Step``.
@@ -36,6 +37,7 @@ __all__ = [
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",
+    "ProbeFailed",
     "SchemaMismatch",
     "StoreBusy",
     "StoreCorrupt",
@@ -122,6 +124,10 @@ class NotAllowed(WSRMError):
 
 class FenceLost(WSRMError):
     """The sequence went to another owner meanwhile; what this one did is recorded there as a possible redelivery."""
+
+
+class ProbeFailed(WSRMError):
+    """Nobody answers at the address, not in time, or with too much."""
 
 
 class InboxError(WSRMError):

@@ -26,13 +26,13 @@ MOST_REMAINING: Final = 4_096
 class Room:
     """What may be held, beside what ``Bounds`` says of numbers; ``None`` is no bound. Sizes in bytes."""
 
-    max_sequences: int | None = None
+    max_sequences: int | None = 10_000
     """Open sequences of one peer: of a principal, without one of an address (SEC-009)."""
-    max_held_bytes: int | None = None
+    max_held_bytes: int | None = 4 * 1024**3
     """Of one sequence (SEC-014)."""
-    max_held_total: int | None = None
+    max_held_total: int | None = 5_000_000
     """Messages, of all sequences."""
-    max_held_bytes_total: int | None = None
+    max_held_bytes_total: int | None = 16 * 1024**3
     max_store: int | None = None
     """Of the store: above it only that is taken which fills a gap."""
 
