@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from tests.queue.build import Instance, Node, sender
+from tests.queue.build import Instance, Node, arrival, sender
 from wsrm_mq.queue import accept
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.ending import bury_tails, expire
@@ -266,3 +267,27 @@ def test_an_acknowledgement_is_put_off_for_its_interval_at_most_and_never_for_a_
     assert is_due(5)
     assert not is_due(4)
     assert is_due(6, -3_600_000), "the clock was stepped back"
+
+
+# numbers
+
+
+@pytest.mark.spec("SEC-012", versions="all")
+def test_even_numbers_only_stay_within_the_cap_and_each_costs_what_the_first_ones_did(one: Instance) -> None:
+    rules = QueuePolicy()
+    most = rules.bounds.max_ranges
+    assert most is not None
+    identifier = one.create(rules).terms.identifier
+    spent, taken = [], 0
+    for start in range(1, 100_001, 5_000):
+        begun = time.process_time()
+        for piece in range(start, start + 5_000, 500):
+            with one.transaction() as tx:
+                for each in range(piece, piece + 500):
+                    receipt = accept.accept(tx, arrival(identifier, 2 * each, policy=rules))
+                    taken += receipt.act is Act.ACCEPT
+        spent.append(time.process_time() - begun)
+    assert taken == most == len(one.record(identifier).value.received)
+    assert one.rows("SELECT count(*) AS n FROM range") == [{"n": most}]
+    assert max(spent[1:]) < spent[0], "those that are turned away cost less than those that were taken"
+    assert max(spent[10:]) < 3 * min(spent[1:10]), "and the last no more than the first"

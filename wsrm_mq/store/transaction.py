@@ -299,6 +299,8 @@ class Transaction:
         """The rows to write; what is no longer there is deleted."""
         if before[:-1] == after[:-1] and before and after[-1][0] == before[-1][0]:  # in order: nearly every message
             return [(key, *after[-1])]
+        same = _same_at_the_beginning(before, after)
+        before, after = before[same:], after[same:]
         gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
         for lower in gone:
             self.db.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
@@ -310,6 +312,17 @@ class Transaction:
             self._cache.put(working)
             if working.held != original.held or working.held_bytes != original.held_bytes:
                 self._cache.held_changed(working.held - original.held, working.held_bytes - original.held_bytes)
+
+
+def _same_at_the_beginning(one: tuple[AckRange, ...], other: tuple[AckRange, ...]) -> int:
+    """How many ranges at the beginning are the same, about: found by comparing slices, which costs next to nothing for
+    each range. What changes is mostly near the end, and there may be thousands before it."""
+    same, step = 0, min(len(one), len(other))
+    while step:
+        if one[same : same + step] == other[same : same + step]:
+            same += step
+        step //= 2
+    return same
 
 
 def as_json(value: object) -> str:
