@@ -159,6 +159,8 @@ def _exchange(url: str, seconds: float, body: bytes | None = None, fields: dict[
             content = answer.read(MOST_BYTES + 1)
             if len(content) > MOST_BYTES:
                 raise ProbeFailed(f"{url}: answers with more than {MOST_BYTES} bytes.")
+            if answer.length:
+                raise ProbeFailed(f"{url}: the answer broke off, {answer.length} bytes before its end.")
             location = answer.getheader("Location") if 300 <= answer.status < 400 else None
             return _Answer(answer.status, answer.headers.get_content_type(), content, location)
         finally:
