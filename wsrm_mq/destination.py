@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.envelope import (
     Headers,
@@ -55,8 +55,7 @@ log = logging.getLogger("wsrm_mq.destination")
 RETRY_AFTER_SECONDS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An HTTP response. ``body`` may be empty."""
 
     status: int
@@ -70,8 +69,7 @@ class Answer:
         return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
 
     one_way: bool = False
@@ -96,8 +94,7 @@ class Peer:
     """How many of his requests may wait at a time (SEC-030)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A SOAP POST to a covered path."""
 
     queue: str
@@ -113,8 +110,7 @@ class Request:
     connection: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """``verb`` has to be committed; its result goes to ``conclude``."""
 
     verb: Callable[[Transaction], Receipt | Created]
@@ -127,16 +123,14 @@ class Commit:
     """Whom a wait for it is counted to; see ``Sender.who``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
 
     claim: Claim
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
 
     position: int
@@ -145,8 +139,7 @@ class Wait:
     """It waits for other messages: such waits are few at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(NamedTuple):
     """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
     or a message, without a claim, of a sequence that is being run here."""
 
@@ -484,7 +477,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
     log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
-    return replace(answer, status=error.status) if error.status else answer
+    return answer._replace(status=error.status) if error.status else answer
 
 
 def _created(created: Created, headers: Headers) -> Answer:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
@@ -39,8 +39,7 @@ __all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create"
 _PIECE: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(NamedTuple):
     """Who speaks, in which versions, to which queue: what a sequence is bound to."""
 
     queue: str
@@ -78,8 +77,7 @@ class Body:
         return self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
 
     sender: Sender
@@ -135,8 +133,7 @@ class Receipt:
     """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(NamedTuple):
     sequence: InboundSequence | None
     lifetime: int = 0
     """Granted Expires, in ms."""
@@ -208,7 +205,7 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
         receipt.acknowledgement = record.value.acknowledgement()
         if arrival.policy.tells_room:
             remaining = buffer_remaining(tx, record, arrival.policy.bounds, arrival.policy.room)
-            receipt.acknowledgement = replace(receipt.acknowledgement, buffer_remaining=remaining)
+            receipt.acknowledgement = receipt.acknowledgement._replace(buffer_remaining=remaining)
         if arrival.policy.acknowledgement_interval is not None:
             receipt.acknowledge_now = _is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)

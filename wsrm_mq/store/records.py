@@ -64,6 +64,8 @@ class SequenceRecord:
         self.held_is_exact = False
         self.acknowledged_at = 0
         """When an acknowledgement was sent last, as far as this process knows."""
+        self.written: tuple[tuple[object, ...], tuple[object, ...]] = ((), ())
+        """``standing`` and ``progress`` as its row has them."""
 
     @classmethod
     def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
@@ -118,6 +120,7 @@ class SequenceRecord:
         record.duplicates = columns["duplicates"]
         record.discarding = bool(columns["discarding"])
         record.ended_at = columns["ended_at"]
+        record.written = record.standing, record.progress
         return record
 
     def copy(self) -> SequenceRecord:
