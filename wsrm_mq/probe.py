@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -167,7 +166,9 @@ def _exchange(url: str, seconds: float, body: bytes | None = None, fields: dict[
             connection.close()
 
     try:
-        return _within(seconds, url, ask)
+        return _within(seconds, ask)
+    except TimeoutError as error:
+        raise ProbeFailed(f"{url}: no whole answer within {seconds:g} s.") from error
     except (OSError, http.client.HTTPException) as error:
         said = str(error) or type(error).__name__
         raise ProbeFailed(f"{url}: {said}. Check the address, and that the service runs.") from error
@@ -181,8 +182,8 @@ def _connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnectio
     return http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
 
 
-def _within(seconds: float, url: str, ask: Callable[[], R]) -> R:
-    """What ``ask`` answers, in time or not at all: the timeout of a socket begins anew with every byte, and that of a
+def _within(seconds: float, ask: Callable[[], R]) -> R:
+    """What ``ask`` answers, or ``TimeoutError``: the timeout of a socket begins anew with every byte, and that of a
     name server is not ours."""
     outcome: list[Any] = []
 
@@ -192,12 +193,11 @@ def _within(seconds: float, url: str, ask: Callable[[], R]) -> R:
         except BaseException as error:
             outcome.append((None, error))
 
-    begun = time.monotonic()
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     if not outcome:
-        raise ProbeFailed(f"{url}: no whole answer within {time.monotonic() - begun:.0f} s.")
+        raise TimeoutError
     result, error = outcome[0]
     if error is not None:
         raise error
