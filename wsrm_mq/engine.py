@@ -57,6 +57,8 @@ class Engine:
         *,
         threads: int = 8,
         max_waiting: int = 4,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
     ) -> None:
@@ -65,6 +67,8 @@ class Engine:
         self._policy_of = policy_of
         self._threads = threads
         self._max_waiting = max_waiting
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
         self.events = Events(on_event)
         self._clock = clock
         self._pid = 0
@@ -108,7 +112,13 @@ class Engine:
     def _start(self, *, look: bool = True) -> None:
         tracing.look()
         self.events.start()
-        store = Store(self._where, clock=self._clock, events=self.events)
+        store = Store(
+            self._where,
+            clock=self._clock,
+            max_queued=self._max_queued,
+            max_queued_bytes=self._max_queued_bytes,
+            events=self.events,
+        )
         store.open()
         waiters = Waiters(self._max_waiting)
         dispatcher = Dispatcher(

@@ -108,6 +108,9 @@ EVENTS: Final = {
     ),
     # the store
     "store.write_failed": _heard(ERROR, "error", "The store cannot be written; told again every minute while it lasts"),
+    "store.overloaded": _heard(
+        WARNING, "requests size", "So many requests, of so many bytes, wait to be written that others get 503 at once"
+    ),
     "store.writer_failed": _heard(CRITICAL, "error", "The writer met an error of its own; what waited was refused"),
     "store.not_written": _heard(CRITICAL, "verbs path", "The store was closed before all that waited could be written"),
     "store.rescued": _heard(CRITICAL, "path to", "The store's file is gone; a copy of what was in it was saved"),

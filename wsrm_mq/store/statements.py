@@ -247,7 +247,17 @@ TERMS_COLUMNS: Final = (
     "expires_at",
     "inactivity",
 )
-PROGRESS_COLUMNS: Final = ("active_at", "expected", "cursor", "limit", "owner", "fence", "running_since")
+PROGRESS_COLUMNS: Final = (
+    "active_at",
+    "expected",
+    "cursor",
+    "limit",
+    "owner",
+    "fence",
+    "running_since",
+    "held",
+    "held_bytes",
+)
 """What every message changes; see ``SequenceRecord.progress``."""
 STANDING_COLUMNS: Final = (
     "state",
@@ -284,6 +294,26 @@ SEQUENCE_BY_CREATE_ID: Final = compiled(
     .where(sequence.c.create_id == p("create_id"), sequence.c.queue == p("queue"))
     .order_by(sequence.c.id.desc())
     .limit(1)
+)
+
+
+def _open_of(*who: ColumnElement[bool]) -> str:
+    return compiled(select(sequence.c.id).where(sequence.c.state == "created", *who).limit(1).offset(p("most")))
+
+
+OPEN_OF_PRINCIPAL: Final = _open_of(sequence.c.principal == p("who"))
+OPEN_OF_ADDRESS: Final = _open_of(sequence.c.principal.is_(None), sequence.c.peer.is_not_distinct_from(p("who")))
+"""A row if a peer has more than ``:most`` open sequences."""
+HELD_IN_ALL: Final = compiled(
+    select(func.coalesce(func.sum(sequence.c.held), 0), func.coalesce(func.sum(sequence.c.held_bytes), 0)).where(
+        sequence.c.held > 0
+    )
+)
+HELD_BYTES: Final = compiled(
+    select(func.coalesce(func.sum(message.c.body_size), 0))
+    .select_from(entry)
+    .join(message, message.c.id == entry.c.message)
+    .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"))
 )
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _DELIVERABLE = and_(

@@ -49,11 +49,19 @@ class Store:
     """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
 
     def __init__(
-        self, where: str | os.PathLike[str], *, clock: Clock = wall_clock, events: Events | None = None
+        self,
+        where: str | os.PathLike[str],
+        *,
+        clock: Clock = wall_clock,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
+        events: Events | None = None,
     ) -> None:
         self.path = store_path(where)
         self.clock = clock
         self._events = events or Events()
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
         self.presence: Presence | None = None
         self._witness = Witness(self.path)
         self._witnessed = 0
@@ -97,6 +105,8 @@ class Store:
                 instance_name=presence.name,
                 clock=self.clock,
                 reserve=reserve,
+                max_requests=self._max_queued,
+                max_request_bytes=self._max_queued_bytes,
                 events=self._events,
             )
             writer.start()
@@ -177,9 +187,15 @@ class Store:
             self._idle_readers.clear()
 
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+        self,
+        verb: Verb[R],
+        *,
+        keep: bool = False,
+        size: int = 0,
+        committed: Callable[[R], None] | None = None,
+        is_request: bool = False,
     ) -> R:
-        return self.writer.call(verb, keep=keep, size=size, committed=committed)
+        return self.writer.call(verb, keep=keep, size=size, committed=committed, is_request=is_request)
 
     def submit(
         self,

@@ -144,7 +144,7 @@ sequence: Final = _table(
     Column("ended", Text),
     Column("ended_at", Integer),
     Column("active_at", Integer, nullable=False),
-    # When the clock ends it: expires_at or the inactivity limit, whichever comes first.
+    # When to look whether the clock ends it: not later than expires_at or the inactivity limit.
     Column("due_at", Integer),
     Column("last_number", Integer),
     # Delivery state.
@@ -166,6 +166,9 @@ sequence: Final = _table(
     # Deliveries below this number may be repeated: an owner died while it ran them.
     Column("redelivery_below", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
+    # Accepted numbers at or above the limit, and at most so many bytes of theirs.
+    Column("held", Integer, nullable=False, server_default="0"),
+    Column("held_bytes", Integer, nullable=False, server_default="0"),
     # So many of its entries were deleted by retention; the ranges still know their numbers.
     Column("pruned", Integer, nullable=False, server_default="0"),
     _one_of("state", SEQUENCE_STATES),
@@ -182,6 +185,9 @@ Index(
     ),
 )
 Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))
+# How many a peer has open.
+Index("sequence_open", sequence.c.principal, sequence.c.peer, sqlite_where=text("state = 'created'"))
+Index("sequence_holding", sequence.c.held, sequence.c.held_bytes, sqlite_where=text("held > 0"))
 Index("sequence_due", sequence.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
 # What retention looks for. Written once in a sequence's life.
 Index("sequence_ended", sequence.c.ended_at, sequence.c.id, sqlite_where=text("ended_at IS NOT NULL"))
