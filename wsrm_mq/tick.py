@@ -23,8 +23,9 @@ R = TypeVar("R")
 QUICK_SECONDS: Final = 0.002
 """A client that sends again so soon after its answer is waited for."""
 NAP_SECONDS: Final = 0.0002
-NAPS: Final = 3
-"""So often, and so long each time, a tick waits for quick clients."""
+NAPS: Final = 1
+"""So often, and so long each time, a tick waits for quick clients: most have come by themselves, while the loop wrote
+the answers and read."""
 _REMEMBERED: Final = 4_096
 
 
