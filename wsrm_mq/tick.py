@@ -36,11 +36,10 @@ class Regulars:
         self._due: dict[str, float] = {}
         self._slow: dict[str, float] = {}
 
-    def came(self, client: str) -> None:
-        if self._due.pop(client, None) is None and client in self._slow:
-            answered = self._slow[client]
-            if time.monotonic() - answered < QUICK_SECONDS:
-                del self._slow[client]
+    def came(self, client: str, now: float) -> None:
+        """Times are those of ``time.monotonic``."""
+        if self._due.pop(client, None) is None and now - self._slow.get(client, now) < QUICK_SECONDS:
+            self._slow.pop(client, None)
 
     def answered(self, client: str, now: float) -> None:
         if client in self._slow:
@@ -93,7 +92,7 @@ class Tick:
 
         self.writer.submit_led(verb, told, size=size)
         if client is not None:
-            self._regulars.came(client)
+            self._regulars.came(client, time.monotonic())
         if not self._here:
             self._seen, self._naps = 0, NAPS
             self.loop.call_soon(self._run)
