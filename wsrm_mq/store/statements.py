@@ -129,6 +129,16 @@ RUN: Final = compiled(
     .order_by(entry.c.number)
     .limit(p("count"))
 )
+UNSETTLED_OF_CONNECTION: Final = compiled(
+    select(message.c.id)
+    .join(entry, entry.c.message == message.c.id)
+    .where(message.c.connection == p("connection"), message.c.id > p("after"), entry.c.outcome.is_(None))
+    .order_by(message.c.id)
+    .limit(p("count"))
+)
+LAST_OF_CONNECTION: Final = compiled(
+    select(func.coalesce(func.max(message.c.id), 0)).where(message.c.connection == p("connection"))
+)
 SETTLE: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
@@ -269,7 +279,11 @@ ADD_SEQUENCE: Final = compiled(
     insert(sequence).values(
         {
             name: p(name)
-            for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)
+            for name in (
+                *("queue", "create_id", "principal", "peer", "partner", "kind", "connection"),
+                *TERMS_COLUMNS,
+                *SAVED_COLUMNS,
+            )
         }
     )
 )
@@ -284,6 +298,14 @@ SEQUENCE_BY_CREATE_ID: Final = compiled(
     .where(sequence.c.create_id == p("create_id"), sequence.c.queue == p("queue"))
     .order_by(sequence.c.id.desc())
     .limit(1)
+)
+OPEN_OF_CONNECTION: Final = compiled(
+    select(sequence.c.id).where(
+        sequence.c.connection == p("connection"), sequence.c.queue == p("queue"), sequence.c.ended_at.is_(None)
+    )
+)
+OPEN_OF_CONNECTIONS: Final = compiled(
+    select(sequence.c.id).where(sequence.c.connection == p("connection"), sequence.c.ended_at.is_(None))
 )
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _DELIVERABLE = and_(
