@@ -199,7 +199,7 @@ def test_a_child_serves_although_another_thread_named_a_connection_at_the_fork(t
 
         service = InProcess(home, operation)
         one, other = Slow(), Connection()
-        name = service.middleware._connections.name
+        name = service.middleware._front._connections.name
         slow = threading.Thread(target=name, args=({"waitress.client_disconnected": one.closed},))
         slow.start()
         hashing.wait()

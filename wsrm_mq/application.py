@@ -1,4 +1,4 @@
-"""The wrapped WSGI application, called for a stored message: the request is rebuilt from what was kept of it.
+"""The wrapped application, called for a stored message: the request is rebuilt from what was kept of it.
 
 Every delivery is called the same way, first time or replay, so a replay can never differ from the first try.
 """
@@ -23,11 +23,13 @@ from wsrm_mq.replay.delivery import Delivery, Outcome
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
-__all__ = ["Application", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
+__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
 WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
+CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
+"""Calls an application of whatever kind and answers status line, headers and body."""
 
 _KEPT: Final = (
     "REQUEST_METHOD",
@@ -84,18 +86,19 @@ def _from_json(environ: str) -> Mapping[str, str]:
 
 
 class Application:
-    """Calls ``app`` for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or ``strip``."""
+    """Has the application called for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or
+    ``strip``."""
 
     def __init__(
         self,
-        app: WSGIApplication,
+        call: CallApplication,
         policy_of: PolicyOf,
         *,
         headers: str = "pass",
         limits: Limits = _USUAL_LIMITS,
     ) -> None:
         self._limits = limits
-        self._app = app
+        self._call = call
         self._policy_of = policy_of
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
 
@@ -105,7 +108,7 @@ class Application:
         try:
             body, size = self._body(delivery, kept)
             environ = self._environ(delivery, kept, body, size, refused)
-            status, headers, content = call_wsgi(self._app, environ)
+            status, headers, content = self._call(environ)
             if refused:
                 return Outcome(error=f"refused by the application: {refused[0]}")
             return self._judge(delivery, status, headers, content)

@@ -5,8 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-__all__ = ["Waiters"]
+__all__ = ["Settable", "Waiters"]
+
+
+class Settable(Protocol):
+    """An event, as threads or an event loop have it. ``set`` comes from another thread and must not block."""
+
+    def set(self) -> None: ...
 
 
 class Waiters:
@@ -15,17 +22,16 @@ class Waiters:
     def __init__(self, places: int) -> None:
         self.places = threading.Semaphore(places)
         self._lock = threading.Lock()
-        self._waiting: dict[int, list[threading.Event]] = {}
+        self._waiting: dict[int, list[Settable]] = {}
 
     @contextmanager
-    def expecting(self, position: int) -> Iterator[threading.Event]:
-        """An event that is set when the message at ``position`` is settled. Look at the store after entering and
-        before waiting: what was settled earlier tells nobody again."""
-        event = threading.Event()
+    def expecting(self, position: int, event: Settable) -> Iterator[None]:
+        """Have ``event`` set when the message at ``position`` is settled. Look at the store after entering and before
+        waiting: what was settled earlier tells nobody again."""
         with self._lock:
             self._waiting.setdefault(position, []).append(event)
         try:
-            yield event
+            yield
         finally:
             with self._lock:
                 waiting = self._waiting[position]

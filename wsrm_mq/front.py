@@ -1,0 +1,260 @@
+"""What the fronts have in common: one front is a server's way to call (WSGI, ASGI), and all of them do the same.
+
+A front names a request in the words of WSGI (its ``environ``); this says whether it is ours, who sends it, what is to
+be committed for it, and how it is answered. It waits for nothing: how to wait is a front's own business.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wsrm_mq.application import Application, CallApplication, Environ, capture
+from wsrm_mq.config import Settings, named_operations
+from wsrm_mq.connections import Connections
+from wsrm_mq.contrib import spyne_compat
+from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
+from wsrm_mq.engine import Engine
+from wsrm_mq.envelope import Headers, Limits
+from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.queue.answers import settlement
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.replay.dispatcher import OnEvent
+from wsrm_mq.request_body import BodyRefused
+from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.versions import RM_VERSIONS
+
+__all__ = ["NOT_SOAP", "Authenticate", "Front", "Hooks", "asks_for_wsdl", "is_disguised", "is_soap", "path_of"]
+
+log = logging.getLogger("wsrm_mq.front")
+
+Authenticate = Callable[[Environ, Headers], str | None]
+
+DISGUISED_BYTES: Final = 64 * 1024
+_RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_VERSIONS)
+_SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
+NOT_SOAP: Final = Answer(
+    415,
+    b"Send SOAP here, as text/xml (SOAP 1.1) or application/soap+xml (SOAP 1.2).\n",
+    "text/plain; charset=utf-8",
+    (("Accept", ", ".join(_SOAP_TYPES)),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What no configuration file can hold; the same keywords of either front.
+
+    ``authenticate(environ, headers) -> principal``
+        runs before anything is stored; raises ``NotAuthenticated`` to turn a request away. Default: the TLS
+        client's name, else REMOTE_USER.
+    ``connection_key(environ) -> str``
+        names the connection a request came on.
+    ``on_event(event)``
+        hears of what an operator should know; must not block.
+    ``clock() -> int``
+        ms since the epoch.
+    """
+
+    authenticate: Authenticate | None = None
+    connection_key: Callable[[Environ], str | None] | None = None
+    on_event: OnEvent | None = None
+    clock: Clock = wall_clock
+
+
+class Front:
+    """The destination of one application and all that runs behind it. ``app`` is looked at, for what it says of
+    itself; ``call`` calls it."""
+
+    def __init__(self, app: object, call: CallApplication, settings: Settings, hooks: Hooks) -> None:
+        self.settings = settings
+        self.one_way, understood = _described(app, settings)
+        self.only_soap = spyne_compat.speaks_soap(app)
+        self.limits = Limits(
+            header_bytes=settings.max_header,
+            body_bytes=settings.max_body,
+            strict_addressing=settings.strict_addressing,
+        )
+        self.destination = RMDestination(
+            one_way=self.one_way, understood=understood, limits=self.limits, verify_body=settings.verify_body
+        )
+        self._authenticate = hooks.authenticate or _authenticated
+        self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
+        self._peers = {
+            name: Peer(
+                settings.policy(partner),
+                name,
+                one_way_answer=partner.one_way_answer,
+                require_rm=settings.effective("require_rm", partner),
+            )
+            for name, partner in settings.partners.items()
+        }
+        self._connections = Connections(
+            connection_key=hooks.connection_key,
+            header=settings.connection_header,
+            trusted_proxies=settings.trusted_proxies,
+        )
+        self.engine = Engine(
+            settings.store,
+            Application(call, self._policy_of, headers=settings.headers, limits=self.limits),
+            self._policy_of,
+            threads=settings.dispatch_threads,
+            max_waiting=settings.max_waiting,
+            on_event=hooks.on_event,
+            clock=hooks.clock,
+        )
+        self.is_ending = False
+
+    # life
+
+    def start(self) -> None:
+        """Open the store and begin to deliver; does nothing where that is done."""
+        if not self.engine.is_running:
+            self.engine.start()
+            self.is_ending = False
+
+    def close(self, timeout: float | None = None) -> bool:
+        self.is_ending = True
+        return self.engine.close(timeout)
+
+    # requests
+
+    def covers(self, environ: Environ) -> bool:
+        """Whether the request is ours: a SOAP POST; where only SOAP is spoken, any POST. A service that does not look
+        at the media type would run the message as often as it is sent."""
+        if environ.get("REQUEST_METHOD") != "POST":
+            return False
+        paths = self.settings.paths
+        if not paths:
+            return self.only_soap or is_soap(environ)
+        path = path_of(environ)
+        return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
+
+    def examine(self, environ: Environ, body: Body) -> Answer | Forward | Commit:
+        """What is to be done for a request that is covered."""
+        if not self.engine.is_running:
+            if self.is_ending:
+                return unavailable("The service is shutting down. Send again later.")
+            self.start()
+        return self.destination.examine(
+            Request(
+                queue=path_of(environ),
+                content_type=environ.get("CONTENT_TYPE", ""),
+                soap_action=environ.get("HTTP_SOAPACTION"),
+                body=body,
+                identify=lambda headers: self._identify(environ, headers),
+                capture=lambda: capture(environ),
+                content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
+                address=environ.get("REMOTE_ADDR"),
+                connection=self._connections.name(environ),
+            )
+        )
+
+    def committed(self, commit: Commit, receipt: Receipt | Created) -> None:
+        """To be called at once after the commit, by whoever made it: the dispatcher gets its work without waiting for
+        the request's turn."""
+        work = self.destination.hand_over(commit, receipt)
+        if work is None:
+            return
+        if work.claim is not None:
+            self.engine.dispatcher.give(work.claim, work.delivery)
+        elif work.delivery is not None:
+            self.engine.dispatcher.offer(work.sequence, work.delivery)
+
+    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Run | Wait:
+        """What is left to be done for a request whose verb is committed."""
+        if isinstance(receipt, Receipt) and (receipt.owned_elsewhere or receipt.discarding):
+            self.engine.watch.look_soon()
+        return self.destination.conclude(commit, receipt)
+
+    def settled(self, commit: Commit, position: int) -> Answer | None:
+        """The answer to a request that waits for a message; ``None`` while that is not settled."""
+        with self.engine.store.reader() as db:
+            found = settlement(db, position)
+        if found is None:
+            return None
+        return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
+
+    def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
+        principal = self._authenticate(environ, headers)
+        matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
+        if matched is None:
+            return principal, self._default_peer
+        return principal, self._peers[matched[0]]
+
+    def _policy_of(self, partner: str | None) -> QueuePolicy:
+        """The policy of a partner; that of everybody else where his section is gone."""
+        return self._peers.get(partner or "", self._default_peer).policy
+
+
+def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:
+    """The answer to a request that went no further than ``error``: nothing of it was stored."""
+    match error:
+        case BodyRefused():
+            return Answer(error.status, f"{error.reason}\n".encode(), "text/plain; charset=utf-8")
+        case NotAuthenticated():
+            challenge = (("WWW-Authenticate", error.challenge),)
+            return Answer(401, f"{error}\n".encode(), "text/plain; charset=utf-8", challenge)
+        case _:
+            log.error("request.store_error %s", error)
+            return unavailable("The store cannot be written now; nothing was taken. Send again later.")
+
+
+def is_disguised(environ: Environ) -> bool:
+    """Whether a POST that does not call itself SOAP carries RM all the same: a service that does not look at the media
+    type would run the message as often as it is sent. Only short bodies are looked at; they can be read again."""
+    if not may_be_disguised(environ):
+        return False
+    content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+    environ["wsgi.input"] = io.BytesIO(content)
+    return carries_rm(content)
+
+
+def may_be_disguised(environ: Environ) -> bool:
+    length = environ.get("CONTENT_LENGTH") or ""
+    if environ.get("REQUEST_METHOD") != "POST" or is_soap(environ) or not length.isdecimal():
+        return False
+    return 0 < int(length) <= DISGUISED_BYTES
+
+
+def carries_rm(content: bytes) -> bool:
+    return any(namespace in content for namespace in _RM_NAMESPACES)
+
+
+def is_soap(environ: Environ) -> bool:
+    return environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() in _SOAP_TYPES
+
+
+def path_of(environ: Environ) -> str:
+    return f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/"
+
+
+def asks_for_wsdl(environ: Environ) -> bool:
+    query = str(environ.get("QUERY_STRING", "")).lower()
+    return query.split("&")[0].split("=")[0] == "wsdl" or str(environ.get("PATH_INFO", "")).endswith(".wsdl")
+
+
+def _authenticated(environ: Environ, _headers: Headers) -> str | None:
+    """The TLS client's name as servers and proxies show it, else REMOTE_USER, else nobody."""
+    return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
+
+
+def _described(app: Any, settings: Settings) -> tuple[frozenset[str], frozenset[str] | None]:
+    """Which operations are one-way and which header namespaces the application understands: as configured, else as a
+    Spyne application declares them."""
+    is_spyne = spyne_compat.is_spyne(app)
+    one_way: set[str] = set()
+    if settings.one_way == "auto" and is_spyne:
+        one_way |= spyne_compat.one_way_operations(app)
+    if settings.one_way == "auto" and not is_spyne:
+        log.warning('one_way.unknown one_way="auto" asks Spyne, and the application is none: no operation is one-way')
+    if settings.one_way != "auto":
+        one_way |= named_operations(settings.one_way)
+    understood = None if settings.understood is None else frozenset(settings.understood)
+    if understood is None and is_spyne:
+        understood = spyne_compat.understood_headers(app)
+    return frozenset(one_way), understood
