@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq.queue import ownership
@@ -50,6 +50,7 @@ class Engine:
         max_waiting: int = 4,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._where = where
         self._call = call
@@ -58,6 +59,7 @@ class Engine:
         self._max_waiting = max_waiting
         self._on_event = on_event
         self._clock = clock
+        self._chores = chores
         self._pid = 0
         self._left_open = 0
         """The process in which a close did not finish."""
@@ -93,7 +95,7 @@ class Engine:
             on_retry=lambda at: self.watch.nudge(at),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of)
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, chores=self._chores)
         self._pid = os.getpid()
         try:
             self.watch.look()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Settings, named_operations
-from wsrm_mq.connections import Connections
+from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
 from wsrm_mq.engine import Engine
@@ -23,6 +23,7 @@ from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -80,7 +81,11 @@ class Front:
             strict_addressing=settings.strict_addressing,
         )
         self.destination = RMDestination(
-            one_way=self.one_way, understood=understood, limits=self.limits, verify_body=settings.verify_body
+            one_way=self.one_way,
+            understood=understood,
+            limits=self.limits,
+            verify_body=settings.verify_body,
+            queue_one_way=settings.queue_one_way,
         )
         self._authenticate = hooks.authenticate or _authenticated
         self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
@@ -97,6 +102,8 @@ class Front:
             connection_key=hooks.connection_key,
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
+            idle=settings.connection_idle,
+            notes_closes=settings.queue_one_way,
         )
         self.engine = Engine(
             settings.store,
@@ -106,6 +113,7 @@ class Front:
             max_waiting=settings.max_waiting,
             on_event=hooks.on_event,
             clock=hooks.clock,
+            chores=(self._end_connections,) if settings.queue_one_way else (),
         )
         self.is_ending = False
 
@@ -134,8 +142,10 @@ class Front:
         path = path_of(environ)
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
-    def examine(self, environ: Environ, body: Body) -> Answer | Forward | Commit:
-        """What is to be done for a request that is covered."""
+    def examine(self, environ: Environ, body: Body, call: object = None) -> Answer | Forward | Commit:
+        """What is to be done for a request that is covered. ``call``: the server's own function that came with the
+        request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
+        correct_peer(environ)
         if not self.engine.is_running:
             if self.is_ending:
                 return unavailable("The service is shutting down. Send again later.")
@@ -150,7 +160,7 @@ class Front:
                 capture=lambda: capture(environ),
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
-                connection=self._connections.name(environ),
+                connection=self._connections.name(environ, call),
             )
         )
 
@@ -178,6 +188,12 @@ class Front:
         if found is None:
             return None
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
+
+    def _end_connections(self) -> None:
+        """What closed connections sent without WS-RM is complete."""
+        names = self._connections.closed()
+        if names:
+            self.engine.store.call(lambda tx: end_connections(tx, names))
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
         principal = self._authenticate(environ, headers)

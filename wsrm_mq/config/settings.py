@@ -93,11 +93,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retry_faults: Annotated[bool, described("Try again after any fault of a two-way operation.")] = False
     on_poison: Annotated[OnPoison, described("What follows when the last try has failed.")] = OnPoison.BLOCK
 
+    queue_one_way: Annotated[
+        bool, described("Store one-way messages without WS-ReliableMessaging too, in order for each connection.")
+    ] = False
+    connection_on_poison: Annotated[
+        OnPoison, described("What follows when the last try has failed for a message without WS-ReliableMessaging.")
+    ] = OnPoison.DEAD_LETTER
+
     max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
     inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
     max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
     max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
     window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
+    max_per_connection: Annotated[
+        Count | None, described("Messages of one connection that may be in the store undelivered.")
+    ] = None
     max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
     spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
     max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
@@ -112,6 +122,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connection_header: Annotated[
         str | None, described("Header in which a trusted proxy names the client's connection.")
     ] = None
+    connection_idle: Annotated[
+        Seconds,
+        described("A connection without a request for so long is over, where the server does not show its end."),
+    ] = 300.0
 
     partners: dict[str, Partner] = {}
 
@@ -151,6 +165,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
             bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
             retry_faults=of("retry_faults"),
+            max_per_connection=of("max_per_connection"),
+            connection_idle=_ms(of("connection_idle")),
+            connection_on_poison=of("connection_on_poison"),
         )
 
     def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:

@@ -10,12 +10,13 @@ import io
 import secrets
 import shutil
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final, cast
 
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.room import take_place
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,
@@ -25,14 +26,14 @@ from wsrm_mq.sequence.elements import (
     TerminateSequence,
 )
 from wsrm_mq.sequence.faults import Fault, MalformedMessage, UnknownSequence
-from wsrm_mq.sequence.inbound import Disposition, InboundSequence, Terms, grant, receive
+from wsrm_mq.sequence.inbound import Disposition, InboundSequence, Step, Terms, grant, receive
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create", "lifecycle"]
+__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_into", "create", "lifecycle"]
 
 
 _PIECE: Final = 1024 * 1024
@@ -74,7 +75,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
+    """A message with a Sequence header, or one that is given it with its number. ``environ`` is the part of the request that a replay needs, as JSON."""
 
     sender: Sender
     header: SequenceHeader
@@ -89,7 +90,7 @@ class Arrival:
     empty_last: bool = False
     ack_requested: tuple[AckRequested, ...] = ()
     waits: bool = False
-    """A request will wait here for what becomes of it."""
+    """A request waits here for what becomes of it: its answer depends on that."""
 
 
 @dataclass(slots=True)
@@ -99,6 +100,8 @@ class Receipt:
     act: Act | None = None
     fault: Fault | None = None
     no_room: str = ""
+    given: SequenceHeader | None = None
+    """The place that a message without WS-RM got."""
     acknowledgement: SequenceAcknowledgement | None = None
     """The acknowledgement of the carrying message's sequence."""
     others: list[SequenceAcknowledgement] = field(default_factory=list)
@@ -189,7 +192,7 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     receipt = Receipt()
     record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
-        _accept_into(tx, record, arrival, receipt)
+        accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
@@ -235,7 +238,10 @@ def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) ->
     return record
 
 
-def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
+def accept_into(
+    tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt, *, is_counted: bool = False
+) -> None:
+    """Take one message of this sequence. ``is_counted``: its connection has room for it."""
     number = arrival.header.number
     step = receive(
         record.value,
@@ -245,6 +251,8 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         named=arrival.named,
         empty_last=arrival.empty_last,
     )
+    if arrival.policy.max_per_connection is not None and step.act is Act.ACCEPT and not is_counted:
+        step = _within_connection(tx, record, arrival, step)
     accepted = number if step.act is Act.ACCEPT and step.disposition is None else None
     apply_step(tx, record, step, accepted=accepted)
     if accepted is not None and not record.value.terms.ordered:
@@ -264,6 +272,22 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
             accepted is not None and receipt.claim is None and not receipt.held and record.owner == tx.instance
         )
     _look_around(tx, record, receipt)
+
+
+def _within_connection(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> Step:
+    """The step, or the refusal of a message for which its connection has no room. The number at ``expected`` is taken
+    in any case where something waits for it or nothing of its sequence can run: it makes room. Behind messages that can
+    run by themselves it would only make the queue longer."""
+    bound, connection, before = arrival.policy.max_per_connection, arrival.connection, record.value
+    if bound is None or connection is None:
+        return step
+    fills = arrival.header.number == before.expected and (
+        before.received.highest >= before.expected or record.cursor >= before.deliver_below
+    )
+    if take_place(tx, connection, bound, always=fills):
+        return step
+    reason = f"{bound} messages of connection {connection} are undelivered, as many as may be"
+    return Step(replace(before, active_at=tx.now), no_room=reason)
 
 
 def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:

@@ -44,6 +44,12 @@ class QueuePolicy:
     max_expires: int = 7 * 24 * 3_600_000
     inactivity: int | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=4_096))
+    max_per_connection: int | None = None
+    """Unsettled messages of one connection; ``None`` is no bound."""
+    connection_idle: int = 300_000
+    """A connection without traffic for so long is over, where the server does not show its end."""
+    connection_on_poison: OnPoison = OnPoison.DEAD_LETTER
+    """``on_poison`` for messages that came without WS-RM."""
     retry_faults: bool = False
     """Any fault of a two-way operation counts as a failure, not as the answer."""
 

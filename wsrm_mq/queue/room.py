@@ -1,0 +1,42 @@
+"""What one connection may have unsettled in the store at a time.
+
+The store is asked once in a while, not for every message: what is known of a connection grows with what it sends, and
+is counted again when it seems full. Settlements need not tell: they only ever make room. What other processes wrote
+is found as the writer's cache finds it, by ``PRAGMA data_version``: then it is counted again too.
+"""
+
+from __future__ import annotations
+
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["take_place"]
+
+
+def take_place(tx: Transaction, connection: str, bound: int, *, always: bool = False) -> bool:
+    """Count a message in that is about to be stored; ``False``, and nothing counted, where ``bound`` unsettled ones are
+    there and this one need not be taken ``always``."""
+    kept = tx.connections
+    counted = kept.unsettled.get(connection)
+    if counted is None or (counted >= bound and not always and kept.asked_at.get(connection) != tx.now):
+        counted = _count(tx, connection, bound)
+        kept.asked_at[connection] = tx.now
+    if counted >= bound and not always:
+        return False
+    kept.unsettled[connection] = counted + 1
+    return True
+
+
+def _count(tx: Transaction, connection: str, bound: int) -> int:
+    """How many there are, as far as ``bound``. Everything up to the floor is settled, for ever (I6): it is not gone
+    through again."""
+    kept = tx.connections
+    floor = kept.floors.get(connection, 0)
+    (last,) = tx.execute(sql.LAST_OF_CONNECTION, {"connection": connection}).fetchone()
+    if floor > last:  # all of them were pruned, and their keys may come back
+        floor = 0
+    found = tx.execute(
+        sql.UNSETTLED_OF_CONNECTION, {"connection": connection, "after": floor, "count": bound}
+    ).fetchall()
+    kept.set_floor(connection, found[0][0] - 1 if found else last)
+    return len(found)
