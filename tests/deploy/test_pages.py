@@ -26,6 +26,8 @@ NAMES = {
 """Page -> the name of a connection on that server; ``port`` is the client's."""
 TELLS_THE_END = {"gunicorn-gthread", "gunicorn-gevent", "uvicorn"}
 """Servers that show at once that a connection is over."""
+DRAINS = set(NAMES) - {"uwsgi"}
+"""uWSGI asks nobody where a thread still looks after a connection."""
 
 
 def test_every_page_is_followed() -> None:
@@ -60,8 +62,10 @@ def test_a_page_deploys_a_service_that_keeps_order_and_knows_its_connections(nam
         if name in TELLS_THE_END:
             ended = within(5, lambda: _of_connections(page), lambda rows: rows[0][0] is not None)
             assert ended == [("terminated", 4)]
-    assert page.store.rows("SELECT count(*) FROM entry WHERE outcome IS NULL") == [(0,)]
-    assert page.store.rows("SELECT count(*) FROM instance WHERE ended_at IS NULL") == [(0,)], page.log
+        assert within(5, lambda: page.store.unsettled(identifier), lambda count: count == 0) == 0
+    if name in DRAINS:
+        assert page.store.rows("SELECT count(*) FROM entry WHERE outcome IS NULL") == [(0,)]
+        assert page.store.rows("SELECT count(*) FROM instance WHERE ended_at IS NULL") == [(0,)], page.log
 
 
 def _names_fit(pattern: str | None, names: list[str | None], client: Client, other: Client) -> None:
