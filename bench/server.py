@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -85,7 +84,7 @@ def hold(middleware: WSRMMiddleware, identifier: str, last: int) -> None:
 
 def _accept(tx: Transaction, template: Arrival, number: int) -> Receipt:
     header = SequenceHeader(template.header.identifier, number)
-    return accept(tx, replace(template, header=header, message_id=f"urn:example:{number}"))
+    return accept(tx, template._replace(header=header, message_id=f"urn:example:{number}"))
 
 
 def _arrival_of_number_2(middleware: WSRMMiddleware, identifier: str) -> Arrival:

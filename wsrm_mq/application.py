@@ -31,7 +31,7 @@ WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
 CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
 """Calls an application of whatever kind and answers status line, headers and body."""
 
-_KEPT: Final = (
+_KEPT: Final = {
     "REQUEST_METHOD",
     "SCRIPT_NAME",
     "PATH_INFO",
@@ -42,7 +42,7 @@ _KEPT: Final = (
     "SERVER_PROTOCOL",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
-)
+}
 _NEVER_KEPT: Final = frozenset(
     {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}
 )
@@ -62,6 +62,7 @@ _PIECE: Final = 1024 * 1024
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
+_NAMES: Final = 512
 _TAG: Final = re.compile(r"<[^>]*>")
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
@@ -69,9 +70,12 @@ _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 def capture(environ: Environ) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    kept: list[tuple[str, str]] = [(name, environ[name]) for name in _KEPT if name in environ]
-    kept += [item for item in environ.items() if item[0].startswith("HTTP_") and item[0] not in _NEVER_KEPT]
-    return _as_json(tuple(kept))
+    return _as_json(tuple([item for item in environ.items() if _keeps(item[0])]))
+
+
+@lru_cache(_NAMES)
+def _keeps(name: str) -> bool:
+    return name in _KEPT or (name.startswith("HTTP_") and name not in _NEVER_KEPT)
 
 
 @lru_cache(_CLIENTS)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.envelope import (
     Headers,
@@ -57,8 +57,7 @@ log = logging.getLogger("wsrm_mq.destination")
 RETRY_AFTER_SECONDS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An HTTP response. ``body`` may be empty."""
 
     status: int
@@ -72,8 +71,7 @@ class Answer:
         return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
 
     one_way: bool = False
@@ -92,8 +90,7 @@ class Peer:
     require_rm: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A SOAP POST to a covered path."""
 
     queue: str
@@ -109,8 +106,7 @@ class Request:
     connection: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """``verb`` has to be committed; its result goes to ``conclude``."""
 
     verb: Callable[[Transaction], Receipt | Created]
@@ -121,16 +117,14 @@ class Commit:
     arrival: Arrival | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
 
     claim: Claim
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
 
     position: int
@@ -139,8 +133,7 @@ class Wait:
     """It waits for other messages: such waits are few at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(NamedTuple):
     """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
     or a message, without a claim, of a sequence that is being run here."""
 
@@ -499,7 +492,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
     log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
-    return replace(answer, status=error.status) if error.status else answer
+    return answer._replace(status=error.status) if error.status else answer
 
 
 def _created(created: Created, headers: Headers) -> Answer:

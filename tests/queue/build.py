@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +31,7 @@ _ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005, UNSEQUENCED: WSA_2005}
 
 def sender(rm: RMVersion = WSRM_1_1, **changes: Any) -> Sender:
     made = Sender("/orders", rm, SOAPVersion.SOAP_1_1, _ADDRESSING[rm], peer="192.0.2.1")
-    return replace(made, **changes)
+    return made._replace(**changes)
 
 
 def arrival(identifier: str, number: int, *, last: bool = False, rm: RMVersion = WSRM_1_1, **changes: Any) -> Arrival:
@@ -46,7 +45,7 @@ def arrival(identifier: str, number: int, *, last: bool = False, rm: RMVersion =
         body=Body(b"<Envelope/>"),
         policy=USUAL,
     )
-    return replace(made, **changes)
+    return made._replace(**changes)
 
 
 class Instance:

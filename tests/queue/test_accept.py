@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import random
 import uuid
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -304,7 +303,7 @@ def test_the_largest_number_can_be_stored_closed_and_delivered(one: Instance) ->
 
 
 def test_a_record_of_one_partner_is_kept_with_its_sequence(one: Instance) -> None:
-    who = replace(sender(), partner="acme")
+    who = sender()._replace(partner="acme")
     created = one.run(lambda tx: accept.create(tx, who, CreateSequence(None), None, QueuePolicy()))
     assert created.sequence is not None
     assert one.record(created.sequence.terms.identifier).partner == "acme"

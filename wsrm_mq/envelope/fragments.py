@@ -7,6 +7,7 @@ prefixes. Children come in the schema's order (NS-008).
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -30,9 +31,16 @@ _UNMARKED: Final = (WSA_2004,)
 _ELEMENT_NAME: Final = re.compile(r"<[^\s/>]+")
 
 
+@lru_cache(1)
+def _random(_pid: int) -> random.Random:
+    """One of a process's own, seeded by the system: forked workers never repeat an id, and asking the system for each
+    would give up the interpreter's lock each time."""
+    return random.Random(os.urandom(32))
+
+
 def new_message_id() -> str:
-    """A fresh ``urn:uuid:`` (A-014); from ``os.urandom``, so forked workers never repeat one."""
-    digits = os.urandom(16).hex()
+    """A fresh ``urn:uuid:`` (A-014): unique, not secret."""
+    digits = f"{_random(os.getpid()).getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
@@ -50,12 +58,14 @@ def addressing_elements(
     action: str,
     relates_to: str | None,
     to: EndpointReference | None = None,
+    message_id: str | None = None,
 ) -> dict[str, str]:
-    """Action, a new MessageID, To (anonymous without ``to``) and RelatesTo, if any, by local name."""
+    """Action, MessageID (a new one unless it is given), To (anonymous without ``to``) and RelatesTo, if any, by local
+    name."""
     recipient = addressing.anonymous if to is None else to.address
     elements = {
         "Action": _constant("Action", addressing, action),
-        "MessageID": f'<MessageID xmlns="{addressing.namespace}">{new_message_id()}</MessageID>',
+        "MessageID": f'<MessageID xmlns="{addressing.namespace}">{message_id or new_message_id()}</MessageID>',
         "To": _constant("To", addressing, recipient),
     }
     if relates_to:
@@ -74,9 +84,10 @@ def addressing_headers(
     action: str,
     relates_to: str | None,
     to: EndpointReference | None = None,
+    message_id: str | None = None,
 ) -> str:
     """The header blocks of ``addressing_elements``, and the parameters of ``to``."""
-    headers = "".join(addressing_elements(addressing, action, relates_to, to).values())
+    headers = "".join(addressing_elements(addressing, action, relates_to, to, message_id).values())
     return headers + "".join([_echoed(addressing, p) for p in to.parameters]) if to is not None else headers
 
 

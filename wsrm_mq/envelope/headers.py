@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsrm_mq.sequence.elements import (
     AckRequested,
@@ -20,8 +20,7 @@ __all__ = ["Headers", "RMBody"]
 RMBody = CreateSequence | CloseSequence | TerminateSequence
 
 
-@dataclass(frozen=True, slots=True)
-class Headers:
+class Headers(NamedTuple):
     """The headers of one envelope that are meant for this role, and the name of Body's first child.
 
     Addresses and identifiers are without the white space around them. Without RM (``is_rm``) no rule of

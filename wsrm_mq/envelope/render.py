@@ -7,6 +7,8 @@ request (anonymous). ``relates_to`` is the request's MessageID, ``None`` if it h
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
 
 from wsrm_mq.envelope.duration import render_duration
 from wsrm_mq.envelope.fragments import (
@@ -37,6 +39,9 @@ __all__ = [
     "sequence_acknowledgement",
 ]
 
+_VALUE: Final = "urn:the-value"
+"""Stands for a value in an envelope that is rendered to be cut there."""
+
 
 def acknowledgement_header(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> bytes:
     """A ``SequenceAcknowledgement`` header block for each of ``acks``; never mustUnderstand (D-ACK-026).
@@ -55,9 +60,21 @@ def sequence_acknowledgement(
     to: EndpointReference | None = None,
 ) -> bytes:
     """A stand-alone acknowledgement: the headers of ``acks`` and an empty Body (D-ACK-027)."""
-    action = rm.action("SequenceAcknowledgement")
-    headers = addressing_headers(addressing, action, relates_to, to)
+    if relates_to and to is None:  # nearly every answer there is
+        start, middle, end = _acknowledgement_around(soap, addressing, rm)
+        blocks = acknowledgements(rm, acks)
+        return f"{start}{new_message_id()}{middle}{escape(relates_to)}</RelatesTo>{blocks}{end}".encode()
+    headers = addressing_headers(addressing, rm.action("SequenceAcknowledgement"), relates_to, to)
     return envelope(soap, headers + acknowledgements(rm, acks), "")
+
+
+@lru_cache(64)
+def _acknowledgement_around(soap: SOAPVersion, addressing: AddressingVersion, rm: RMVersion) -> list[str]:
+    """What stands before, between and after MessageID, RelatesTo and the acknowledgements of such an envelope."""
+    action = rm.action("SequenceAcknowledgement")
+    headers = addressing_headers(addressing, action, _VALUE, message_id=_VALUE)
+    start, middle, end = envelope(soap, headers, "").decode().split(_VALUE)
+    return [start, middle, end.removeprefix("</RelatesTo>")]
 
 
 def create_sequence_response(

@@ -11,7 +11,6 @@ taken on trust. Whatever does not fit goes to ``scan``, and so does every doubt.
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.envelope.headers import Headers
@@ -40,7 +39,7 @@ _VALUE: Final = {
 """Text that can be put for another of its kind and means nothing else to an XML parser."""
 _START_TAG: Final = re.compile(rb"""<(?:[^<>"']|"[^<"]*"|'[^<']*')*>""")
 
-_POSITIONS: Final = {field.name: position for position, field in enumerate(fields(Headers))}
+_POSITIONS: Final = {name: position for position, name in enumerate(Headers._fields)}
 _MESSAGE_ID: Final = _POSITIONS["message_id"]
 _SEQUENCE: Final = _POSITIONS["sequence"]
 
@@ -103,7 +102,7 @@ class Scanner:
         values[_SEQUENCE] = SequenceHeader(identifier, number, before.last)
         if b"MessageID" in found:
             values[_MESSAGE_ID] = found[b"MessageID"]
-        return Headers(*values)
+        return Headers._make(values)
 
 
 def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None:
@@ -132,5 +131,4 @@ def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None
         if text is None or text[1].decode("ascii") != meant[field[1]]:
             return None
         after.append((field[1], head[field.end(2) : end]))
-    values = [getattr(headers, name) for name in _POSITIONS]
-    return _Alike(values, after)
+    return _Alike(list(headers), after)

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
@@ -39,8 +39,7 @@ __all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_
 _PIECE: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(NamedTuple):
     """Who speaks, in which versions, to which queue: what a sequence is bound to."""
 
     queue: str
@@ -73,9 +72,9 @@ class Body:
         return self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A message with a Sequence header, or one that is given it with its number. ``environ`` is the part of the request that a replay needs, as JSON."""
+class Arrival(NamedTuple):
+    """A message with a Sequence header, or one that gets its place when it is stored. ``environ`` is the part of the
+    request that a replay needs, as JSON."""
 
     sender: Sender
     header: SequenceHeader
@@ -130,8 +129,7 @@ class Receipt:
     """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(NamedTuple):
     sequence: InboundSequence | None
     lifetime: int = 0
     """Granted Expires, in ms."""

@@ -8,7 +8,7 @@ stops, failed or broke off gives it back as it is; then the watch of any process
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.cursor import settle_cursor
@@ -25,8 +25,7 @@ RUN_AHEAD = 64
 crash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """The right to run one sequence. ``fence`` proves it: a settlement under an older one is refused (I3)."""
 
     sequence: int

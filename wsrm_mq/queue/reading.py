@@ -117,7 +117,8 @@ _SEQUENCE: Final = """
 SELECT s.id, s.identifier, q.name, s.principal, s.peer, s.partner, s.rm, s.soap, s.addressing, s.behavior, s.assurance,
        s.ordered, s.created_at, s.expires_at, s.inactivity, s.state, s.ended, s.ended_at, s.active_at,
        s.due_at, s.last_number, s.expected, s.cursor, s."limit", s.discard_from, s.discard_reason, s.discarding,
-       s.owner, s.running_since, s.retry_from, s.retry_at, s.blocked, s.redelivery_below, s.duplicates, s.kind, s.connection
+       s.owner, s.running_since, s.retry_from, s.retry_at, s.blocked, s.redelivery_below, s.duplicates,
+       s.kind, s.connection
 FROM sequence s JOIN queue q ON q.id = s.queue
 """
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
@@ -16,8 +17,7 @@ from wsrm_mq.store.transaction import Transaction, as_json
 __all__ = ["Failed", "Reply", "Settled", "add_reply", "fail", "settle"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An application's answer, as it is stored and sent again: status line without the protocol, headers, body."""
 
     status: str
@@ -25,8 +25,7 @@ class Reply:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     released: bool
     """The sequence was given back."""
     waiter: str | None
@@ -35,8 +34,7 @@ class Settled:
     """Where the sequence goes on, if it was not released."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     aftermath: Aftermath
     attempt: int
     retry_at: int | None

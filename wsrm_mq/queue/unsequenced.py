@@ -32,7 +32,7 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival) -> Receipt:
         return receipt
     record = _open(tx, arrival) or _begin(tx, arrival)
     header = SequenceHeader(record.value.terms.identifier, record.value.expected)
-    accept_into(tx, record, replace(arrival, header=header), receipt, is_counted=True)
+    accept_into(tx, record, arrival._replace(header=header), receipt, is_counted=True)
     receipt.given = header
     if record.connection is None:  # nothing can follow it, so nobody need hear of its end
         record.follow(replace(record.value, state=State.ENDED, ended=Ended.TERMINATED))

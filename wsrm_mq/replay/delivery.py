@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.settle import Reply
@@ -11,8 +11,7 @@ from wsrm_mq.queue.settle import Reply
 __all__ = ["Call", "Delivery", "Outcome"]
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """All that a call of the application needs. ``environ`` is the stored part of the request, as JSON; ``rm``,
     ``soap`` and ``addressing`` are labels of versions."""
 
@@ -40,8 +39,7 @@ class Delivery:
     """A request waits for the settlement, or may wait for it by now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
     a one-way message that it took and did not like: nobody else reads that."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "AckRequested",
@@ -43,8 +44,7 @@ class EndpointReference:
     parameters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceHeader:
+class SequenceHeader(NamedTuple):
     """The ``Sequence`` header block. ``number`` may lie above 2^63-1: the sequence answers that, not the parser."""
 
     identifier: str
@@ -58,8 +58,7 @@ class AckRequested:
     identifier: str
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceAcknowledgement:
+class SequenceAcknowledgement(NamedTuple):
     """An acknowledgement: ``ranges`` are (lower, upper), both inclusive; ``None`` on the wire is no range at all."""
 
     identifier: str

@@ -100,6 +100,11 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         return db
 
 
+def set_patience(db: sqlite3.Connection, patient: bool) -> None:
+    """Whether BEGIN waits for others who write, the usual time, or not at all."""
+    db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS if patient else 0}")
+
+
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A connection that can only read. It sees every commit that came before its statement."""
     with store_errors(path):

@@ -57,6 +57,8 @@ class SequenceRecord:
         self.duplicates = 0
         self.discarding = False
         self.ended_at: int | None = None
+        self.written: tuple[tuple[object, ...], tuple[object, ...]] = ((), ())
+        """``standing`` and ``progress`` as its row has them."""
 
     @classmethod
     def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
@@ -109,6 +111,7 @@ class SequenceRecord:
         record.duplicates = columns["duplicates"]
         record.discarding = bool(columns["discarding"])
         record.ended_at = columns["ended_at"]
+        record.written = record.standing, record.progress
         return record
 
     def copy(self) -> SequenceRecord:

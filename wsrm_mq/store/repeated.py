@@ -25,6 +25,11 @@ class Repeated:
         log.error("%s %s", event, text if text != self._text else f"still: {text.partition('. ')[0]}")
         self._text, self._again_at = text, now + AGAIN_SECONDS
 
+    @property
+    def is_on(self) -> bool:
+        """It has not gone well since."""
+        return self._text is not None
+
     def over(self) -> None:
         """It went well: the same error is news again."""
         self._text = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ class Together:
 
     def write(self, execute: Callable[[str, Row], object], rows: Sequence[Row], *before: object) -> None:
         for piece in _pieces(rows):
-            execute(self._text(len(piece)), [*before, *(value for row in piece for value in row)])
+            execute(self._text(len(piece)), [*before, *chain.from_iterable(piece)])
 
 
 class Inserts(Together):

@@ -176,6 +176,7 @@ class Transaction:
     def add_sequence(self, record: SequenceRecord, create_id: str | None) -> SequenceRecord:
         row = {**record.terms_row, **record.saved_row, "create_id": create_id}
         record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
+        record.written = record.standing, record.progress
         return self._touch(record)
 
     @property
@@ -290,10 +291,11 @@ class Transaction:
         progressed: list[Row] = []
         ranges: list[Row] = []
         for original, working in self._touched.values():
-            standing, progress = working.standing, working.progress
-            if standing != original.standing:
+            was_standing, was_progress = working.written
+            working.written = standing, progress = working.standing, working.progress
+            if standing != was_standing:
                 self.db.execute(sql.SAVE_SEQUENCE, {**working.saved_row, "key": working.id})
-            elif progress != original.progress:
+            elif progress != was_progress:
                 progressed.append((working.id, *progress))
             before, after = original.value.received, working.value.received
             if before is not after:

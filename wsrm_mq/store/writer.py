@@ -1,4 +1,4 @@
-"""The one thread of a process that writes: group commit.
+"""Group commit: one connection of a process writes, in the writer's own thread or in that of an event loop.
 
 Whatever waits is taken together: BEGIN IMMEDIATE, each verb in turn, COMMIT, then everybody is told. A batch forms by
 itself while the previous one is being synced. Commit first, then acknowledge: nobody learns a result before it is on
@@ -12,6 +12,10 @@ What can go wrong in a batch:
 * the files are not where they were: they were removed or replaced, and what is committed would be gone with the
   process. Nothing is begun until they are back (see ``rescue``).
 * anything else is one verb's own mistake: the batch is rolled back and its verbs run one by one.
+
+An event loop writes in its own thread, once a tick (``lead``): waking another thread costs more than the commit. It
+does only what goes well at once. Whatever needs patience (the lock is taken, the disk is full, a verb fails, the WAL
+has grown) it leaves to the writer's thread, and goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
-from wsrm_mq.store.connection import connect_writer, translate
+from wsrm_mq.store.connection import connect_writer, set_patience, translate
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
@@ -47,6 +51,12 @@ MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 VERB_BYTES: Final = 8 * 1024
 """What a verb adds to the WAL beside its own bytes, about. The file's size does not tell: a checkpoint leaves it."""
+LEAD_SECONDS: Final = 0.02
+"""So long an event loop waits for a commit that the writer's thread has begun."""
+LED_BYTES: Final = 1024 * 1024
+"""What an event loop writes itself: more would keep its connections waiting."""
+NET_SECONDS: Final = 1.0
+"""The writer's thread looks by itself so often: a loop that was to come may have ended."""
 LINGER_SECONDS: Final = 0.005
 LINGERING: Final = 32
 """Verbs that nobody waits for are written with the next that somebody waits for; so long, or until there are so many,
@@ -102,6 +112,11 @@ class Writer:
         self._waiting: deque[_Waiting[Any]] = deque()
         self._urgent = 0
         """How many of them do not linger."""
+        self._writing = threading.Lock()
+        """Held by whoever takes from the queue and writes: what is taken first is written first."""
+        self._attended = False
+        """A loop will come for what lingers."""
+        self._checkpoint_due = False
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
         self._closed = False
@@ -109,6 +124,7 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
+        self._patient = True
         self._lost: StoreUnavailable | None = None
         self._trouble = Repeated()
         self._thread: threading.Thread | None = None
@@ -133,7 +149,7 @@ class Writer:
         """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
         if self._files and file_id(self.path) not in (None, self._files[0]):
             raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
-        self._db = connect_writer(self.path)
+        self._db, self._patient = connect_writer(self.path), True
         self._files = file_ids(self.path)
 
     def submit(
@@ -148,15 +164,65 @@ class Writer:
         """Queue ``verb``. ``told(result, error)`` runs in the writer's thread after the commit and must not block.
         ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
         waits for it, a commit of its own can be spared."""
-        item = _Waiting(verb, told, keep, size, lingers)
+        self._line_up(_Waiting(verb, told, keep, size, lingers), wake=not (lingers and self._attended))
+
+    def submit_led(
+        self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int = 0
+    ) -> None:
+        """Queue ``verb`` for a caller who will ``lead`` soon; it lingers until then, and nobody else is woken for
+        it."""
+        self._line_up(_Waiting(verb, told, False, size, True), wake=False)
+
+    def _line_up(self, item: _Waiting[Any], *, wake: bool) -> None:
         with self._changed:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
             self._waiting.append(item)
-            self._urgent += not lingers
-            if self._idle and (not lingers or len(self._waiting) in (1, LINGERING)):
-                self._idle = False
-                self._changed.notify()
+            self._urgent += not item.lingers
+            if wake and self._idle and (not item.lingers or len(self._waiting) in (1, LINGERING)):
+                self._wake()
+
+    def _wake(self) -> None:
+        self._idle = False
+        self._changed.notify()
+
+    def attend(self, attended: bool) -> None:
+        """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes nobody."""
+        with self._changed:
+            self._attended = attended
+
+    def lead(self) -> None:
+        """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
+        to the writer's thread."""
+        if not self._writing.acquire(timeout=LEAD_SECONDS):
+            return self._leave()
+        try:
+            with self._changed:
+                well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
+                batch = self._pop(LED_BYTES) if well else []
+            if batch and self._try(batch, wait=False) is None:
+                self._tell(batch)
+                batch = []
+            with self._changed:
+                self._put_back(batch)
+        finally:
+            self._writing.release()
+        if batch or not well or self._checkpoint_due:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nobody leads: what lingers is the thread's business now."""
+        with self._changed:
+            for item in self._waiting:
+                item.lingers = False
+            self._urgent = len(self._waiting)
+            if self._idle:
+                self._wake()
+
+    @property
+    def _in_trouble(self) -> bool:
+        spent = self._reserve is not None and self._reserve.is_spent
+        return spent or self._trouble.is_on or self._lost is not None
 
     def call(
         self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
@@ -218,26 +284,29 @@ class Writer:
 
     def _loop(self) -> None:
         attempt = 0
-        while (batch := self._take()) is not None:
-            kept = self._handled(batch)
+        while self._await():
+            with self._writing:
+                with self._changed:
+                    batch = self._pop(MAX_BATCH_BYTES)
+                kept = self._handled(batch)
+                with self._changed:
+                    self._put_back(kept)
             if not kept:
                 attempt = 0
                 continue
-            with self._changed:
-                self._waiting.extendleft(reversed(kept))
-                self._urgent += sum(not item.lingers for item in kept)
-                if self._stopping and not self._closed:
-                    break  # a fork is near: they wait for the next start
-                left = self._give_up_at - time.monotonic()
+            if self._stopping and not self._closed:
+                break  # a fork is near: they wait for the next start
+            left = self._give_up_at - time.monotonic()
             if left <= 0:
                 self._give_up()
                 break
             time.sleep(min(RETRY_SECONDS[attempt], left))
             attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-        self._cache.clear()
+        with self._writing:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+            self._cache.clear()
 
     def _handled(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
         """Write a batch; answers what has to be tried again. Nothing ends this thread: without it every request would
@@ -247,7 +316,7 @@ class Writer:
                 self._connect()
             kept = self._write(self._admitted(batch))
             if not kept:
-                self._checkpoint()
+                self._tidy()
             return kept
         except Exception as error:
             log.critical("store.writer_failed error=%r", error, exc_info=error)
@@ -267,24 +336,35 @@ class Writer:
             item.error = failure
         self._tell(batch)
 
-    def _take(self) -> list[_Waiting[Any]] | None:
+    def _await(self) -> bool:
+        """Wait for something to write; ``False`` is the end."""
         with self._changed:
             lingered = False
-            while not (self._urgent or self._stopping or lingered or len(self._waiting) >= LINGERING):
+            while not (lingered or self._is_due):
                 lingered = bool(self._waiting)
                 self._idle = True
-                self._changed.wait(LINGER_SECONDS if lingered else None)
+                self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
             self._idle = False
-            if not self._waiting and self._stopping:
-                return None
-            batch: list[_Waiting[Any]] = []
-            size = 0
-            while self._waiting and len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
-                item = self._waiting.popleft()
-                batch.append(item)
-                self._urgent -= not item.lingers
-                size += item.size
-            return batch
+            return bool(self._waiting) or not self._stopping
+
+    @property
+    def _is_due(self) -> bool:
+        return bool(self._urgent or self._stopping or self._checkpoint_due or len(self._waiting) >= LINGERING)
+
+    def _pop(self, most_bytes: int) -> list[_Waiting[Any]]:
+        """What is to be written next, in the order it came. The caller holds both locks."""
+        batch: list[_Waiting[Any]] = []
+        size = 0
+        while self._waiting and len(batch) < MAX_BATCH and size < most_bytes:
+            item = self._waiting.popleft()
+            batch.append(item)
+            self._urgent -= not item.lingers
+            size += item.size
+        return batch
+
+    def _put_back(self, batch: list[_Waiting[Any]]) -> None:
+        self._waiting.extendleft(reversed(batch))
+        self._urgent += sum(not item.lingers for item in batch)
 
     def _admitted(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
         """All of a batch; while the reserve is spent only what must be stored, the rest is refused."""
@@ -333,14 +413,20 @@ class Writer:
             self._urgent -= sum(not item.lingers for item in refusable)
         return refusable
 
-    def _try(self, batch: list[_Waiting[Any]]) -> BaseException | None:
-        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached."""
+    def _try(self, batch: list[_Waiting[Any]], *, wait: bool = True) -> BaseException | None:
+        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for others
+        who write."""
         db = self._db
         assert db is not None
         if not self.has_its_files:
+            if not wait:
+                return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
             self._lost = self._lost or self._removed()
             return self._lost
         try:
+            if wait is not self._patient:
+                set_patience(db, wait)
+                self._patient = wait
             db.execute("BEGIN IMMEDIATE")
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
             tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
@@ -361,6 +447,7 @@ class Writer:
         self.commits += 1
         self.committed_verbs += len(batch)
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
+        self._checkpoint_due = self._not_checkpointed >= CHECKPOINT_BYTES
         return None
 
     def _removed(self) -> StoreUnavailable:
@@ -385,11 +472,11 @@ class Writer:
             except Exception:
                 log.exception("store.callback_failed")
 
-    def _checkpoint(self) -> None:
+    def _tidy(self) -> None:
         """Move the WAL into the file when it has grown, between batches and after everybody was told."""
         assert self._db is not None
-        if self._not_checkpointed >= CHECKPOINT_BYTES:
-            self._not_checkpointed = 0
+        if self._checkpoint_due:
+            self._not_checkpointed, self._checkpoint_due = 0, False
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except sqlite3.Error as error:

@@ -1,0 +1,149 @@
+"""ASGI applications called as the dispatcher calls: a request in the words of WSGI, from a thread, the whole answer
+back. And the other way round: what a server says of an ASGI request, in the words of WSGI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Final
+
+from wsrm_mq.application import CallApplication, Environ
+
+__all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "call_asgi", "environ_of"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_PIECE: Final = 64 * 1024
+_CLIENTS: Final = 1_024
+"""Whose headers are remembered."""
+_PLAIN: Final = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
+_PLAIN_BACK: Final = {name: header.encode() for header, name in _PLAIN.items()}
+
+
+def environ_of(scope: Scope) -> Environ:
+    """The CGI part of a WSGI environ, as PEP 3333 has it (text is latin-1), with ``asgi.scope``. It has no input."""
+    root = scope.get("root_path", "")
+    path = scope["path"].removeprefix(root)
+    host, port = scope.get("server") or ("localhost", None)
+    client = scope.get("client") or (None, None)
+    environ: Environ = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": _latin(root),
+        "PATH_INFO": _latin(path),
+        "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port or 80),
+        "SERVER_PROTOCOL": f"HTTP/{scope.get('http_version', '1.1')}",
+        "wsgi.url_scheme": scope.get("scheme", "http"),
+        "asgi.scope": scope,
+        **_cgi(tuple(map(tuple, scope["headers"]))),
+    }
+    if client[0]:
+        environ["REMOTE_ADDR"] = client[0]
+    if client[1]:
+        environ["REMOTE_PORT"] = str(client[1])
+    return environ
+
+
+def _latin(text: str) -> str:
+    return text if text.isascii() else text.encode().decode("latin-1")
+
+
+@lru_cache(_CLIENTS)
+def _cgi(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
+    """A client's requests have nearly always the same headers."""
+    named: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        header, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if "_" in header:
+            continue  # it would pass for the header with a hyphen
+        name = _PLAIN.get(header) or f"HTTP_{header.upper().replace('-', '_')}"
+        named[name] = f"{named[name]},{value}" if name in named else value
+    return named
+
+
+def call_asgi(app: ASGIApplication, loop: Callable[[], asyncio.AbstractEventLoop]) -> CallApplication:
+    """Calls ``app`` in the ``loop`` that serves, for a thread that is not the loop's."""
+
+    def call(environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
+        return asyncio.run_coroutine_threadsafe(_exchange(app, environ), loop()).result()
+
+    return call
+
+
+async def _exchange(app: ASGIApplication, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
+    source = environ["wsgi.input"]
+    left = int(environ["CONTENT_LENGTH"])
+    started: list[tuple[str, list[tuple[str, str]]]] = []
+    written: list[bytes] = []
+
+    async def receive() -> Message:
+        nonlocal left
+        if left < 0:
+            return {"type": "http.disconnect"}
+        piece = source.read(_PIECE)
+        left = left - len(piece) if piece else 0
+        more = left > 0
+        left = left or -1
+        return {"type": "http.request", "body": piece, "more_body": more}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            started[:] = [(status_line(message["status"]), _decoded(message.get("headers", ())))]
+        elif message["type"] == "http.response.body":
+            written.append(message.get("body", b""))
+
+    try:
+        await app(_scope_of(environ), receive, send)
+    finally:
+        source.close()
+    if not started:
+        raise RuntimeError("the application sent no http.response.start")
+    status, headers = started[0]
+    return status, headers, b"".join(written)
+
+
+def _scope_of(environ: Environ) -> Scope:
+    """An HTTP scope for a stored request; it holds the ``wsrm.*`` keys of the environ too."""
+    root, path = (environ[name].encode("latin-1").decode("utf-8", "replace") for name in ("SCRIPT_NAME", "PATH_INFO"))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": environ["SERVER_PROTOCOL"].removeprefix("HTTP/"),
+        "method": environ.get("REQUEST_METHOD", "POST"),
+        "scheme": environ.get("wsgi.url_scheme", "http"),
+        "path": root + path,
+        "raw_path": environ["SCRIPT_NAME"].encode("latin-1") + environ["PATH_INFO"].encode("latin-1"),
+        "root_path": root,
+        "query_string": environ["QUERY_STRING"].encode("latin-1"),
+        "headers": list(_headers_of(environ)),
+        "client": (environ["REMOTE_ADDR"], 0) if "REMOTE_ADDR" in environ else None,
+        "server": (environ.get("SERVER_NAME", "localhost"), int(environ.get("SERVER_PORT", 80))),
+        **{name: value for name, value in environ.items() if name.startswith("wsrm.")},
+    }
+
+
+def _headers_of(environ: Environ) -> Iterable[tuple[bytes, bytes]]:
+    for name, value in environ.items():
+        if name in _PLAIN_BACK:
+            yield _PLAIN_BACK[name], value.encode("latin-1")
+        elif name.startswith("HTTP_"):
+            yield name[5:].lower().replace("_", "-").encode("latin-1"), value.encode("latin-1")
+
+
+def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def status_line(code: int) -> str:
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return f"{code} "
