@@ -34,7 +34,6 @@ def test_every_page_is_followed() -> None:
     assert {path.stem.removeprefix("deploy-") for path in HOWTO.glob("deploy-*.md")} == set(NAMES)
 
 
-@pytest.mark.scenario("Q-036")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_deploys_a_service_that_keeps_order_and_knows_its_connections(name: str, tmp_path: Path) -> None:
     if name == "nginx" and shutil.which("nginx") is None:
@@ -85,6 +84,23 @@ def _of_connections(page: Page) -> list[tuple[str | None, int]]:
     return page.store.rows("SELECT ended, expected FROM sequence WHERE kind = 'connection'")
 
 
+def test_behind_uwsgi_s_router_all_processes_call_a_connection_the_same(tmp_path: Path) -> None:
+    changes = {
+        "http11-socket =": "http-keepalive = 60\nhttp =",
+        "processes = 1": "processes = 2",
+        "threads = 8": "threads = 2",
+    }
+    with Page("uwsgi", tmp_path, changes) as page:
+        with Client(page.url_port) as client:
+            for number in range(1, 21):
+                assert client.put_plain(f"urn:plain:{number}").status == 202
+            seen = within(10, page.seen, lambda calls: len(calls) == 20)
+        assert [call["wsrm.message_number"] for call in seen] == list(range(1, 21))
+        assert {call["wsrm.connection"] for call in seen} == {f"127.0.0.1:{client.local_port}"}
+        assert page.store.rows("SELECT count(*) FROM instance") == [(2,)]
+
+
+@pytest.mark.scenario("Q-036")
 @pytest.mark.parametrize("name", ["gunicorn-gthread", "uwsgi"])
 def test_what_was_sent_without_wsrm_is_delivered_in_its_order_after_a_crash(name: str, tmp_path: Path) -> None:
     page = Page(name, tmp_path, {"service,\n": "broken,\n", "import service\n": "import broken\n"})
