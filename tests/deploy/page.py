@@ -12,13 +12,16 @@ import re
 import shlex
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.orders_server import within
 from tests.support.stored import Stored
+from wsrm_mq.store import schema
 
 HOWTO: Final = Path(__file__).parents[2] / "docs" / "howto"
 ORDERS: Final = """
@@ -73,6 +76,7 @@ class Page:
         text = text.replace("8000)", f"{self.port})").replace("--port 8000", f"--port {self.port}")
         text = text.replace(":8080", f":{self._front}")
         (directory / "orders.py").write_text(ORDERS)
+        schema.ensure(directory / "wsrm.db")  # made once: several workers that make it import much for it
         self._command = ""
         for kind, content in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
             named = re.match(r"[#;] ([\w.]+\.\w+)", content)
@@ -116,7 +120,7 @@ class Page:
                 start_new_session=True,
             )
         self._processes.append(process)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -146,6 +150,18 @@ class Page:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=20)
         self._processes.clear()
+
+    def wait_for(self, instances: int) -> None:
+        """Wait until so many processes use the store."""
+
+        def started() -> int:
+            try:
+                [(count,)] = self.store.rows("SELECT count(*) FROM instance")
+            except sqlite3.OperationalError:  # the first one is making it
+                return 0
+            return int(count)
+
+        assert within(90, started, lambda count: count == instances) == instances, self.log
 
     def seen(self) -> list[dict[str, Any]]:
         """What the service was called with, in that order."""

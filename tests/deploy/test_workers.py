@@ -15,13 +15,14 @@ from tests.support.orders_server import within
 FOUR = {"workers = 1": "workers = 4", "threads = 8": "threads = 4"}
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.scenario("Q-041")
 @pytest.mark.parametrize("name", ["gunicorn-gthread", "nginx"])
 def test_a_shuffled_sequence_over_four_workers_is_seen_in_order_once(name: str, tmp_path: Path) -> None:
     changes = {"workers = 2": "workers = 4", "threads = 8": "threads = 4"} if name == "nginx" else FOUR
     numbers = random.Random(41).sample(range(1, 201), 200)
     with Page(name, tmp_path, changes) as page:
-        within(20, lambda: page.store.rows("SELECT count(*) FROM instance"), lambda rows: rows == [(4,)])
+        page.wait_for(4)
         with Client(page.url_port) as client:
             identifier = client.create()
         lost: list[int] = []
