@@ -5,16 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
+BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup demo test conformance mutants lint types docs bench-inbound clean
+.PHONY: help setup demo test conformance mutants lint types docs bench bench-inbound clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
 	@echo "make test           the whole test suite"
 	@echo "make conformance    which acceptance rows are covered by a test that ran"
 	@echo "make mutants        30 deliberate protocol faults, each caught by a test"
+	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
 	@echo "make lint types docs"
 
@@ -29,6 +31,10 @@ $(DEMO_STAMP): pyproject.toml | $(VENV)/bin/python
 $(STAMP): pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(DEMO_STAMP)
+
+$(BENCH_STAMP): pyproject.toml | $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 setup: $(STAMP)
 
@@ -56,8 +62,11 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
-bench-inbound: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+# Needs gcc and gSOAP (Debian: gcc gsoap libgsoap-dev). ARGS=--quick: everything once, small.
+bench: $(BENCH_STAMP)
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-inbound: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.inbound $(ARGS)
 
 clean:

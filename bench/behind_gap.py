@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.figures import Bound, Figure
-from bench.load import load
+from bench.load import in_order, load
 from bench.measure import fsync_us, resident_bytes
 from bench.messages import message
 from bench.process import ServerProcess, settled
@@ -47,7 +47,7 @@ def measure(directory: Path, rounds: int, held: int) -> Iterator[Figure]:
 
 def _round(store: Path, held: int) -> _Round:
     with ServerProcess("--store", str(store)) as server:
-        load(server.port, [server.create_sequence()], _WARM_UP)
+        load(server.port, in_order([server.create_sequence()], _WARM_UP))
         settled(store)
         identifier, empty = server.create_sequence(), resident_bytes(server.pids[0])
         server.post(message(identifier, 2))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
-__all__ = ["Bound", "Figure", "as_json", "as_markdown"]
+__all__ = ["Bound", "Figure", "as_json", "as_markdown", "table"]
 
 _HOLDS: Final[dict[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
@@ -72,8 +72,13 @@ def as_markdown(figures: Iterable[Figure]) -> str:
         case, *rest = figure.cells
         rows.append((case if case != before else "", *rest))
         before = case
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-    lines = [_COLUMNS, tuple("-" * width for width in widths), *rows]
+    return table(_COLUMNS, rows)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown, with columns that stand one below the other."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = [headings, tuple("-" * width for width in widths), *rows]
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )

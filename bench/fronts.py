@@ -1,4 +1,4 @@
-"""The WSGI servers that are measured, each with eight threads for requests and one process that serves.
+"""The servers that are measured, each with one process that serves.
 
 A front takes ``make``, which builds the application (in the process that serves: no store is carried over a fork), and
 ``announce(port)``, which it calls there too, when it is about to listen.
@@ -11,41 +11,77 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["FRONTS", "THREADS", "Announce", "Environ", "Make", "WSGIApplication", "handed_to_uwsgi"]
+__all__ = ["FRONTS", "SHOWN", "THREADS", "Front", "Interface", "handed_to_uwsgi"]
 
-Environ = dict[str, Any]
-WSGIApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
-Make = Callable[[], WSGIApplication]
+Make = Callable[[], Any]
 Announce = Callable[[int], None]
+Interface = Literal["wsgi", "asgi"]
 
 THREADS: Final = 8
+"""For requests, where threads take them; uWSGI has one for each connection."""
+_MOST_CONNECTIONS: Final = 40
 _HANDED: Final = "BENCH_SERVER"
 """Environment: what uWSGI is to hand on, as JSON."""
 
 
+class Front(NamedTuple):
+    serve: Callable[[Make, Announce], None]
+    speaks: Interface
+    wraps: Interface = "wsgi"
+    """The interface of the application inside the middleware."""
+
+
 def _waitress(make: Make, announce: Announce) -> None:
     """Python, one thread for all connections, eight for requests; what ``wsrm-mq serve`` starts."""
-    from waitress import create_server
+    from waitress import create_server  # type: ignore[import-untyped]
 
-    # Eight connections on eight threads: a queue of one or two is no news, and telling it costs CPU.
+    # More connections than threads: a queue of some requests is no news, and telling it costs CPU.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     server: Any = create_server(make(), host="127.0.0.1", port=0, threads=THREADS)
     announce(server.effective_port)
     server.run()
 
 
-def _granian(make: Make, announce: Announce) -> None:
-    """Rust, one thread for all connections, eight for requests; a process that watches and one that serves."""
+def _gunicorn(make: Make, announce: Announce) -> None:
+    """Python, gthread: eight threads for requests; a process that watches and one that serves."""
+    from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
+
+    place, port = _kept_port()
+    options = {
+        "bind": f"127.0.0.1:{port}",
+        "reuse_port": True,
+        "worker_class": "gthread",
+        "threads": THREADS,
+        "keepalive": 75,
+        "loglevel": "critical",
+    }
+
+    class Application(BaseApplication):  # type: ignore[misc]
+        def load_config(self) -> None:
+            for name, value in options.items():
+                self.cfg.set(name, value)
+
+        def load(self) -> Any:
+            application = make()
+            announce(port)
+            return application
+
+    with place:
+        Application().run()
+
+
+def _granian(make: Make, announce: Announce, interface: Interface) -> None:
+    """Rust, one thread for all connections; WSGI: eight for requests; a process that watches and one that serves."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
 
     place, port = _kept_port()
 
-    def load() -> WSGIApplication:
+    def load() -> Any:
         application = make()
         announce(port)
         return application
@@ -55,13 +91,31 @@ def _granian(make: Make, announce: Announce) -> None:
             "bench",
             address="127.0.0.1",
             port=port,
-            interface=Interfaces.WSGI,
+            interface=Interfaces(interface),
             workers=1,
-            blocking_threads=THREADS,
+            blocking_threads=THREADS if interface == "wsgi" else None,
             http=HTTPModes.http1,
             log_enabled=False,
         )
         server.serve(target_loader=load, wrap_loader=False)
+
+
+def _granian_wsgi(make: Make, announce: Announce) -> None:
+    _granian(make, announce, "wsgi")
+
+
+def _granian_asgi(make: Make, announce: Announce) -> None:
+    _granian(make, announce, "asgi")
+
+
+def _uvicorn(make: Make, announce: Announce) -> None:
+    """Python on uvloop and httptools: one event loop for all."""
+    import uvicorn
+
+    listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+    config = uvicorn.Config(make(), loop="uvloop", http="httptools", log_level="critical", access_log=False)
+    announce(listening.getsockname()[1])
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _uwsgi(_make: Make, _announce: Announce) -> None:
@@ -78,7 +132,7 @@ def _uwsgi(_make: Make, _announce: Announce) -> None:
             str(program),
             f"--http11-socket=127.0.0.1:{port}",
             "--reuse-port",
-            f"--threads={THREADS}",
+            f"--threads={_MOST_CONNECTIONS}",
             "--enable-threads",
             "--lazy-apps",
             "--need-app",
@@ -106,8 +160,23 @@ def _kept_port() -> tuple[socket.socket, int]:
     return place, place.getsockname()[1]
 
 
-FRONTS: Final[dict[str, Callable[[Make, Announce], None]]] = {
-    "uWSGI": _uwsgi,
-    "granian": _granian,
-    "waitress": _waitress,
+FRONTS: Final[dict[str, Front]] = {
+    "waitress": Front(_waitress, "wsgi"),
+    "gunicorn": Front(_gunicorn, "wsgi"),
+    "uWSGI": Front(_uwsgi, "wsgi"),
+    "granian": Front(_granian_wsgi, "wsgi"),
+    "uvicorn": Front(_uvicorn, "asgi"),
+    "granian-asgi": Front(_granian_asgi, "asgi"),
+    "uvicorn-asgi-app": Front(_uvicorn, "asgi", wraps="asgi"),
+}
+"""What is shown of them is in ``SHOWN``; the last wraps an ASGI application, each other front one of WSGI."""
+
+SHOWN: Final = {
+    "waitress": "waitress",
+    "gunicorn": "gunicorn gthread",
+    "uWSGI": "uWSGI",
+    "granian": "granian WSGI",
+    "uvicorn": "uvicorn",
+    "granian-asgi": "granian ASGI",
+    "uvicorn-asgi-app": "uvicorn, ASGI application",
 }

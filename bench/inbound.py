@@ -18,26 +18,27 @@ from typing import Final, NamedTuple
 from bench import behind_gap, own_cpu, restart, scanning
 from bench.figures import Figure, as_json, as_markdown
 from bench.load import RunIsVoid
+from bench.sides import Amount
 
 _HERE: Final = Path(__file__).parent
 
 
 class Size(NamedTuple):
-    """``messages`` are per connection; the gap is measured less often than the rest."""
+    """The gap is measured less often than the rest."""
 
     rounds: int
     gap_rounds: int
-    messages: int
+    amount: Amount
     held: int
     held_at_restart: int
 
 
-FULL: Final = Size(rounds=5, gap_rounds=1, messages=1_000, held=1_000_000, held_at_restart=100_000)
-QUICK: Final = Size(rounds=3, gap_rounds=1, messages=300, held=50_000, held_at_restart=10_000)
+FULL: Final = Size(rounds=5, gap_rounds=1, amount=Amount(2.0), held=1_000_000, held_at_restart=100_000)
+QUICK: Final = Size(rounds=3, gap_rounds=1, amount=Amount(0.5), held=50_000, held_at_restart=10_000)
 
 CASES: Final[dict[str, Callable[[Path, Size], Iterator[Figure]]]] = {
     "scan": lambda _directory, size: scanning.measure(size.rounds),
-    "cpu": lambda directory, size: own_cpu.measure(directory, size.rounds, size.messages),
+    "cpu": lambda directory, size: own_cpu.measure(directory, size.rounds, size.amount),
     "gap": lambda directory, size: behind_gap.measure(directory, size.gap_rounds, size.held),
     "restart": lambda directory, size: restart.measure(directory, size.rounds, size.held_at_restart),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from bench.messages import FACTORY, create_sequence, identifier_in
+from bench import asking
 
 __all__ = ["ServerProcess", "settled"]
 
@@ -89,30 +88,18 @@ class ServerProcess:
         self._get(f"/hold?identifier={identifier}&last={last}")
 
     def post(self, envelope: bytes) -> bytes:
-        return self._request("POST", "/orders", envelope)
+        return asking.request(self.port, "POST", "/orders", envelope)
 
     def create_sequence(self) -> str:
-        return identifier_in(self.post(create_sequence()))
+        return asking.create_sequence(self.port)
 
     def wait_for_calls(self, calls: int) -> dict[str, Any]:
         while (state := self.state())["calls"] < calls:
             time.sleep(_POLL_SECONDS)
         return state
 
-    def _get(self, path: str) -> Any:
-        return json.loads(self._request("GET", path, None))
-
-    def _request(self, method: str, path: str, envelope: bytes | None) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3_600)
-        try:
-            connection.request(method, path, envelope, {"Content-Type": FACTORY.content_type} if envelope else {})
-            response = connection.getresponse()
-            answer = response.read()
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise RuntimeError(f"{method} {path}: {response.status} {answer[:500]!r}")
-        return answer
+    def _get(self, path: str) -> dict[str, Any]:
+        return dict(json.loads(asking.request(self.port, "GET", path)))
 
 
 def settled(store: Path) -> None:

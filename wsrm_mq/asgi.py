@@ -12,7 +12,6 @@ import contextlib
 import inspect
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,8 @@ from wsrm_mq.front import (
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused
-from wsrm_mq.store.writer import LINGER_SECONDS, Clock, Verb, Writer, wall_clock
+from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.tick import Tick
 
 __all__ = ["WSRMASGIMiddleware"]
 
@@ -113,7 +113,7 @@ class WSRMASGIMiddleware:
         call = call_asgi(app, lambda: self._loop) if is_asgi else partial(call_wsgi, app)
         self._front = Front(app, call, settings, hooks)
         self._loop: asyncio.AbstractEventLoop
-        self._tick: _Tick | None = None
+        self._tick: Tick | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wsrm-mq-request")
         if start:
             self.start()
@@ -207,11 +207,13 @@ class WSRMASGIMiddleware:
             case Wait() as wait:
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
 
-    async def _commit(self, commit: Commit) -> Receipt | Created:
+    def _commit(self, commit: Commit) -> asyncio.Future[Receipt | Created]:
         writer = self._front.engine.store.writer
-        if self._tick is None or self._tick.writer is not writer or self._tick.loop is not self._loop:
-            self._tick = _Tick(self._loop, writer)
-        return await self._tick.commit(commit.verb, commit.size, partial(self._front.committed, commit))
+        tick = self._tick
+        if tick is None or tick.writer is not writer or tick.loop is not self._loop:
+            self._tick = tick = Tick(self._loop, writer)
+        done = partial(self._front.committed, commit)
+        return tick.commit(commit.verb, commit.size, done, commit.request.connection)
 
     async def _in_thread(self, work: Callable[..., R], *arguments: Any) -> R:
         return await self._loop.run_in_executor(self._threads, work, *arguments)
@@ -269,57 +271,6 @@ class WSRMASGIMiddleware:
         return await _send_whole(start, content, send)
 
 
-class _Tick:
-    """One commit for all that came since the last: run by the loop when it has looked at every connection."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
-        self.loop = loop
-        self.writer = writer
-        self._thread = threading.get_ident()
-        self._is_coming = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._led_at = 0.0
-
-    async def commit(self, verb: Verb[R], size: int, committed: Callable[[R], None]) -> R:
-        """Run ``verb`` in the next commit. ``committed(result)`` is called at once after it."""
-        future: asyncio.Future[R] = self.loop.create_future()
-
-        def told(result: Any, error: BaseException | None) -> None:
-            try:
-                if error is None:
-                    committed(result)
-            finally:
-                if threading.get_ident() == self._thread:
-                    _resolve(future, result, error)
-                else:
-                    with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waits
-                        self.loop.call_soon_threadsafe(_resolve, future, result, error)
-
-        self.writer.submit_led(verb, told, size=size)
-        if not self._is_coming:
-            self._is_coming = True
-            self.loop.call_soon(self._run)
-        return await future
-
-    def _run(self) -> None:
-        self._is_coming = False
-        if self._timer is None:
-            # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
-            self.writer.attend(True)
-            self._timer = self.loop.call_later(LINGER_SECONDS, self._late)
-        self.writer.lead()
-        self._led_at = self.loop.time()
-
-    def _late(self) -> None:
-        left = self._led_at + LINGER_SECONDS - self.loop.time()
-        if left > LINGER_SECONDS / 8:
-            self._timer = self.loop.call_later(left, self._late)
-            return
-        self._timer = None
-        self.writer.attend(False)
-        self.writer.lead()
-
-
 class _LoopEvent:
     """An event that other threads set and this loop waits for."""
 
@@ -339,15 +290,6 @@ class _LoopEvent:
         finally:
             waiting.cancel()
         self._event.clear()
-
-
-def _resolve(future: asyncio.Future[R], result: R, error: BaseException | None) -> None:
-    if future.done():  # whoever waited was cancelled
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
 
 
 def _is_asgi(app: Any) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import Start
+from tests.support.raw import Wire
 from tests.support.source import PUT_ORDER, Source, put_order
 from wsrm_mq.testing import EnvelopeFactory
 
@@ -124,3 +125,17 @@ def test_a_connection_that_is_silent_for_long_is_over(start: Start, speak: Envel
         assert ended == [("terminated",)]
         assert put(source, 2) == 202
         assert numbers(server, 2) == [1, 2]
+
+
+def test_a_port_that_another_client_takes_is_another_connection(start: Start, speak: EnvelopeFactory) -> None:
+    server = start(queue_one_way=True, retry=[3600.0])
+    with Source(server, speak) as source:
+        port = source.wire.socket.getsockname()[1]
+        assert put(source, 1, "fail=99") == 202
+        source.wire.reset()
+        source.wire = Wire(server.port, own_port=port)
+        assert put(source, 2) == 202
+        assert numbers(server, 1) == [2], "it does not wait for what failed on the other one"
+    names = [name for (name,) in source.store.rows("select connection from message order by id")]
+    assert len(set(names)) == 2
+    assert {name.partition("/")[0] for name in names} == {f"127.0.0.1:{port}"}

@@ -25,6 +25,7 @@ from waitress import create_server
 
 from wsrm_mq import once
 from wsrm_mq.application import Application
+from wsrm_mq.front import Front
 from wsrm_mq.queue import accept
 from wsrm_mq.replay.dispatcher import Dispatcher
 from wsrm_mq.store.transaction import Transaction
@@ -78,14 +79,14 @@ def arm(death: Death) -> None:
     accept._store = counting_store
     Transaction.flush = flush_then_die  # type: ignore[method-assign]
 
-    hand_over = WSRMMiddleware._hand_over
+    hand_over = Front.committed
 
-    def die_or_hand_over(self: WSRMMiddleware, commit: Any, receipt: Any) -> None:
+    def die_or_hand_over(self: Front, commit: Any, receipt: Any) -> None:
         if getattr(receipt, "position", None) is not None:
             death.passes("after_commit")
         hand_over(self, commit, receipt)
 
-    WSRMMiddleware._hand_over = die_or_hand_over  # type: ignore[method-assign]
+    Front.committed = die_or_hand_over  # type: ignore[method-assign]
 
     call = Application.__call__
 

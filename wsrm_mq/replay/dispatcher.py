@@ -35,6 +35,9 @@ log = logging.getLogger("wsrm_mq.dispatch")
 
 RUN_SECONDS: Final = 0.050
 EXHAUSTED_EVERY_SECONDS: Final = 60.0
+KEPT_RUNS: Final = 1_000
+KEPT_BYTES: Final = 16 * 1024
+"""Runs that wait for a thread keep their first message in memory: so many, and so large a one."""
 
 
 class Event(NamedTuple):
@@ -51,8 +54,8 @@ OnEvent = Callable[[Event], None]
 
 class _Run(NamedTuple):
     claim: Claim
-    first: int
-    """The number that it begins with, if that may be in memory; else 0."""
+    first: Delivery | None
+    """The message that it begins with, if that is in memory."""
 
 
 class Dispatcher:
@@ -106,12 +109,9 @@ class Dispatcher:
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks."""
-        if first is not None:
-            self._fresh.keep(claim.sequence, first)
-        self._line_up(claim, first.number if first is not None else 0)
-
-    def _line_up(self, claim: Claim, first: int) -> None:
         with self._changed:
+            if first is not None and (first.body.size > KEPT_BYTES or len(self._runs) >= KEPT_RUNS):
+                first = None  # it is in the store
             self._runs.append(_Run(claim, first))
             self._send_for_one()
 
@@ -243,12 +243,19 @@ class Dispatcher:
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, first = run
+        alone = first is not None and not (first.at_most_once or self._fresh.has(claim.sequence, first.number + 1))
+        if alone and first is not None and not self._stopping:
+            self._one(claim, first, None, last=True)  # one message, and a commit that gives the sequence back
+            return
         pipeline = Pipeline()
         begun = time.monotonic()
         for count, (delivery, last) in enumerate(self._messages(claim, first), 1):
             if self._stopping or pipeline.lost:
                 break
-            if self._one(claim, delivery, pipeline, last):
+            if delivery.at_most_once:
+                pipeline.drain()
+                self._settle_then_call(claim, delivery)
+            elif self._one(claim, delivery, pipeline, last=last):
                 return
             if self._runs and (count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS):
                 break
@@ -259,15 +266,14 @@ class Dispatcher:
         if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
             self.give(claim)
 
-    def _messages(self, claim: Claim, number: int) -> Iterator[tuple[Delivery, bool]]:
+    def _messages(self, claim: Claim, first: Delivery | None) -> Iterator[tuple[Delivery, bool]]:
         """What to run: each message, and whether it is the last one known. Those in memory since their commit are not
         read again (the first loop); without the first one, the store is read (the second loop)."""
-        first = self._fresh.get(claim.sequence, number)
         if first is not None:
             following: Delivery | None = first
             while following is not None:
                 delivery = following
-                following = self._fresh.get(claim.sequence, delivery.number + 1)
+                following = self._fresh.pop(claim.sequence, delivery.number + 1)
                 yield delivery, following is None
             return
         after = 0
@@ -290,26 +296,26 @@ class Dispatcher:
         if last and done.released:
             self._fresh.forget(claim.sequence)
         elif last:
-            self._line_up(claim, done.next_number)
+            self.give(claim, self._fresh.pop(claim.sequence, done.next_number))
 
-    def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline, last: bool) -> bool:
+    def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline | None, *, last: bool) -> bool:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
-        failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool."""
-        self._fresh.pop(claim.sequence, delivery.number)
-        if delivery.at_most_once:
-            pipeline.drain()
-            self._settle_then_call(claim, delivery)
-            return False
+        failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool. No
+        settlement is under way where there is no ``pipeline``."""
         outcome = self._called(delivery)
         if outcome.error is not None:
-            pipeline.drain()
-            if not pipeline.lost and not self._fail(claim, delivery, outcome.error).released:
+            if pipeline is not None:
+                pipeline.drain()
+            lost = pipeline is not None and pipeline.lost
+            if not lost and not self._fail(claim, delivery, outcome.error).released:
                 self.give(claim)
             return True
-        pipeline.enter()
+        if pipeline is not None:
+            pipeline.enter()
 
         def told(done: Settled | None, error: BaseException | None) -> None:
-            pipeline.leave(error)
+            if pipeline is not None:
+                pipeline.leave(error)
             self._settlement_told(claim, delivery, done, error, last=last)
 
         self._store.submit(

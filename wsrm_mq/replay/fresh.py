@@ -31,10 +31,13 @@ class Fresh:
             self._messages += 1
             self._bytes += size
 
-    def get(self, sequence: int, number: int) -> Delivery | None:
-        return self._kept.get(sequence, {}).get(number)
+    def has(self, sequence: int, number: int) -> bool:
+        kept = self._kept.get(sequence)
+        return kept is not None and number in kept
 
     def pop(self, sequence: int, number: int) -> Delivery | None:
+        if sequence not in self._kept:
+            return None
         with self._lock:
             kept = self._kept.get(sequence)
             delivery = kept.pop(number, None) if kept else None
@@ -45,6 +48,8 @@ class Fresh:
 
     def forget(self, sequence: int) -> None:
         """What follows is run from the store, or by somebody else."""
+        if sequence not in self._kept:
+            return
         with self._lock:
             for delivery in self._kept.pop(sequence, {}).values():
                 self._messages -= 1

@@ -1,0 +1,138 @@
+"""The figures of the package, against servers without it and against gSOAP.
+
+    python -m bench [--quick] [--only a,b,…] [--fronts uvicorn,…] [--rounds N] [--directory DIR]
+
+A full run writes bench/results.md, results.json and plots/; one of some parts or fronts, or a quick one, writes them
+below build/bench/ and prints the first. Exit status 1: something was not reached, or the run is void.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from bench.compiler import NoCompiler
+from bench.fronts import FRONTS
+from bench.load import RunIsVoid
+from bench.parts import PARTS
+from bench.report import Measured, as_json, missed, report
+from bench.samples import Sample, Scale
+from bench.sides import Amount
+
+_HERE: Final = Path(__file__).parent
+_ELSEWHERE: Final = _HERE.parent / "build" / "bench"
+
+_ALL: Final = ("uvicorn", "granian-asgi", "granian", "uWSGI", "waitress", "gunicorn")
+"""The first follow gSOAP at once: it is them that are held against it."""
+_MAIN: Final = ("uvicorn", "granian")
+
+FULL: Final = Scale(
+    rounds=5,
+    amount=Amount(1.5),
+    gsoap_messages=9_000,
+    open_sequences=(1, 20_000, 100_000),
+    gsoap_open_sequences=20_000,
+    held=(100_000, 1_000_000),
+    mixed=600,
+    slow={1.0: 1_000, 10.0: 120},
+    fronts=_ALL,
+    main_fronts=_MAIN,
+    directory=_HERE,
+)
+QUICK: Final = FULL._replace(
+    rounds=1,
+    main_fronts=("uvicorn",),
+    amount=Amount(0.4),
+    gsoap_messages=2_000,
+    open_sequences=(1, 2_000, 10_000),
+    gsoap_open_sequences=2_000,
+    held=(10_000, 50_000),
+    mixed=100,
+    slow={1.0: 200, 10.0: 32},
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    chosen = _chosen(arguments)
+    scale = _scale(chosen)
+    begun, busy = time.monotonic(), os.getloadavg()[0]
+    measured: dict[str, list[Sample]] = {}
+    reason = ""
+    try:
+        with tempfile.TemporaryDirectory(prefix="stores-", dir=chosen.directory) as stores:
+            run(chosen.only or list(PARTS), scale._replace(directory=Path(stores)), measured)
+    except (RunIsVoid, NoCompiler, RuntimeError) as error:
+        reason = str(error)
+    is_whole = not (reason or chosen.quick or chosen.only or chosen.fronts or chosen.rounds)
+    if any(measured.values()):
+        seconds = time.monotonic() - begun
+        print(_write(measured, scale, seconds, busy, _HERE if is_whole else _ELSEWHERE))
+    if reason:
+        print(f"VOID: {reason}", file=sys.stderr)
+        return 1
+    short = missed(measured)
+    for figure in short:
+        print(f"MISSED: {figure.case}, {figure.name}: {' '.join(figure.cells[2:5])}", file=sys.stderr)
+    return 1 if short else 0
+
+
+def _chosen(arguments: list[str] | None) -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m bench", description="The figures of the package.")
+    options.add_argument("--quick", action="store_true", help="everything once, small; two minutes")
+    options.add_argument("--only", type=_of(PARTS), help=f"parts, of {','.join(PARTS)}")
+    options.add_argument("--fronts", type=_of(FRONTS), help=f"servers, of {','.join(FRONTS)}")
+    options.add_argument("--rounds", type=int, help="alternating rounds")
+    options.add_argument("--directory", type=Path, default=_HERE, help="where the stores are put: a real disk")
+    return options.parse_args(arguments)
+
+
+def _of(known: Collection[str]) -> Callable[[str], list[str]]:
+    def split(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(known)}")
+        return names
+
+    return split
+
+
+def _scale(chosen: argparse.Namespace) -> Scale:
+    scale = QUICK if chosen.quick else FULL
+    if chosen.rounds:
+        scale = scale._replace(rounds=chosen.rounds)
+    if chosen.fronts:
+        scale = scale._replace(fronts=chosen.fronts, main_fronts=chosen.fronts)
+    return scale
+
+
+def run(letters: list[str], scale: Scale, measured: dict[str, list[Sample]]) -> None:
+    """Measure these parts into ``measured``; what is going on is told on standard error."""
+    for letter in letters:
+        print(f"({letter}) {PARTS[letter].title}", file=sys.stderr, flush=True)
+        measured[letter] = []
+        for sample in PARTS[letter].measure(scale):
+            measured[letter].append(sample)
+            rate = f"{sample.values['rate']:,.0f} msg/s" if "rate" in sample.values else ""
+            print(f"    {sample.round + 1}: {sample.case}, {sample.subject}: {rate}", file=sys.stderr, flush=True)
+
+
+def _write(measured: Measured, scale: Scale, seconds: float, busy: float, where: Path) -> str:
+    text = report(measured, scale, seconds, busy)
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "results.md").write_text(text)
+    (where / "results.json").write_text(as_json(measured, seconds))
+    from bench.plots import draw  # with matplotlib, which nothing else here needs
+
+    draw(measured, where / "plots")
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

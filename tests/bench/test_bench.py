@@ -1,0 +1,214 @@
+"""The bench itself: what its generator sends and counts, one small run for real, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import load as generator
+from bench.__main__ import QUICK, run
+from bench.load import GeneratorTooBusy, Plan, RunIsVoid, load, steps
+from bench.messages import NOBODY, template
+from bench.parts import PARTS
+from bench.report import report
+from bench.samples import Sample, medians
+from bench.sides import Amount
+from wsrm_mq.testing import Reply
+
+ROOT = Path(__file__).parents[2]
+WANTED = {"gcc": "gcc libc6-dev", "soapcpp2": "gsoap libgsoap-dev"}
+
+
+def needs(*tools: str) -> pytest.MarkDecorator:
+    absent = [tool for tool in tools if shutil.which(tool) is None]
+    return pytest.mark.skipif(
+        bool(absent), reason=f"no {', '.join(absent)}: apt-get install {' '.join(WANTED[tool] for tool in absent)}"
+    )
+
+
+class Peer(http.server.ThreadingHTTPServer):
+    """Answers with what ``answer`` says for a connection's identifier and number, and remembers what came."""
+
+    daemon_threads = True
+
+    def __init__(self, answer: Callable[[str, int], int]) -> None:
+        super().__init__(("127.0.0.1", 0), Exchange)
+        self.answer = answer
+        self.came: dict[int, list[tuple[str, int, str]]] = {}
+
+
+class Exchange(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Peer
+
+    def do_POST(self) -> None:
+        envelope = self.rfile.read(int(self.headers["Content-Length"]))
+        said = Reply.parse(envelope)
+        (header,) = said.body.getroottree().getroot().iter("{*}Sequence")
+        identifier, number = header.findtext("{*}Identifier"), int(header.findtext("{*}MessageNumber"))
+        self.server.came.setdefault(self.client_address[1], []).append((identifier, number, said.message_id or ""))
+        self.send_response(self.server.answer(identifier, number))
+        self.send_header("Content-Length", "5")
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[str, int], int]], Peer]]:
+    peers: list[Peer] = []
+
+    def begin(answer: Callable[[str, int], int]) -> Peer:
+        peers.append(Peer(answer))
+        threading.Thread(target=peers[-1].serve_forever, daemon=True).start()
+        return peers[-1]
+
+    yield begin
+    for peer in peers:
+        peer.shutdown()
+        peer.server_close()
+
+
+def planned(*connections: list[tuple[int, int]]) -> Plan:
+    identifiers = [NOBODY.format(index) for index in range(3)]
+    return Plan(identifiers, [steps(pairs) for pairs in connections], template(identifiers[0]))
+
+
+@needs("gcc")
+def test_the_generator_sends_the_planned_steps_of_each_connection_in_order(serve: Callable[..., Peer]) -> None:
+    peer = serve(lambda _identifier, _number: 200)
+    first, second = [(0, 1), (0, 2), (2, 70_000), (0, 2)], [(1, 9), (1, 8)]
+    done = load(peer.server_port, planned(first, second))
+    came = sorted(([(who, n) for who, n, _ in sent] for sent in peer.came.values()), key=len, reverse=True)
+    assert came == [[(NOBODY.format(index), number) for index, number in pairs] for pairs in (first, second)]
+    assert (done.messages, done.answer_bytes) == (6, 5.0)
+    assert 0 < done.p50_us <= done.p99_us
+
+
+@needs("gcc")
+def test_a_message_sent_again_has_its_message_id_and_no_other_has(serve: Callable[..., Peer]) -> None:
+    peer = serve(lambda _identifier, _number: 200)
+    load(peer.server_port, planned([(0, 1), (0, 2), (0, 1), (1, 1)]))
+    ((one, two, again, other),) = ([message_id for *_, message_id in sent] for sent in peer.came.values())
+    assert one == again
+    assert len({one, two, other}) == 3
+
+
+@needs("gcc")
+def test_the_generator_counts_what_it_is_answered_and_sends_again_what_was_refused_for_now(
+    serve: Callable[..., Peer],
+) -> None:
+    refused = iter([503, 503, 202])
+    peer = serve(lambda _identifier, number: {1: 200, 2: 400}.get(number) or next(refused))
+    done = subprocess.run(
+        [generator.compiled(), str(peer.server_port), "0", "0"],
+        input=planned([(0, 1), (0, 2), (0, 3)]).written(),
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["answers"] == {"200": 1, "202": 1, "503": 2, "other": 1}
+    assert [number for _, number, _ in next(iter(peer.came.values()))] == [1, 2, 3, 3, 3]
+
+
+@needs("gcc")
+def test_an_answer_that_is_not_meant_makes_a_run_void(serve: Callable[..., Peer]) -> None:
+    peer = serve(lambda _identifier, number: 500 if number == 2 else 200)
+    with pytest.raises(RunIsVoid, match="500"):
+        load(peer.server_port, planned([(0, 1), (0, 2)]))
+    assert load(peer.server_port, planned([(0, 1), (0, 2)]), refusals=1).answers["other"] == 1
+
+
+@needs("gcc")
+def test_a_generator_that_needs_too_much_of_a_core_makes_a_run_void(
+    serve: Callable[..., Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = serve(lambda _identifier, _number: 200)
+    monkeypatch.setattr(generator, "MOST_CPU_SHARE", 0.0)
+    with pytest.raises(GeneratorTooBusy, match="the generator that is measured"):
+        load(peer.server_port, planned([(0, number) for number in range(1, 50)]))
+
+
+@needs("gcc")
+def test_the_rate_is_held_to_what_is_asked_for(serve: Callable[..., Peer]) -> None:
+    peer = serve(lambda _identifier, _number: 200)
+    plan = planned([(0, number) for number in range(1, 21)])
+    assert load(peer.server_port, plan, most_per_second=100).rate <= 106  # the first is not waited for
+    assert load(peer.server_port, plan, most_per_second=100, seconds=0.05).messages < 10
+
+
+@needs("gcc", "soapcpp2")
+@pytest.mark.timeout(240)
+def test_a_small_run_measures_server_null_application_and_gsoap(tmp_path: Path) -> None:
+    scale = QUICK._replace(fronts=("waitress",), amount=Amount(0.1), gsoap_messages=300, directory=tmp_path)
+    measured: dict[str, list[Sample]] = {}
+    run(["a"], scale, measured)
+    for connections in ("1 connection", "8 connections", "32 connections"):
+        of_case = [sample for sample in measured["a"] if sample.case == connections]
+        assert [sample.subject for sample in of_case] == ["gSOAP, plain", "gSOAP, queue", "waitress"]
+        assert all(sample.values["rate"] > 0 and sample.values["generator"] < 30 for sample in of_case)
+        ours = medians(of_case, connections, "waitress")
+        assert ours["own_us"] == pytest.approx(ours["cpu_us"] - ours["null_cpu_us"])
+        assert ours["to_queue"] == pytest.approx(ours["rate"] / medians(of_case, connections, "gSOAP, queue")["rate"])
+    assert list(tmp_path.iterdir()) == []
+    text = report(measured, scale, 60.0, 0.5)
+    assert all(said in text for said in ("| waitress ", "fsync of a page: median", "of a core", "gSOAP 2.8"))
+
+
+@pytest.mark.parametrize("letter", PARTS)
+def test_every_part_says_how_it_is_measured_and_draws_what_its_tables_show(letter: str) -> None:
+    part = PARTS[letter]
+    assert part.title
+    assert part.about
+    shown = {column.key for column in part.columns}
+    assert {key for key, _ in part.plotted} <= shown
+
+
+def test_what_is_missed_is_said_of_the_median_of_the_rounds() -> None:
+    def rounds(*ratios: float) -> list[Sample]:
+        return [Sample("8 connections", "uvicorn", number, {"to_queue": ratio}) for number, ratio in enumerate(ratios)]
+
+    (kept,), (short,) = (PARTS["a"].reach(rounds(*ratios)) for ratios in ((0.1, 0.9, 0.9), (0.9, 0.1, 0.1)))
+    assert kept.is_kept
+    assert not short.is_kept
+
+
+STARTER = """
+import sys, time
+from bench.process import ServerProcess
+server = ServerProcess("--front", sys.argv[1])
+print(*server.pids, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("front", ["waitress", "uvicorn"])
+def test_no_server_outlives_a_bench_that_is_killed(front: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", STARTER, front], cwd=ROOT, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        pids = [int(pid) for pid in bench.stdout.readline().split()]
+        bench.send_signal(signal.SIGKILL)
+    assert pids
+    end = time.monotonic() + 10
+    while any(map(_runs, pids)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not any(map(_runs, pids))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
