@@ -26,6 +26,7 @@ from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_header
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
     NOT_SOAP,
     Authenticate,
@@ -38,7 +39,6 @@ from wsrm_mq.front import (
     refusal,
 )
 from wsrm_mq.queue.accept import Body, Created, Receipt
-from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import Tick

@@ -7,12 +7,12 @@ with the receipt, which says what is left to do: answer, run the message, or wai
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from wsrm_mq import tracing
 from wsrm_mq.envelope import (
     Headers,
     Limits,
@@ -29,6 +29,7 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
@@ -51,8 +52,6 @@ from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import UNSEQUENCED, WSA_2005, SOAPVersion
 
 __all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
-
-log = logging.getLogger("wsrm_mq.destination")
 
 RETRY_AFTER_SECONDS: Final = 5
 
@@ -115,6 +114,8 @@ class Commit(NamedTuple):
     peer: Peer
     size: int = 0
     arrival: Arrival | None = None
+    receiving: tracing.Receive | None = None
+    """The span of the receipt, while anybody wants spans."""
 
 
 class Run(NamedTuple):
@@ -159,7 +160,9 @@ class RMDestination:
         limits: Limits = _USUAL_LIMITS,
         verify_body: bool = False,
         queue_one_way: bool = False,
+        events: Events | None = None,
     ) -> None:
+        self._events = events or Events()
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
@@ -174,6 +177,7 @@ class RMDestination:
             headers = self._scan(request)
             return self._examine(request, headers)
         except EnvelopeError as error:
+            self._events.tell("request.refused", fault=error.fault.name, reason=error.fault.reason)
             return _refusal(error, request)
 
     def _scan(self, request: Request) -> Headers:
@@ -248,12 +252,23 @@ class RMDestination:
                 ),
                 headers,
             )
+        environ, receiving = request.capture(), None
+        if tracing.tracer is not None:
+            receiving = tracing.receive(
+                tracing.tracer,
+                environ,
+                request.queue,
+                headers.message_id,
+                headers.sequence.identifier,
+                headers.sequence.number,
+            )
+            environ = receiving.environ
         arrival = Arrival(
             sender=sender,
             header=headers.sequence,
             message_id=headers.message_id,
             action=headers.action,
-            environ=request.capture(),
+            environ=environ,
             connection=request.connection,
             body=request.body,
             policy=policy,
@@ -263,7 +278,15 @@ class RMDestination:
             ack_requested=headers.ack_requested,
             waits=not one_way or robust,
         )
-        return Commit(lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival)
+        return Commit(
+            lambda tx: accept(tx, arrival),
+            headers,
+            request,
+            peer,
+            size=request.body.size,
+            arrival=arrival,
+            receiving=receiving,
+        )
 
     def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
         """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
@@ -339,12 +362,17 @@ class RMDestination:
         headers = commit.headers
         if isinstance(receipt, Created):
             return _created(receipt, headers)
+        if commit.receiving is not None:
+            commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         for fault in receipt.other_faults:
-            log.warning("ack_requested.unknown sequence=%s", fault.identifier)
+            self._events.tell("ack_requested.unknown", sequence=fault.identifier)
         if receipt.fault is not None:
+            fault = receipt.fault
+            self._events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
             return _receipt_fault(receipt, headers)
         if receipt.no_room:
-            return _no_room(receipt.no_room)
+            self._events.tell("request.no_room", reason=receipt.no_room)
+            return unavailable(receipt.no_room)
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
         if headers.body is not None:
@@ -491,7 +519,6 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
         soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.content_type.lower() else SOAPVersion.SOAP_1_1
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
-    log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
     return answer._replace(status=error.status) if error.status else answer
 
 
@@ -518,13 +545,7 @@ def _receipt_fault(receipt: Receipt, headers: Headers) -> Answer:
     assert receipt.fault is not None
     final = (receipt.acknowledgement,) if receipt.acknowledgement and receipt.acknowledgement.final else ()
     shown = final if isinstance(receipt.fault, faults.SequenceClosed) else ()
-    log.info("request.refused fault=%s sequence=%s", receipt.fault.name, receipt.fault.identifier)
     return _fault(receipt.fault, headers, shown)
-
-
-def _no_room(reason: str) -> Answer:
-    log.warning("request.no_room %s", reason)
-    return unavailable(reason)
 
 
 def unavailable(reason: str) -> Answer:

@@ -8,7 +8,6 @@ does not have; so all that has one is made by ``start``, and made again in the c
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -16,18 +15,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from wsrm_mq import tracing
+from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.delivery import Call
-from wsrm_mq.replay.dispatcher import Dispatcher, OnEvent
+from wsrm_mq.replay.dispatcher import Dispatcher
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.replay.watch import Watch
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["Engine"]
-
-log = logging.getLogger("wsrm_mq.engine")
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
@@ -53,11 +52,11 @@ class Engine:
         chores: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._where = where
-        self._call = call
+        self._call = tracing.processing(call)
         self._policy_of = policy_of
         self._threads = threads
         self._max_waiting = max_waiting
-        self._on_event = on_event
+        self.events = Events(on_event)
         self._clock = clock
         self._chores = chores
         self._pid = 0
@@ -82,7 +81,9 @@ class Engine:
     def _start(self) -> None:
         if self._pid:  # a parent's: nothing of its store is this process's own
             self.store.abandon()
-        store = Store(self._where, clock=self._clock)
+        tracing.look()
+        self.events.start()
+        store = Store(self._where, clock=self._clock, events=self.events)
         store.open()
         waiters = Waiters(self._max_waiting)
         dispatcher = Dispatcher(
@@ -91,11 +92,11 @@ class Engine:
             self._policy_of,
             waiters,
             threads=self._threads,
-            on_event=self._on_event,
+            events=self.events,
             on_retry=lambda at: self.watch.nudge(at),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of, chores=self._chores)
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=self._chores)
         self._pid = os.getpid()
         try:
             self.watch.look()
@@ -119,6 +120,7 @@ class Engine:
             left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())
             self.store.close(ownership.leave, left)
             self._left_open = 0
+            self.events.stop()
         return finished
 
     def before_fork(self) -> None:
@@ -148,8 +150,8 @@ def _each(what: Callable[[Engine], None]) -> None:
     for engine in list(_engines):
         try:
             what(engine)
-        except Exception:
-            log.exception("engine.fork_failed")
+        except Exception as error:
+            engine.events.tell("engine.fork_failed", trouble=error)
 
 
 def _before() -> None:

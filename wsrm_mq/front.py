@@ -7,7 +7,6 @@ be committed for it, and how it is answered. It waits for nothing: how to wait i
 from __future__ import annotations
 
 import io
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,18 +19,16 @@ from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestin
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import end_connections
-from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import RM_VERSIONS
 
 __all__ = ["NOT_SOAP", "Authenticate", "Front", "Hooks", "asks_for_wsdl", "is_disguised", "is_soap", "path_of"]
-
-log = logging.getLogger("wsrm_mq.front")
 
 Authenticate = Callable[[Environ, Headers], str | None]
 
@@ -56,7 +53,7 @@ class Hooks:
     ``connection_key(environ) -> str``
         names the connection a request came on.
     ``on_event(event)``
-        hears of what an operator should know; must not block.
+        hears of what an operator should know, in a thread of its own.
     ``clock() -> int``
         ms since the epoch.
     """
@@ -79,13 +76,6 @@ class Front:
             header_bytes=settings.max_header,
             body_bytes=settings.max_body,
             strict_addressing=settings.strict_addressing,
-        )
-        self.destination = RMDestination(
-            one_way=self.one_way,
-            understood=understood,
-            limits=self.limits,
-            verify_body=settings.verify_body,
-            queue_one_way=settings.queue_one_way,
         )
         self._authenticate = hooks.authenticate or _authenticated
         self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
@@ -114,6 +104,14 @@ class Front:
             on_event=hooks.on_event,
             clock=hooks.clock,
             chores=(self._end_connections,) if settings.queue_one_way else (),
+        )
+        self.destination = RMDestination(
+            one_way=self.one_way,
+            understood=understood,
+            limits=self.limits,
+            verify_body=settings.verify_body,
+            queue_one_way=settings.queue_one_way,
+            events=self.engine.events,
         )
         self.is_ending = False
 
@@ -216,7 +214,7 @@ def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:
             challenge = (("WWW-Authenticate", error.challenge),)
             return Answer(401, f"{error}\n".encode(), "text/plain; charset=utf-8", challenge)
         case _:
-            log.error("request.store_error %s", error)
+            tell("request.store_error", error=error)
             return unavailable("The store cannot be written now; nothing was taken. Send again later.")
 
 
@@ -267,7 +265,7 @@ def _described(app: Any, settings: Settings) -> tuple[frozenset[str], frozenset[
     if settings.one_way == "auto" and is_spyne:
         one_way |= spyne_compat.one_way_operations(app)
     if settings.one_way == "auto" and not is_spyne:
-        log.warning('one_way.unknown one_way="auto" asks Spyne, and the application is none: no operation is one-way')
+        tell("one_way.unknown", reason='one_way="auto" asks Spyne, and the application is none')
     if settings.one_way != "auto":
         one_way |= named_operations(settings.one_way)
     understood = None if settings.understood is None else frozenset(settings.understood)

@@ -17,6 +17,7 @@ from wsrm_mq.store.schema import HEAD
 
 LOOKING = [
     ("store", "info"),
+    ("status",),
     ("store", "verify"),
     ("store", "migrate", "--dry-run"),
     ("sequence", "list"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,8 @@ import click
 
 from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.listening import Listener
+from wsrm_mq.cli.logs import log_to_stderr
+from wsrm_mq.cli.observing import observed
 from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
 
@@ -39,6 +42,9 @@ DRAIN_SECONDS: Final = 30.0
 @click.option("--headers", help="RM headers on their way to the service: pass, demote or strip.")
 @click.option("--acknowledge", help="When a message is acknowledged: stored or delivered.")
 @click.option("--log-level", help="debug, info, warning or error.")
+@click.option("--log-format", help="text, or json: one object a line.")
+@click.option("--observe-port", type=int, help="Serve /metrics and /healthz on this port of --observe-host; 0: any.")
+@click.option("--observe-host", help="Address for them.  [default: 127.0.0.1]")
 @click.pass_context
 def serve(context: click.Context, /, app: str | None, config: Path | None, **flags: Any) -> None:
     """Serve the WSGI application MODULE:ATTRIBUTE, made reliable with the options given here, in WSRM_MQ_* and in
@@ -53,10 +59,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         given["one_way"] = "auto"
     loaded = read(config or find_file(os.environ), os.environ, **given)
     settings = loaded.settings
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    log_to_stderr(settings.log_level, settings.log_format)
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
     application = _imported(settings.app)
@@ -64,7 +67,8 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     stopped_by = 0
     try:
         listener = Listener(served, settings.host, settings.port, threads=settings.threads, max_body=settings.max_body)
-        stopped_by = listener.run(lambda url: write(f"wsrm-mq: serving {url}"))
+        with _observed(middleware, settings):
+            stopped_by = listener.run(lambda url: write(f"wsrm-mq: serving {url}"))
         say("wsrm-mq: stopping; what runs is finished first.")
         middleware.stop_waiting()
         if not listener.drain(DRAIN_SECONDS):
@@ -73,6 +77,17 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         if not middleware.close(DRAIN_SECONDS):
             say("wsrm-mq: an operation still runs; it will be delivered again, marked as a possible redelivery.")
     context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)
+
+
+@contextmanager
+def _observed(middleware: WSRMMiddleware, settings: Settings) -> Iterator[None]:
+    """/metrics and /healthz meanwhile, if a port is set for them."""
+    if settings.observe_port is None:
+        yield
+        return
+    with observed(middleware, settings.observe_host, settings.observe_port) as url:
+        say(f"wsrm-mq: /metrics and /healthz on {url}")
+        yield
 
 
 def _imported(name: str) -> Any:

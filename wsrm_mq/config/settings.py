@@ -56,6 +56,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
     ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"], described("How `serve` logs: lines for people, or one JSON object a line.")
+    ] = "text"
+    observe_host: Annotated[str, described("Address of /metrics and /healthz of `serve`.")] = "127.0.0.1"
+    observe_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        described("Port of /metrics and /healthz of `serve`; none: closed."),
+    ] = None
 
     paths: Annotated[
         tuple[str, ...] | None,

@@ -33,7 +33,7 @@ from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_into", "create", "lifecycle"]
+__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_into", "count", "create", "lifecycle"]
 
 
 _PIECE: Final = 1024 * 1024
@@ -103,6 +103,8 @@ class Receipt:
     """The place that a message without WS-RM got."""
     acknowledgement: SequenceAcknowledgement | None = None
     """The acknowledgement of the carrying message's sequence."""
+    outcome: str = ""
+    """The same in a word, as it is counted; see ``counts.RECEIVED``."""
     others: list[SequenceAcknowledgement] = field(default_factory=list)
     """What AckRequested headers asked for, of other sequences."""
     other_faults: list[Fault] = field(default_factory=list)
@@ -192,8 +194,24 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     if record is not None:
         accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
+    count(tx, arrival, receipt, record.queue if record is not None else 0)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
+
+
+def _outcome(receipt: Receipt) -> str:
+    """What became of a message, in a word that is counted."""
+    if receipt.act is Act.ACCEPT:
+        return "held" if receipt.held else "discarded" if receipt.settled else "accepted"
+    if receipt.act is Act.REPEAT:
+        return "duplicate"
+    return "no_room" if receipt.no_room else "refused"
+
+
+def count(tx: Transaction, arrival: Arrival, receipt: Receipt, queue: int) -> None:
+    """Say in the receipt what became of a message, and count it."""
+    receipt.outcome = _outcome(receipt)
+    tx.count(receipt.outcome, queue, arrival.sender.rm.label)
 
 
 def lifecycle(

@@ -62,7 +62,14 @@ def expire_due(tx: Transaction, count: int) -> int:
 
 
 def bury(
-    tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str, actor: str | None = None
+    tx: Transaction,
+    record: SequenceRecord,
+    position: int,
+    number: int,
+    reason: str,
+    actor: str | None = None,
+    *,
+    is_told: bool = True,
 ) -> None:
     """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
     dead_letters = tx.dead_letters(record.queue)
@@ -70,7 +77,7 @@ def bury(
     if tx.execute(sql.BURY, row).rowcount:
         if number in record.value.unnamed:
             record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
-        tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor)
+        tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
 
 
 def bury_batch(tx: Transaction, key: int, count: int = 500) -> bool:
@@ -98,7 +105,7 @@ def _bury_up_to(tx: Transaction, key: int, count: int) -> int:
     doomed = tx.execute(sql.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
     reason = record.value.discard_reason or "discarded"
     for position, number in doomed:
-        bury(tx, record, position, number, reason)
+        bury(tx, record, position, number, reason, is_told=False)  # `sequence.discarding` told of all of them
     if len(doomed) < count:
         record.discarding = False
         if record.cursor >= lower:

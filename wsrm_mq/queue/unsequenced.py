@@ -10,7 +10,7 @@ import secrets
 import uuid
 from dataclasses import replace
 
-from wsrm_mq.queue.accept import Arrival, Receipt, accept_into
+from wsrm_mq.queue.accept import Arrival, Receipt, accept_into, count
 from wsrm_mq.queue.ending import apply_step, expire
 from wsrm_mq.queue.room import take_place
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
@@ -29,11 +29,13 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival) -> Receipt:
     bound = arrival.policy.max_per_connection
     if bound is not None and arrival.connection is not None and not take_place(tx, arrival.connection, bound):
         receipt.no_room = f"{bound} messages of connection {arrival.connection} are undelivered, as many as may be"
+        count(tx, arrival, receipt, tx.queue_named(arrival.sender.queue) or 0)
         return receipt
     record = _open(tx, arrival) or _begin(tx, arrival)
     header = SequenceHeader(record.value.terms.identifier, record.value.expected)
     accept_into(tx, record, arrival._replace(header=header), receipt, is_counted=True)
     receipt.given = header
+    count(tx, arrival, receipt, record.queue)
     if record.connection is None:  # nothing can follow it, so nobody need hear of its end
         record.follow(replace(record.value, state=State.ENDED, ended=Ended.TERMINATED))
         record.ended_at = tx.now

@@ -13,11 +13,17 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Reserve"]
+__all__ = ["Reserve", "is_spent"]
 
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE
 _LOOK_EVERY_SECONDS: Final = 1.0
+
+
+def is_spent(store: Path) -> bool:
+    """Whether the reserve of a store is given up, as one who only looks can tell."""
+    home = store.with_name(store.name + ".d")
+    return home.is_dir() and not (home / "reserve").exists() and shutil.disk_usage(home).free < _PLENTY
 
 
 class Reserve:

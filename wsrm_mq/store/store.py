@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events
 from wsrm_mq.store import instances, schema
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
@@ -40,14 +41,18 @@ def store_path(where: str | os.PathLike[str]) -> Path:
 def _leave(tx: Transaction) -> None:
     """End the instance. One that still owns a sequence does not end: it is found dead, and its sequences are freed."""
     tx.execute(sql.LEAVE, {"key": tx.instance, "now": tx.now})
+    tx.count_now()
 
 
 class Store:
     """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
 
-    def __init__(self, where: str | os.PathLike[str], *, clock: Clock = wall_clock) -> None:
+    def __init__(
+        self, where: str | os.PathLike[str], *, clock: Clock = wall_clock, events: Events | None = None
+    ) -> None:
         self.path = store_path(where)
         self.clock = clock
+        self._events = events or Events()
         self.presence: Presence | None = None
         self._writer: Writer | None = None
         self._idle_readers: list[sqlite3.Connection] = []
@@ -79,7 +84,14 @@ class Store:
             key = self._register(presence.name)
             reserve = Reserve(self.path.with_name(self.path.name + ".d") / "reserve")
             reserve.restore()
-            writer = Writer(self.path, instance=key, instance_name=presence.name, clock=self.clock, reserve=reserve)
+            writer = Writer(
+                self.path,
+                instance=key,
+                instance_name=presence.name,
+                clock=self.clock,
+                reserve=reserve,
+                events=self._events,
+            )
             writer.start()
         except BaseException:
             presence.close()

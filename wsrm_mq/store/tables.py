@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entry", "instance", "ledger", "message", "metadata", "queue", "range_", "reply", "sequence"]
+__all__ = ["counter", "entry", "instance", "ledger", "message", "metadata", "queue", "range_", "reply", "sequence"]
 
 metadata: Final = MetaData()
 
@@ -211,6 +211,16 @@ instance: Final = _table(
     sqlite_autoincrement=True,
 )
 Index("instance_live", instance.c.id, sqlite_where=text("ended_at IS NULL"))
+
+# What was counted of a queue (0: of none), for ever: rows that are pruned, and queues, go without it.
+counter: Final = _table(
+    "counter",
+    Column("name", Text, primary_key=True),
+    Column("queue", Integer, primary_key=True, autoincrement=False),
+    Column("label", Text, primary_key=True),
+    Column("value", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 ledger: Final = _table(
     "ledger",

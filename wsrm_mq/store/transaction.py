@@ -16,8 +16,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wsrm_mq.events.table import EVENTS, FROM_LEDGER
+from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.counting import COUNTERS, Key, Tally
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, Row
 
@@ -128,7 +131,13 @@ class Transaction:
     """A transaction in progress. ``now`` is one time for all of it, ms since the epoch."""
 
     def __init__(
-        self, db: sqlite3.Connection, now: int, cache: SequenceCache, instance: int, instance_name: str
+        self,
+        db: sqlite3.Connection,
+        now: int,
+        cache: SequenceCache,
+        instance: int,
+        instance_name: str,
+        tally: Tally | None = None,
     ) -> None:
         self.db = db
         self.now = now
@@ -136,6 +145,11 @@ class Transaction:
         """Key of the instance that writes."""
         self.instance_name = instance_name
         self.connections = cache.connections
+        self.notices: list[tuple[str, dict[str, Any]]] = []
+        """Events to be told once this is committed."""
+        self._tally = tally or Tally()
+        self._counts: dict[Key, int] = {}
+        self._counts_now = False
         self._cache = cache
         self._touched: dict[int, tuple[SequenceRecord, SequenceRecord]] = {}
         self._messages: list[Row] = []
@@ -265,8 +279,9 @@ class Transaction:
         attempt: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        is_told: bool = True,
     ) -> None:
-        """Write down what an entry's own columns cannot tell."""
+        """Write down what an entry's own columns cannot tell. It is counted, and told once it is committed."""
         self.execute(
             sql.ADD_LEDGER,
             {
@@ -282,6 +297,20 @@ class Transaction:
                 "actor": actor,
             },
         )
+
+        self.count("ledger", record.queue if record else 0, event)
+        self._counts_now = True
+        if is_told and record is not None and event in FROM_LEDGER:
+            self.notices.append(_notice(event, record, number, attempt, reason))
+
+    def count(self, name: str, queue: int, label: str = "", by: int = 1) -> None:
+        """Count something of a queue; see ``counting`` for when that is in the store."""
+        key = (name, queue, label)
+        self._counts[key] = self._counts.get(key, 0) + by
+
+    def count_now(self) -> None:
+        """What this process has counted until now is written with this transaction."""
+        self._counts_now = True
 
     # the end
 
@@ -302,6 +331,9 @@ class Transaction:
                 ranges += self._changed_ranges(working.id, before.ranges, after.ranges)
         PROGRESS.write(self.db.execute, progressed)
         RANGES.write(self.db.execute, ranges)
+        self._counts_now = self._counts_now or self._tally.is_due
+        if self._counts_now:
+            COUNTERS.write(self.db.execute, self._tally.with_waiting(self._counts))
 
     def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
         """The rows to write; what is no longer there is deleted."""
@@ -316,6 +348,28 @@ class Transaction:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""
         for _original, working in self._touched.values():
             self._cache.put(working)
+        if self._counts_now:
+            self._tally.written()
+        else:
+            self._tally.wait(self._counts)
+
+
+_REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answered_with_fault": "error"}
+
+
+def _notice(
+    event: str, record: SequenceRecord, number: int | None, attempt: int | None, reason: str | None
+) -> tuple[str, dict[str, Any]]:
+    has_failed = event == "ended" and record.value.ended is Ended.FAILED
+    fields = {
+        "sequence": record.value.terms.identifier,
+        "number": number,
+        "attempt": attempt,
+        _REASONS.get(event, "reason"): reason,
+    }
+    name = "sequence.failed" if has_failed else FROM_LEDGER[event]
+    told = EVENTS[name].fields
+    return name, {field: value for field, value in fields.items() if value is not None and field in told}
 
 
 def as_json(value: object) -> str:

@@ -20,7 +20,6 @@ has grown) it leaves to the writer's thread, and goes on.
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -31,15 +30,15 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.events.telling import Events
 from wsrm_mq.store.connection import connect_writer, set_patience, translate
+from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
-
-log = logging.getLogger("wsrm_mq.store")
 
 R = TypeVar("R")
 Verb = Callable[[Transaction], R]
@@ -102,6 +101,7 @@ class Writer:
         instance_name: str,
         clock: Clock = wall_clock,
         reserve: Reserve | None = None,
+        events: Events | None = None,
     ) -> None:
         self.path = path
         self.instance = instance
@@ -109,6 +109,8 @@ class Writer:
         self._clock = clock
         self._reserve = reserve
         self._cache = SequenceCache()
+        self._events = events or Events()
+        self.tally = Tally()
         self._waiting: deque[_Waiting[Any]] = deque()
         self._urgent = 0
         """How many of them do not linger."""
@@ -271,6 +273,15 @@ class Writer:
         self._thread = None
 
     @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_disk_full(self) -> bool:
+        """The reserve is spent: what must be stored still is, nothing else is admitted."""
+        return self._reserve is not None and self._reserve.is_spent
+
+    @property
     def has_its_files(self) -> bool:
         """Whether what is open here is what stands at the store's place."""
         return file_ids(self.path) == self._files
@@ -319,7 +330,7 @@ class Writer:
                 self._tidy()
             return kept
         except Exception as error:
-            log.critical("store.writer_failed error=%r", error, exc_info=error)
+            self._events.tell("store.writer_failed", error=repr(error), trouble=error)
             untold = [item for item in batch if not item.is_told]
             if isinstance(error, StoreError):
                 return self._fail(untold, error)
@@ -330,7 +341,7 @@ class Writer:
         with self._changed:
             batch, self._urgent = list(self._waiting), 0
             self._waiting.clear()
-        log.critical("store.not_written verbs=%d path=%s", len(batch), self.path)
+        self._events.tell("store.not_written", verbs=len(batch), path=self.path)
         failure = StoreUnavailable(f"{self.path}: the store was closed before it could be written.", "")
         for item in batch:
             item.error = failure
@@ -396,7 +407,7 @@ class Writer:
     def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
         if isinstance(failure, StoreBusy):
             batch = batch + self._refusable()
-        self._trouble.tell(log, "store.write_failed", failure)
+        self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
         for item in batch:
@@ -429,7 +440,7 @@ class Writer:
                 self._patient = wait
             db.execute("BEGIN IMMEDIATE")
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
-            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
+            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
             for item in batch:
                 item.error = None
                 item.result = item.verb(tx)
@@ -444,6 +455,8 @@ class Writer:
             self._lost = None
             rescued_path(self.path).unlink(missing_ok=True)
         tx.committed()
+        for event, fields in tx.notices:
+            self._events.tell(event, **fields)
         self.commits += 1
         self.committed_verbs += len(batch)
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
@@ -457,11 +470,11 @@ class Writer:
         try:
             saved = rescue(self._db, self.path, self.instance_name)
         except (OSError, sqlite3.Error) as error:
-            log.critical("store.not_rescued path=%s error=%s", self.path, error)
+            self._events.tell("store.not_rescued", path=self.path, error=error)
             return StoreUnavailable(
                 gone, f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd while it runs."
             )
-        log.critical("store.rescued path=%s to=%s", self.path, saved)
+        self._events.tell("store.rescued", path=self.path, to=saved)
         return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
@@ -469,8 +482,8 @@ class Writer:
             item.is_told = True
             try:
                 item.told(item.result if item.error is None else None, item.error)
-            except Exception:
-                log.exception("store.callback_failed")
+            except Exception as error:
+                self._events.tell("store.callback_failed", trouble=error)
 
     def _tidy(self) -> None:
         """Move the WAL into the file when it has grown, between batches and after everybody was told."""
@@ -480,6 +493,6 @@ class Writer:
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except sqlite3.Error as error:
-                log.warning("store.checkpoint_failed error=%s", error)
+                self._events.tell("store.checkpoint_failed", error=error)
         if self._reserve is not None:
             self._reserve.restore()
