@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +59,14 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
     return port
+
+
+def _is_gone(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 class Page:
@@ -149,6 +158,7 @@ class Page:
         for process in self._processes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=20)
+            assert within(10, partial(_is_gone, process.pid), bool), "a worker has the port still"
         self._processes.clear()
 
     def wait_for(self, instances: int) -> None:
