@@ -349,7 +349,15 @@ def test_the_operating_page_has_every_exit_status_and_every_verdict() -> None:
 
 # options
 
-_TABLES = ("The store and the server", "The endpoint", "Delivery", "Limits", "Waiting and threads", "Connections")
+_TABLES = (
+    "The store and the server",
+    "The endpoint",
+    "Delivery",
+    "Limits",
+    "Retention",
+    "Waiting and threads",
+    "Connections",
+)
 _CONFIGURATION = DOCS / "configuration.md"
 
 

@@ -228,7 +228,7 @@ class WSRMASGIMiddleware:
             settled = front.settled(commit, wait.position)
             if settled is not None:
                 return settled
-            if wait.bounded and not waiters.places.acquire(blocking=False):
+            if not waiters.enter(commit.who, commit.peer.max_waiting, bounded=wait.bounded):
                 return wait.otherwise
             gone = asyncio.ensure_future(_until_gone(receive))
             try:
@@ -241,8 +241,7 @@ class WSRMASGIMiddleware:
                         return settled
             finally:
                 gone.cancel()
-                if wait.bounded:
-                    waiters.places.release()
+                waiters.leave(commit.who, bounded=wait.bounded)
         return wait.otherwise
 
     # the wrapped application, unreliably

@@ -8,7 +8,7 @@ with the receipt, which says what is left to do: answer, run the message, or wai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -87,6 +87,12 @@ class Peer:
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
     require_rm: bool = False
+    strict_addressing: bool = False
+    verify_body: bool = False
+    max_body: int | None = None
+    """Bytes; below what everybody may send."""
+    max_waiting: int | None = None
+    """How many of his requests may wait at a time (SEC-030)."""
 
 
 class Request(NamedTuple):
@@ -116,6 +122,8 @@ class Commit(NamedTuple):
     arrival: Arrival | None = None
     receiving: tracing.Receive | None = None
     """The span of the receipt, while anybody wants spans."""
+    who: str = ""
+    """Whom a wait for it is counted to; see ``Sender.who``."""
 
 
 class Run(NamedTuple):
@@ -158,7 +166,6 @@ class RMDestination:
         one_way: frozenset[str] = frozenset(),
         understood: frozenset[str] | None = None,
         limits: Limits = _USUAL_LIMITS,
-        verify_body: bool = False,
         queue_one_way: bool = False,
         events: Events | None = None,
     ) -> None:
@@ -166,28 +173,30 @@ class RMDestination:
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
-        self._scanner = Scanner(limits)
-        self._verify_body = verify_body
+        self._scanner = Scanner(replace(limits, strict_addressing=False))
+        self._strict = Scanner(replace(limits, strict_addressing=True))
         self._queue_one_way = queue_one_way
 
     # first half: what to do
 
     def examine(self, request: Request) -> Answer | Forward | Commit:
         try:
-            headers = self._scan(request)
+            headers = self._scan(request, self._scanner)
             return self._examine(request, headers)
         except EnvelopeError as error:
             self._events.tell("request.refused", fault=error.fault.name, reason=error.fault.reason)
             return _refusal(error, request)
 
-    def _scan(self, request: Request) -> Headers:
-        headers = self._scanner.scan(self._source(request), request.content_type, request.soap_action)
-        if self._verify_body and headers.sequence is not None:
-            self._verify(request)
-        return headers
+    def _scan(self, request: Request, scanner: Scanner) -> Headers:
+        return scanner.scan(self._source(request), request.content_type, request.soap_action)
 
-    def _verify(self, request: Request) -> None:
-        check_well_formed(self._source(request), request.content_type, self._limits)
+    def _check_strictly(self, request: Request, headers: Headers, peer: Peer) -> None:
+        """What is asked of this peer and not of everybody: who it is, only the headers tell."""
+        if peer.strict_addressing:
+            self._scan(request, self._strict)
+        is_kept = headers.sequence is not None or (self._queue_one_way and not headers.is_rm)
+        if peer.verify_body and is_kept:
+            check_well_formed(self._source(request), request.content_type, self._limits)
 
     def _source(self, request: Request) -> Source:
         body = request.body
@@ -197,6 +206,11 @@ class RMDestination:
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
         principal, peer = request.identify(headers)
+        if peer.max_body is not None and request.body.size > peer.max_body:
+            return Answer(
+                413, f"The body is larger than {peer.max_body} bytes.\n".encode(), "text/plain; charset=utf-8"
+            )
+        self._check_strictly(request, headers, peer)
         rm = headers.rm
         if rm is None or not headers.is_rm:
             if peer.require_rm:
@@ -224,7 +238,9 @@ class RMDestination:
         if isinstance(element, CloseSequence | TerminateSequence):
             if rm.has_close:  # 1.0: TerminateSequence is one-way
                 _check_reply_to(headers)
-            return Commit(lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer)
+            return Commit(
+                lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer, who=sender.who
+            )
         if headers.sequence is not None:
             return self._message(request, headers, sender, peer)
         if headers.ack_requested:
@@ -286,12 +302,11 @@ class RMDestination:
             size=request.body.size,
             arrival=arrival,
             receiving=receiving,
+            who=sender.who,
         )
 
     def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
         """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
-        if self._verify_body:
-            self._verify(request)
         sender = Sender(
             queue=request.queue,
             rm=UNSEQUENCED,
@@ -318,6 +333,7 @@ class RMDestination:
             peer,
             size=request.body.size,
             arrival=arrival,
+            who=sender.who,
         )
 
     def _is_one_way(self, headers: Headers) -> bool:
@@ -361,6 +377,8 @@ class RMDestination:
     def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Run | Wait:
         headers = commit.headers
         if isinstance(receipt, Created):
+            if receipt.fault is not None:
+                self._events.tell("request.refused", fault=receipt.fault.name, reason=receipt.fault.reason)
             return _created(receipt, headers)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
@@ -372,7 +390,7 @@ class RMDestination:
             return _receipt_fault(receipt, headers)
         if receipt.no_room:
             self._events.tell("request.no_room", reason=receipt.no_room)
-            return unavailable(receipt.no_room)
+            return _no_room(receipt.no_room, commit, receipt)
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
         if headers.body is not None:
@@ -448,7 +466,7 @@ class RMDestination:
         if receipt.acknowledgement is None:  # it came without WS-RM
             return EMPTY
         acknowledgements = [receipt.acknowledgement, *receipt.others]
-        if commit.peer.one_way_answer == "empty" and not commit.headers.ack_requested:
+        if commit.peer.one_way_answer == "empty" and not (commit.headers.ack_requested or receipt.acknowledge_now):
             return EMPTY
         return _acknowledge(commit.headers, acknowledgements)
 
@@ -523,8 +541,11 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
 
 
 def _created(created: Created, headers: Headers) -> Answer:
+    if created.fault is not None:
+        return _fault(created.fault, headers)
     sequence = created.sequence
-    assert sequence is not None
+    if sequence is None:
+        return unavailable(created.no_room)
     assert headers.addressing is not None
     return _envelope(
         200,
@@ -548,11 +569,16 @@ def _receipt_fault(receipt: Receipt, headers: Headers) -> Answer:
     return _fault(receipt.fault, headers, shown)
 
 
-def unavailable(reason: str) -> Answer:
-    """503: nothing was stored, nothing is acknowledged, the sender comes again."""
-    return Answer(
-        503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(RETRY_AFTER_SECONDS)),)
-    )
+def _no_room(reason: str, commit: Commit, receipt: Receipt) -> Answer:
+    """503; to WCF, for which that is an error of the line, an acknowledgement that leaves the message out."""
+    if commit.peer.policy.tells_room and receipt.acknowledgement is not None:
+        return _acknowledge(commit.headers, [receipt.acknowledgement, *receipt.others])
+    return unavailable(reason)
+
+
+def unavailable(reason: str, retry_after: int = RETRY_AFTER_SECONDS) -> Answer:
+    """503: nothing was stored, nothing is acknowledged, the sender comes again in ``retry_after`` seconds."""
+    return Answer(503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(retry_after)),))
 
 
 def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:

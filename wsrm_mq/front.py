@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wsrm_mq.application import Application, CallApplication, Environ, capture
-from wsrm_mq.config import Settings, named_operations
+from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
-from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
 from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
@@ -72,22 +72,10 @@ class Front:
         self.settings = settings
         self.one_way, understood = _described(app, settings)
         self.only_soap = spyne_compat.speaks_soap(app)
-        self.limits = Limits(
-            header_bytes=settings.max_header,
-            body_bytes=settings.max_body,
-            strict_addressing=settings.strict_addressing,
-        )
+        self.limits = Limits(header_bytes=settings.max_header, body_bytes=settings.max_body)
         self._authenticate = hooks.authenticate or _authenticated
-        self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
-        self._peers = {
-            name: Peer(
-                settings.policy(partner),
-                name,
-                one_way_answer=partner.one_way_answer,
-                require_rm=settings.effective("require_rm", partner),
-            )
-            for name, partner in settings.partners.items()
-        }
+        self._default_peer = _peer(settings)
+        self._peers = {name: _peer(settings, name, partner) for name, partner in settings.partners.items()}
         self._connections = Connections(
             connection_key=hooks.connection_key,
             header=settings.connection_header,
@@ -101,6 +89,8 @@ class Front:
             self._policy_of,
             threads=settings.dispatch_threads,
             max_waiting=settings.max_waiting,
+            max_queued=settings.max_queued,
+            max_queued_bytes=settings.max_queued_bytes,
             on_event=hooks.on_event,
             clock=hooks.clock,
             chores=(self._end_connections,) if settings.queue_one_way else (),
@@ -109,7 +99,6 @@ class Front:
             one_way=self.one_way,
             understood=understood,
             limits=self.limits,
-            verify_body=settings.verify_body,
             queue_one_way=settings.queue_one_way,
             events=self.engine.events,
         )
@@ -213,6 +202,8 @@ def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:
         case NotAuthenticated():
             challenge = (("WWW-Authenticate", error.challenge),)
             return Answer(401, f"{error}\n".encode(), "text/plain; charset=utf-8", challenge)
+        case StoreOverloaded():
+            return unavailable("Too many requests wait; nothing was taken. Send again later.", retry_after=1)
         case _:
             tell("request.store_error", error=error)
             return unavailable("The store cannot be written now; nothing was taken. Send again later.")
@@ -255,6 +246,18 @@ def asks_for_wsdl(environ: Environ) -> bool:
 def _authenticated(environ: Environ, _headers: Headers) -> str | None:
     """The TLS client's name as servers and proxies show it, else REMOTE_USER, else nobody."""
     return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
+
+
+def _peer(settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
+    """What holds for a partner; without one, for everybody who has no section."""
+    options = ("require_rm", "strict_addressing", "verify_body", "max_body")
+    return Peer(
+        settings.policy(partner),
+        name,
+        one_way_answer=partner.one_way_answer if partner is not None else "acknowledgement",
+        max_waiting=settings.effective("max_waiting_peer", partner),
+        **{option: settings.effective(option, partner) for option in options},
+    )
 
 
 def _described(app: Any, settings: Settings) -> tuple[frozenset[str], frozenset[str] | None]:

@@ -124,7 +124,10 @@ class WSRMMiddleware:
         if not isinstance(examined, Commit):
             return examined
         receipt = front.engine.store.call(
-            examined.verb, size=examined.size, committed=lambda receipt: front.committed(examined, receipt)
+            examined.verb,
+            size=examined.size,
+            committed=lambda receipt: front.committed(examined, receipt),
+            is_request=True,
         )
         match front.conclude(examined, receipt):
             case Answer() as answer:
@@ -147,8 +150,9 @@ class WSRMMiddleware:
             settled = front.settled(commit, wait.position)
             if settled is not None:
                 return settled
-            many_threads = environ.get("wsgi.multithread", True)
-            if wait.bounded and not (many_threads and waiters.places.acquire(blocking=False)):
+            if wait.bounded and not environ.get("wsgi.multithread", True):
+                return wait.otherwise
+            if not waiters.enter(commit.who, commit.peer.max_waiting, bounded=wait.bounded):
                 return wait.otherwise
             try:
                 deadline = time.monotonic() + patience
@@ -160,8 +164,7 @@ class WSRMMiddleware:
                     if settled is not None:
                         return settled
             finally:
-                if wait.bounded:
-                    waiters.places.release()
+                waiters.leave(commit.who, bounded=wait.bounded)
         return wait.otherwise
 
     # the wrapped application, unreliably

@@ -182,6 +182,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(used: Path, tmp_path: Path) -> Path:
     (tmp_path / "shop").mkdir()
+    shutil.copytree(used.with_name(used.name + ".d"), tmp_path / "shop" / "store.db.d")
     return Path(shutil.copy(used, tmp_path / "shop" / "store.db"))
 
 
@@ -232,8 +233,10 @@ def test_damage_that_nobody_meets_at_the_start_turns_away_what_meets_it(
     for beside in tmp_path.glob("store.db-*"):
         beside.unlink()
     shutil.copy(tmp_path / "backup.db", server.store)
+    assert "is older than what was here before" in server.refusal()
+    assert run(("store", "adopt", "--reason", "damaged", "--yes"), server.store)[0] == 0
     server.start()
-    goes_on(source, identifier)
+    good_exchange(server, speak)
     source.wire.close()
 
 

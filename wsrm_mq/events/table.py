@@ -100,8 +100,17 @@ EVENTS: Final = {
         CRITICAL, "path", "The lock file of this process was removed and is made again: nobody may remove it"
     ),
     "engine.fork_failed": _heard(ERROR, "", "What has to be done around a fork failed"),
+    "engine.start_failed": _heard(
+        ERROR, "error", "A worker that uWSGI forked could not start; its first request tries again"
+    ),
+    "engine.cut_off": _heard(
+        ERROR, "path", "The process ends and an operation still runs: it will be delivered again, marked"
+    ),
     # the store
     "store.write_failed": _heard(ERROR, "error", "The store cannot be written; told again every minute while it lasts"),
+    "store.overloaded": _heard(
+        WARNING, "requests size", "So many requests, of so many bytes, wait to be written that others get 503 at once"
+    ),
     "store.writer_failed": _heard(CRITICAL, "error", "The writer met an error of its own; what waited was refused"),
     "store.not_written": _heard(CRITICAL, "verbs path", "The store was closed before all that waited could be written"),
     "store.rescued": _heard(CRITICAL, "path to", "The store's file is gone; a copy of what was in it was saved"),
@@ -112,6 +121,15 @@ EVENTS: Final = {
         ERROR, "error", "The watch cannot use the store; told again every minute while it lasts"
     ),
     "watch.failed": _heard(ERROR, "", "A turn of the watch failed; the next one follows"),
+    "janitor.store_error": _heard(
+        ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
+    ),
+    "janitor.failed": _heard(ERROR, "", "A turn of the janitor failed; the next one follows"),
+    "janitor.pruned": _logged(INFO, "messages bodies size sequences", "What was kept long enough was deleted"),
+    "store.witness_not_told": _heard(
+        WARNING, "error", "The witness beside the store could not be written: it lags behind, which loses nothing"
+    ),
+    "store.new": _heard(WARNING, "path", "A store without any sequence was opened where another one was before"),
     # the hook itself
     "on_event.failed": _logged(ERROR, "event", "`on_event` raised an error; nothing else follows from it"),
     "on_event.dropped": _logged(ERROR, "event", "`on_event` is too slow: events are dropped until it has caught up"),

@@ -41,7 +41,7 @@ def apply_step(
 
 
 def due(tx: Transaction, count: int) -> list[int]:
-    """The keys of sequences whose time is over."""
+    """The keys of sequences whose time may be over."""
     return [key for (key,) in tx.execute(sql.DUE, {"now": tx.now, "count": count})]
 
 
@@ -53,12 +53,18 @@ def expire(tx: Transaction, key: int) -> bool:
     step = receive(record.value, TimePassed(), tx.now)
     if step.ended_now:
         apply_step(tx, record, step)
+    else:
+        record.due_at = record.value.due_at  # there was traffic since it was set
     return step.ended_now
 
 
 def expire_due(tx: Transaction, count: int) -> int:
-    """Let the clock end up to ``count`` sequences; answers how many it ended."""
-    return sum(expire(tx, key) for key in due(tx, count))
+    """Look at up to ``count`` sequences whose time may be over, and let the clock end those that it ends; answers how
+    many were looked at."""
+    keys = due(tx, count)
+    for key in keys:
+        expire(tx, key)
+    return len(keys)
 
 
 def bury(

@@ -11,8 +11,9 @@ import uuid
 from dataclasses import replace
 
 from wsrm_mq.queue.accept import Arrival, Receipt, accept_into, count
+from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step, expire
-from wsrm_mq.queue.room import take_place
+from wsrm_mq.queue.room import full
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import Ended, InboundSequence, Terms, receive
 from wsrm_mq.sequence.states import State
@@ -26,14 +27,14 @@ __all__ = ["accept_unsequenced", "end_connections"]
 def accept_unsequenced(tx: Transaction, arrival: Arrival) -> Receipt:
     """Take one message as the next of its connection. Its header is made here: ``Receipt.given``."""
     receipt = Receipt()
-    bound = arrival.policy.max_per_connection
-    if bound is not None and arrival.connection is not None and not take_place(tx, arrival.connection, bound):
-        receipt.no_room = f"{bound} messages of connection {arrival.connection} are undelivered, as many as may be"
+    room = arrival.policy.room
+    receipt.no_room = full(tx, room) or crowded(tx, arrival.connection, room.max_per_connection)
+    if receipt.no_room:
         count(tx, arrival, receipt, tx.queue_named(arrival.sender.queue) or 0)
         return receipt
     record = _open(tx, arrival) or _begin(tx, arrival)
     header = SequenceHeader(record.value.terms.identifier, record.value.expected)
-    accept_into(tx, record, arrival._replace(header=header), receipt, is_counted=True)
+    accept_into(tx, record, arrival._replace(header=header), receipt, has_room=True)
     receipt.given = header
     count(tx, arrival, receipt, record.queue)
     if record.connection is None:  # nothing can follow it, so nobody need hear of its end

@@ -25,7 +25,7 @@ from typing import Final
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.rescue import FileId, file_id
 
-__all__ = ["Neighbours", "Presence", "bury", "is_alive", "wake"]
+__all__ = ["Neighbours", "Presence", "bury", "in_use", "is_alive", "wake"]
 
 MISSING_SECONDS: Final = 5.0
 """So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
@@ -162,6 +162,11 @@ def _is_locked(store: Path, name: str) -> bool | None:
     finally:
         os.close(handle)
     return False
+
+
+def in_use(store: Path) -> int:
+    """How many instances run on the store, whether it knows them or not."""
+    return sum(is_alive(store, lock.stem) for lock in _directory(store).glob("*.lock"))
 
 
 def bury(store: Path, name: str) -> None:

@@ -29,6 +29,7 @@ __all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 _CACHED_WEIGHT: Final = 40_000
 _CACHED_QUEUES: Final = 1_000
 _CACHED_CONNECTIONS: Final = 10_000
+_PAGES: Final = ("page_count", "freelist_count", "page_size")
 
 
 def _weight(record: SequenceRecord) -> int:
@@ -78,6 +79,8 @@ class SequenceCache:
         self._by_id: OrderedDict[int, SequenceRecord] = OrderedDict()
         self._ids: dict[str, int] = {}
         self._queues: OrderedDict[str, int] = OrderedDict()
+        self.held_in_all: tuple[int, int] | None = None
+        """Messages and bytes held in all sequences as committed; ``None``: not asked yet."""
         self.last_keys: dict[str, int] = {}
         """The last key given in a table, by the table's name."""
         self.connections = ConnectionCache()
@@ -96,6 +99,7 @@ class SequenceCache:
         self._queues.clear()
         self.last_keys.clear()
         self.connections.clear()
+        self.held_in_all = None
 
     def id_of(self, identifier: str) -> int | None:
         return self._ids.get(identifier)
@@ -107,9 +111,13 @@ class SequenceCache:
         return record
 
     def put(self, record: SequenceRecord) -> None:
+        """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
         before = self._by_id.pop(record.id, None)
         if before is not None:
             self.weight -= _weight(before)
+        if record.is_over:
+            self._ids.pop(record.value.terms.identifier, None)
+            return
         self._by_id[record.id] = record
         self._ids[record.value.terms.identifier] = record.id
         self.weight += _weight(record)
@@ -117,6 +125,16 @@ class SequenceCache:
             _key, oldest = self._by_id.popitem(last=False)
             del self._ids[oldest.value.terms.identifier]
             self.weight -= _weight(oldest)
+
+    def drop(self, key: int) -> None:
+        record = self._by_id.pop(key, None)
+        if record is not None:
+            del self._ids[record.value.terms.identifier]
+            self.weight -= _weight(record)
+
+    def held_changed(self, messages: int, size: int) -> None:
+        if self.held_in_all is not None:
+            self.held_in_all = (self.held_in_all[0] + messages, self.held_in_all[1] + size)
 
     def queue(self, name: str) -> int | None:
         return self._queues.get(name)
@@ -155,6 +173,7 @@ class Transaction:
         self._messages: list[Row] = []
         self._entries: list[Row] = []
         self._delivered: list[Row] = []
+        self._used_bytes: int | None = None
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
@@ -193,6 +212,13 @@ class Transaction:
         record.written = record.standing, record.progress
         return self._touch(record)
 
+    def forget_sequence(self, key: int) -> None:
+        """Delete a sequence and its ranges. It has no entry any more."""
+        self._touched.pop(key, None)
+        self._cache.drop(key)
+        self.execute(sql.DROP_RANGES, {"sequence": key})
+        self.execute(sql.DROP_SEQUENCE, {"key": key})
+
     @property
     def changed_sequences(self) -> set[int]:
         """Keys of those that this transaction was asked for: what it made of them, no query sees."""
@@ -208,6 +234,24 @@ class Transaction:
         working = record.copy()
         self._touched[record.id] = (record, working)
         return working
+
+    # room
+
+    @property
+    def held_in_all(self) -> tuple[int, int]:
+        """Messages and bytes that all sequences hold, as last committed: a bound on it is kept but for one batch."""
+        if self._cache.held_in_all is None:
+            messages, size = self.db.execute(sql.HELD_IN_ALL).fetchone()
+            self._cache.held_in_all = (messages, size)
+        return self._cache.held_in_all
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the store's file that hold something."""
+        if self._used_bytes is None:
+            pages, free, size = (self.db.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGES)
+            self._used_bytes = (pages - free) * size
+        return self._used_bytes
 
     # rows that are written together
 
@@ -339,6 +383,8 @@ class Transaction:
         """The rows to write; what is no longer there is deleted."""
         if before[:-1] == after[:-1] and before and after[-1][0] == before[-1][0]:  # in order: nearly every message
             return [(key, *after[-1])]
+        same = _same_at_the_beginning(before, after)
+        before, after = before[same:], after[same:]
         gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
         for lower in gone:
             self.db.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
@@ -346,8 +392,10 @@ class Transaction:
 
     def committed(self) -> None:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""
-        for _original, working in self._touched.values():
+        for original, working in self._touched.values():
             self._cache.put(working)
+            if working.held != original.held or working.held_bytes != original.held_bytes:
+                self._cache.held_changed(working.held - original.held, working.held_bytes - original.held_bytes)
         if self._counts_now:
             self._tally.written()
         else:
@@ -370,6 +418,17 @@ def _notice(
     name = "sequence.failed" if has_failed else FROM_LEDGER[event]
     told = EVENTS[name].fields
     return name, {field: value for field, value in fields.items() if value is not None and field in told}
+
+
+def _same_at_the_beginning(one: tuple[AckRange, ...], other: tuple[AckRange, ...]) -> int:
+    """How many ranges at the beginning are the same, about: found by comparing slices, which costs next to nothing for
+    each range. What changes is mostly near the end, and there may be thousands before it."""
+    same, step = 0, min(len(one), len(other))
+    while step:
+        if one[same : same + step] == other[same : same + step]:
+            same += step
+        step //= 2
+    return same
 
 
 def as_json(value: object) -> str:

@@ -29,9 +29,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
-from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store.connection import connect_writer, set_patience, translate
+from wsrm_mq.store.connection import begin, connect_writer, translate
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
@@ -70,7 +70,7 @@ def wall_clock() -> int:
 class _Waiting(Generic[R]):
     """A verb in the queue, and whom to tell. ``told`` gets (result, error); it runs in the writer's thread."""
 
-    __slots__ = ("error", "is_told", "keep", "lingers", "result", "size", "told", "verb")
+    __slots__ = ("error", "is_request", "is_told", "keep", "lingers", "result", "size", "told", "verb")
 
     def __init__(
         self,
@@ -79,12 +79,14 @@ class _Waiting(Generic[R]):
         keep: bool,
         size: int,
         lingers: bool,
+        is_request: bool = False,
     ) -> None:
         self.verb = verb
         self.told = told
         self.keep = keep
         self.size = size
         self.lingers = lingers
+        self.is_request = is_request
         self.result: R | None = None
         self.error: BaseException | None = None
         self.is_told = False
@@ -101,6 +103,8 @@ class Writer:
         instance_name: str,
         clock: Clock = wall_clock,
         reserve: Reserve | None = None,
+        max_requests: int = 1_024,
+        max_request_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
     ) -> None:
         self.path = path
@@ -114,6 +118,12 @@ class Writer:
         self._waiting: deque[_Waiting[Any]] = deque()
         self._urgent = 0
         """How many of them do not linger."""
+        self._requests = 0
+        """How many requests wait for their commit, those that are being written included."""
+        self._request_bytes = 0
+        self._max_requests = max_requests
+        self._max_request_bytes = max_request_bytes
+        self._refused_at = 0.0
         self._writing = threading.Lock()
         """Held by whoever takes from the queue and writes: what is taken first is written first."""
         self._attended = False
@@ -126,7 +136,6 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
-        self._patient = True
         self._lost: StoreUnavailable | None = None
         self._trouble = Repeated()
         self._thread: threading.Thread | None = None
@@ -151,7 +160,8 @@ class Writer:
         """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
         if self._files and file_id(self.path) not in (None, self._files[0]):
             raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
-        self._db, self._patient = connect_writer(self.path), True
+        self._db = connect_writer(self.path)
+        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
         self._files = file_ids(self.path)
 
     def submit(
@@ -162,23 +172,27 @@ class Writer:
         keep: bool = False,
         size: int = 0,
         lingers: bool = False,
+        is_request: bool = False,
     ) -> None:
         """Queue ``verb``. ``told(result, error)`` runs in the writer's thread after the commit and must not block.
         ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
-        waits for it, a commit of its own can be spared."""
-        self._line_up(_Waiting(verb, told, keep, size, lingers), wake=not (lingers and self._attended))
+        waits for it, a commit of its own can be spared. ``is_request``: a peer asks for it; ``StoreOverloaded`` at
+        once where too many wait already."""
+        self._line_up(_Waiting(verb, told, keep, size, lingers, is_request), wake=not (lingers and self._attended))
 
     def submit_led(
         self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int = 0
     ) -> None:
-        """Queue ``verb`` for a caller who will ``lead`` soon; it lingers until then, and nobody else is woken for
-        it."""
-        self._line_up(_Waiting(verb, told, False, size, True), wake=False)
+        """Queue ``verb``, a request's, for a caller who will ``lead`` soon; it lingers until then, and nobody else is
+        woken for it."""
+        self._line_up(_Waiting(verb, told, False, size, True, True), wake=False)
 
     def _line_up(self, item: _Waiting[Any], *, wake: bool) -> None:
         with self._changed:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+            if item.is_request:
+                self._count_request(item.size)
             self._waiting.append(item)
             self._urgent += not item.lingers
             if wake and self._idle and (not item.lingers or len(self._waiting) in (1, LINGERING)):
@@ -226,8 +240,27 @@ class Writer:
         spent = self._reserve is not None and self._reserve.is_spent
         return spent or self._trouble.is_on or self._lost is not None
 
+    def _count_request(self, size: int) -> None:
+        """A request more waits, where there is room for it. One alone is never too large."""
+        fits = self._request_bytes + size <= self._max_request_bytes or not self._requests
+        if self._requests < self._max_requests and fits:
+            self._requests += 1
+            self._request_bytes += size
+            return
+        now = time.monotonic()
+        if now - self._refused_at >= 1:
+            self._refused_at = now
+            self._events.tell("store.overloaded", requests=self._requests, size=self._request_bytes)
+        raise StoreOverloaded(f"{self.path}: {self._requests} requests wait to be written.")
+
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], None] | None = None
+        self,
+        verb: Verb[R],
+        *,
+        keep: bool = False,
+        size: int = 0,
+        committed: Callable[[R], None] | None = None,
+        is_request: bool = False,
     ) -> R:
         """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called first, in the writer's thread."""
         done = threading.Lock()
@@ -242,7 +275,7 @@ class Writer:
             finally:
                 done.release()
 
-        self.submit(verb, told, keep=keep, size=size)
+        self.submit(verb, told, keep=keep, size=size, is_request=is_request)
         done.acquire()
         result, error = outcome
         if error is not None:
@@ -435,10 +468,7 @@ class Writer:
             self._lost = self._lost or self._removed()
             return self._lost
         try:
-            if wait is not self._patient:
-                set_patience(db, wait)
-                self._patient = wait
-            db.execute("BEGIN IMMEDIATE")
+            begin(db, wait=wait)
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
             tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
             for item in batch:
@@ -478,6 +508,11 @@ class Writer:
         return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
+        requests = [item.size for item in batch if item.is_request]
+        if requests:
+            with self._changed:
+                self._requests -= len(requests)
+                self._request_bytes -= sum(requests)
         for item in batch:
             item.is_told = True
             try:
