@@ -191,9 +191,9 @@ class WSRMASGIMiddleware:
     async def _answer(self, environ: Environ, body: Body, receive: Receive) -> Answer | Forward:
         front = self._front
         if body.size > _SCANNED_HERE or not front.engine.is_running:
-            examined = await self._in_thread(front.examine, environ, body)
+            examined = await self._in_thread(front.examine, environ, body, receive)
         else:
-            examined = front.examine(environ, body)
+            examined = front.examine(environ, body, receive)
         if not isinstance(examined, Commit):
             return examined
         receipt = await self._commit(examined)

@@ -34,6 +34,7 @@ from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
 from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.replay.delivery import Delivery
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -42,12 +43,13 @@ from wsrm_mq.sequence.elements import (
     EndpointReference,
     IncompleteSequenceBehavior,
     SequenceAcknowledgement,
+    SequenceHeader,
     TerminateSequence,
 )
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.versions import SOAPVersion
+from wsrm_mq.versions import UNSEQUENCED, WSA_2005, SOAPVersion
 
 __all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
 
@@ -151,6 +153,8 @@ class HandOver(NamedTuple):
 
 EMPTY: Final = Answer(202)
 _USUAL_LIMITS: Final = Limits()
+_UNNUMBERED: Final = SequenceHeader("", 0)
+"""Stands in an ``Arrival`` until the transaction has given it its place."""
 
 
 class RMDestination:
@@ -162,6 +166,7 @@ class RMDestination:
         one_way: frozenset[str] = frozenset(),
         understood: frozenset[str] | None = None,
         limits: Limits = _USUAL_LIMITS,
+        queue_one_way: bool = False,
         events: Events | None = None,
     ) -> None:
         self._events = events or Events()
@@ -170,6 +175,7 @@ class RMDestination:
         self._limits = limits
         self._scanner = Scanner(replace(limits, strict_addressing=False))
         self._strict = Scanner(replace(limits, strict_addressing=True))
+        self._queue_one_way = queue_one_way
 
     # first half: what to do
 
@@ -188,7 +194,8 @@ class RMDestination:
         """What is asked of this peer and not of everybody: who it is, only the headers tell."""
         if peer.strict_addressing:
             self._scan(request, self._strict)
-        if peer.verify_body and headers.sequence is not None:
+        is_kept = headers.sequence is not None or (self._queue_one_way and not headers.is_rm)
+        if peer.verify_body and is_kept:
             check_well_formed(self._source(request), request.content_type, self._limits)
 
     def _source(self, request: Request) -> Source:
@@ -209,7 +216,10 @@ class RMDestination:
             if peer.require_rm:
                 fault = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
                 return _fault(fault, headers)
-            return Forward(self._is_one_way(headers), headers)
+            one_way = self._is_one_way(headers)
+            if one_way and self._queue_one_way:
+                return self._unsequenced(request, headers, principal, peer)
+            return Forward(one_way, headers)
         assert headers.addressing is not None
         sender = Sender(
             queue=request.queue,
@@ -295,6 +305,37 @@ class RMDestination:
             who=sender.who,
         )
 
+    def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
+        """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
+        sender = Sender(
+            queue=request.queue,
+            rm=UNSEQUENCED,
+            soap=headers.soap,
+            addressing=headers.addressing or WSA_2005,
+            principal=principal,
+            peer=request.address,
+            partner=peer.name,
+        )
+        arrival = Arrival(
+            sender=sender,
+            header=_UNNUMBERED,
+            message_id=headers.message_id,
+            action=headers.action,
+            environ=request.capture(),
+            connection=request.connection,
+            body=request.body,
+            policy=peer.policy,
+        )
+        return Commit(
+            lambda tx: accept_unsequenced(tx, arrival),
+            headers,
+            request,
+            peer,
+            size=request.body.size,
+            arrival=arrival,
+            who=sender.who,
+        )
+
     def _is_one_way(self, headers: Headers) -> bool:
         if headers.is_one_way_address or headers.action in self._one_way:
             return True
@@ -326,7 +367,7 @@ class RMDestination:
             return None
         arrival = commit.arrival
         in_hand = arrival is not None and (receipt.is_head or receipt.is_queued)
-        if arrival is not None and receipt.is_head and _is_awaited(arrival):
+        if arrival is not None and receipt.is_head and arrival.waits:
             return None  # the request's own thread runs it
         if receipt.claim is None and not in_hand:
             return None
@@ -360,7 +401,7 @@ class RMDestination:
         return _acknowledge(headers, receipt.others)
 
     def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Answer | Run | Wait:
-        if not _is_awaited(arrival) or (receipt.settled and not arrival.wants_reply):
+        if not arrival.waits or (receipt.settled and not arrival.wants_reply):
             return self._one_way_answer(commit, receipt)
         if receipt.claim is not None and receipt.is_head:
             return Run(receipt.claim, self._delivery(arrival, receipt))
@@ -400,10 +441,11 @@ class RMDestination:
 
     def _delivery(self, arrival: Arrival, receipt: Receipt) -> Delivery:
         assert receipt.position is not None
+        header = receipt.given or arrival.header
         return Delivery(
             position=receipt.position,
-            number=arrival.header.number,
-            identifier=arrival.header.identifier,
+            number=header.number,
+            identifier=header.identifier,
             partner=receipt.partner,
             rm=arrival.sender.rm.label,
             soap=arrival.sender.soap.label,
@@ -421,16 +463,12 @@ class RMDestination:
 
     def _one_way_answer(self, commit: Commit, receipt: Receipt) -> Answer:
         """200 with an acknowledgement that covers the message: CXF, Metro, WCF, gSOAP and zeep all take it."""
-        assert receipt.acknowledgement is not None
+        if receipt.acknowledgement is None:  # it came without WS-RM
+            return EMPTY
         acknowledgements = [receipt.acknowledgement, *receipt.others]
         if commit.peer.one_way_answer == "empty" and not (commit.headers.ack_requested or receipt.acknowledge_now):
             return EMPTY
         return _acknowledge(commit.headers, acknowledgements)
-
-
-def _is_awaited(arrival: Arrival) -> bool:
-    """The answer to the request depends on what becomes of the message."""
-    return arrival.wants_reply or arrival.policy.acknowledge is Acknowledge.DELIVERED
 
 
 def _check_reply_to(headers: Headers) -> None:

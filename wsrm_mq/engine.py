@@ -17,7 +17,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq import tracing
@@ -61,6 +61,7 @@ class Engine:
         max_queued_bytes: int = 64 * 1024 * 1024,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._where = where
         self._call = tracing.processing(call)
@@ -71,6 +72,7 @@ class Engine:
         self._max_queued_bytes = max_queued_bytes
         self.events = Events(on_event)
         self._clock = clock
+        self._chores = chores
         self._pid = 0
         self._left_open = 0
         """The process in which a close did not finish."""
@@ -131,7 +133,7 @@ class Engine:
             on_retry=lambda at: self.watch.nudge(at),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events)
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=self._chores)
         self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:

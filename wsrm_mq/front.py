@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Partner, Settings, named_operations
-from wsrm_mq.connections import Connections
+from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
 from wsrm_mq.engine import Engine
@@ -23,6 +23,7 @@ from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.request_body import BodyRefused
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import RM_VERSIONS
@@ -79,6 +80,8 @@ class Front:
             connection_key=hooks.connection_key,
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
+            idle=settings.connection_idle,
+            notes_closes=settings.queue_one_way,
         )
         self.engine = Engine(
             settings.store,
@@ -90,9 +93,14 @@ class Front:
             max_queued_bytes=settings.max_queued_bytes,
             on_event=hooks.on_event,
             clock=hooks.clock,
+            chores=(self._end_connections,) if settings.queue_one_way else (),
         )
         self.destination = RMDestination(
-            one_way=self.one_way, understood=understood, limits=self.limits, events=self.engine.events
+            one_way=self.one_way,
+            understood=understood,
+            limits=self.limits,
+            queue_one_way=settings.queue_one_way,
+            events=self.engine.events,
         )
         self.is_ending = False
 
@@ -121,8 +129,10 @@ class Front:
         path = path_of(environ)
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
-    def examine(self, environ: Environ, body: Body) -> Answer | Forward | Commit:
-        """What is to be done for a request that is covered."""
+    def examine(self, environ: Environ, body: Body, call: object = None) -> Answer | Forward | Commit:
+        """What is to be done for a request that is covered. ``call``: the server's own function that came with the
+        request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
+        correct_peer(environ)
         if not self.engine.is_running:
             if self.is_ending:
                 return unavailable("The service is shutting down. Send again later.")
@@ -137,7 +147,7 @@ class Front:
                 capture=lambda: capture(environ),
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
-                connection=self._connections.name(environ),
+                connection=self._connections.name(environ, call),
             )
         )
 
@@ -165,6 +175,12 @@ class Front:
         if found is None:
             return None
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
+
+    def _end_connections(self) -> None:
+        """What closed connections sent without WS-RM is complete."""
+        names = self._connections.closed()
+        if names:
+            self.engine.store.call(lambda tx: end_connections(tx, names))
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
         principal = self._authenticate(environ, headers)

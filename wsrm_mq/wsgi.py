@@ -111,16 +111,16 @@ class WSRMMiddleware:
         answer: Answer | Forward
         try:
             body = read_body(environ, limit=front.settings.max_body, spool_over=front.settings.spool_over)
-            answer = self._answer(environ, body)
+            answer = self._answer(environ, body, start_response)
         except (BodyRefused, StoreError, NotAuthenticated) as error:
             answer = refusal(error)
         if isinstance(answer, Forward):
             return self._forward(environ, start_response, body, answer)
         return _send(answer, start_response)
 
-    def _answer(self, environ: Environ, body: Body) -> Answer | Forward:
+    def _answer(self, environ: Environ, body: Body, start_response: StartResponse) -> Answer | Forward:
         front = self._front
-        examined = front.examine(environ, body)
+        examined = front.examine(environ, body, start_response)
         if not isinstance(examined, Commit):
             return examined
         receipt = front.engine.store.call(

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "store": ("wsrm_mq.cli.store", "Make, migrate, measure and verify a store."),
     "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
     "message": ("wsrm_mq.cli.message", "Look at messages and their bodies."),
+    "connection": ("wsrm_mq.cli.connection", "See what came on which connection."),
     "partner": ("wsrm_mq.cli.partner", "See the partners, and check what an endpoint speaks."),
     "config": ("wsrm_mq.cli.configuration", "Write, check and show the configuration."),
     "completion": ("wsrm_mq.cli.completion", "Print a completion script for a shell."),

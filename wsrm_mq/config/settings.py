@@ -119,6 +119,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retry_faults: Annotated[bool, described("Try again after any fault of a two-way operation.")] = False
     on_poison: Annotated[OnPoison, described("What follows when the last try has failed.")] = OnPoison.BLOCK
 
+    queue_one_way: Annotated[
+        bool, described("Store one-way messages without WS-ReliableMessaging too, in order for each connection.")
+    ] = False
+    connection_on_poison: Annotated[
+        OnPoison, described("What follows when the last try has failed for a message without WS-ReliableMessaging.")
+    ] = OnPoison.DEAD_LETTER
+
     max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
     inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
     max_sequences: Annotated[
@@ -130,6 +137,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_held_bytes_total: Annotated[Size | None, described("Bytes of all sequences that may wait.")] = 16 * 1024**3
     max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
     window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
+    max_per_connection: Annotated[
+        Count | None, described("Messages of one connection that may be in the store undelivered.")
+    ] = None
     max_store: Annotated[Count | None, described("Bytes in the store above which only what fills a gap is taken.")] = (
         None
     )
@@ -159,6 +169,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connection_header: Annotated[
         str | None, described("Header in which a trusted proxy names the client's connection.")
     ] = None
+    connection_idle: Annotated[
+        Seconds,
+        described("A connection without a request for so long is over, where the server does not show its end."),
+    ] = 300.0
 
     partners: dict[str, Partner] = {}
 
@@ -204,11 +218,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 max_held_bytes=of("max_held_bytes"),
                 max_held_total=self.max_held_total,
                 max_held_bytes_total=self.max_held_bytes_total,
+                max_per_connection=self.max_per_connection,
                 max_store=self.max_store,
             ),
             tells_room=partner is not None and partner.stack == "wcf",
             acknowledgement_interval=_interval(partner),
             retry_faults=of("retry_faults"),
+            connection_idle=_ms(of("connection_idle")),
+            connection_on_poison=of("connection_on_poison"),
         )
 
     def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:

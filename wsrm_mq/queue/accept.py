@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final, NamedTuple, cast
 
+from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
@@ -33,7 +34,7 @@ from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create", "lifecycle"]
+__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_into", "count", "create", "lifecycle"]
 
 
 _PIECE: Final = 1024 * 1024
@@ -78,7 +79,8 @@ class Body:
 
 
 class Arrival(NamedTuple):
-    """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
+    """A message with a Sequence header, or one that gets its place when it is stored. ``environ`` is the part of the
+    request that a replay needs, as JSON."""
 
     sender: Sender
     header: SequenceHeader
@@ -93,7 +95,7 @@ class Arrival(NamedTuple):
     empty_last: bool = False
     ack_requested: tuple[AckRequested, ...] = ()
     waits: bool = False
-    """A request will wait here for what becomes of it."""
+    """A request waits here for what becomes of it: its answer depends on that."""
 
 
 @dataclass(slots=True)
@@ -103,6 +105,8 @@ class Receipt:
     act: Act | None = None
     fault: Fault | None = None
     no_room: str = ""
+    given: SequenceHeader | None = None
+    """The place that a message without WS-RM got."""
     acknowledgement: SequenceAcknowledgement | None = None
     """The acknowledgement of the carrying message's sequence."""
     outcome: str = ""
@@ -203,15 +207,14 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     receipt = Receipt()
     record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
-        _accept_into(tx, record, arrival, receipt)
+        accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
         if arrival.policy.tells_room:
             remaining = buffer_remaining(tx, record, arrival.policy.bounds, arrival.policy.room)
             receipt.acknowledgement = receipt.acknowledgement._replace(buffer_remaining=remaining)
         if arrival.policy.acknowledgement_interval is not None:
             receipt.acknowledge_now = _is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
-    receipt.outcome = _outcome(receipt)
-    tx.count(receipt.outcome, record.queue if record is not None else 0, arrival.sender.rm.label)
+    count(tx, arrival, receipt, record.queue if record is not None else 0)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
 
@@ -223,6 +226,12 @@ def _outcome(receipt: Receipt) -> str:
     if receipt.act is Act.REPEAT:
         return "duplicate"
     return "no_room" if receipt.no_room else "refused"
+
+
+def count(tx: Transaction, arrival: Arrival, receipt: Receipt, queue: int) -> None:
+    """Say in the receipt what became of a message, and count it."""
+    receipt.outcome = _outcome(receipt)
+    tx.count(receipt.outcome, queue, arrival.sender.rm.label)
 
 
 def _is_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, interval: int) -> bool:
@@ -275,7 +284,10 @@ def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) ->
     return record
 
 
-def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
+def accept_into(
+    tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt, *, has_room: bool = False
+) -> None:
+    """Take one message of this sequence. ``has_room``: that was asked already."""
     number = arrival.header.number
     step = receive(
         record.value,
@@ -285,7 +297,7 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         named=arrival.named,
         empty_last=arrival.empty_last,
     )
-    if step.act is Act.ACCEPT:
+    if step.act is Act.ACCEPT and not has_room:
         step = _within_room(tx, record, arrival, step)
     accepted = number if step.act is Act.ACCEPT and step.disposition is None else None
     apply_step(tx, record, step, accepted=accepted, reason=step.no_room or None)
@@ -315,6 +327,8 @@ def _within_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step
     number = arrival.header.number
     is_held = number >= step.sequence.limit
     no_room = lack_of_room(tx, record, number, arrival.body.size, held=is_held, room=arrival.policy.room)
+    if not no_room and arrival.policy.room.max_per_connection is not None:
+        no_room = _lack_on_connection(tx, record, arrival)
     if not no_room:
         return step
     if not isinstance(no_room, TooLarge):
@@ -322,6 +336,17 @@ def _within_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step
     ended = receive(record.value, GaveUp("max_held_bytes"), tx.now)
     fault = SequenceTerminated(no_room, arrival.header.identifier, ours=True)
     return replace(ended, act=None, fault=fault, no_room=no_room)
+
+
+def _lack_on_connection(tx: Transaction, record: SequenceRecord, arrival: Arrival) -> str:
+    """Why the connection has no room. The number at ``expected`` is taken in any case where something waits for it or
+    nothing of its sequence can run: it makes room. Behind messages that can run by themselves it would only make the
+    queue longer."""
+    before = record.value
+    makes_room = arrival.header.number == before.expected and (
+        before.received.highest >= before.expected or record.cursor >= before.deliver_below
+    )
+    return crowded(tx, arrival.connection, arrival.policy.room.max_per_connection, always=makes_room)
 
 
 def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:

@@ -45,6 +45,10 @@ class QueuePolicy:
     max_expires: int = 7 * 24 * 3_600_000
     inactivity: int | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=4_096))
+    connection_idle: int = 300_000
+    """A connection without traffic for so long is over, where the server does not show its end."""
+    connection_on_poison: OnPoison = OnPoison.DEAD_LETTER
+    """``on_poison`` for messages that came without WS-RM."""
     room: Room = field(default_factory=Room)
     tells_room: bool = False
     """Acknowledgements say how much room is left, and a message that finds none is left unacknowledged (WCF)."""

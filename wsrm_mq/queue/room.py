@@ -33,6 +33,8 @@ class Room:
     max_held_total: int | None = 5_000_000
     """Messages, of all sequences."""
     max_held_bytes_total: int | None = 16 * 1024**3
+    max_per_connection: int | None = None
+    """Unsettled messages of one connection, in whatever sequences."""
     max_store: int | None = None
     """Of the store: above it only that is taken which fills a gap."""
 

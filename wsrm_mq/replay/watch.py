@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq import tracing
@@ -45,13 +46,16 @@ class Watch:
         policy_of: PolicyOf,
         events: Events,
         poll_seconds: float = POLL_SECONDS,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
+        """``chores`` are done in every turn: what somebody else wants looked after."""
         self._store = store
         self._dispatcher = dispatcher
         self._waiters = waiters
         self._policy_of = policy_of
         self._events = events
         self._poll_seconds = poll_seconds
+        self._chores = chores
         self._stopping = threading.Event()
         self._neighbours = Neighbours(store.path)
         self.turned_at = time.monotonic()
@@ -159,6 +163,8 @@ class Watch:
     def _turn(self) -> bool:
         """A bounded part of what there is to do. Answers whether there is more."""
         self._bury_instances()
+        for chore in self._chores:
+            chore()
         look = {"now": self._store.clock(), "count": 1}
         with self._store.reader() as db:
             has_runnable, has_due, has_tails = (

@@ -28,7 +28,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import TRANSITIONS, Act, Event, State
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
     "Bounds",
@@ -225,7 +225,8 @@ def receive(
     """
     due_at = sequence.due_at
     if due_at is not None and now >= due_at:
-        expired = _end(sequence, Ended.EXPIRED)
+        # A connection that was silent for so long is over; nobody was granted a time for it.
+        expired = _end(sequence, Ended.TERMINATED if sequence.terms.rm is UNSEQUENCED else Ended.EXPIRED)
         if isinstance(event, TimePassed):
             return expired
         step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)

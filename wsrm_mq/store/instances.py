@@ -70,7 +70,8 @@ class Presence:
         self._lock = file_id(self._path("lock"))
         try:
             self._path("sock").unlink(missing_ok=True)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            listener.setblocking(False)  # not by a flag of its type: gevent's sockets wait all the same
             listener.bind(_address(directory, self.name))
             self._socket = listener
         except OSError:
@@ -181,7 +182,8 @@ def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
     except OSError:
         return
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
             for name in names:
                 try:
                     sender.sendto(word.encode("ascii"), _address(directory, name))

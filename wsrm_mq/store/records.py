@@ -9,11 +9,11 @@ from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, 
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
-from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
+from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
 __all__ = ["SequenceRecord"]
 
-_RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1)}
+_RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
@@ -30,6 +30,7 @@ class SequenceRecord:
         principal: str | None = None,
         peer: str | None = None,
         partner: str | None = None,
+        connection: str | None = None,
         created_at: int = 0,
     ) -> None:
         self.id = id
@@ -38,6 +39,8 @@ class SequenceRecord:
         self.principal = principal
         self.peer = peer
         self.partner = partner
+        self.connection = connection
+        """The connection whose messages these are, where they came without WS-RM."""
         self.created_at = created_at
         self.cursor = 1
         """The lowest accepted and unsettled number; ``limit`` if there is none."""
@@ -101,6 +104,7 @@ class SequenceRecord:
             principal=columns["principal"],
             peer=columns["peer"],
             partner=columns["partner"],
+            connection=columns["connection"],
             created_at=columns["created_at"],
         )
         for name in (
@@ -136,6 +140,8 @@ class SequenceRecord:
             "principal": self.principal,
             "peer": self.peer,
             "partner": self.partner,
+            "kind": "rm" if self.is_rm else "connection",
+            "connection": self.connection,
             "identifier": terms.identifier,
             "rm": terms.rm.label,
             "soap": terms.soap.label,
@@ -189,6 +195,11 @@ class SequenceRecord:
     def saved_row(self) -> dict[str, object]:
         """``SAVED_COLUMNS`` by name."""
         return dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
+
+    @property
+    def is_rm(self) -> bool:
+        """A sequence of WS-RM; else one that this side makes of messages without."""
+        return self.value.terms.rm is not UNSEQUENCED
 
     @property
     def is_deliverable(self) -> bool:

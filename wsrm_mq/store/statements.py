@@ -129,6 +129,16 @@ RUN: Final = compiled(
     .order_by(entry.c.number)
     .limit(p("count"))
 )
+UNSETTLED_OF_CONNECTION: Final = compiled(
+    select(message.c.id)
+    .join(entry, entry.c.message == message.c.id)
+    .where(message.c.connection == p("connection"), message.c.id > p("after"), entry.c.outcome.is_(None))
+    .order_by(message.c.id)
+    .limit(p("count"))
+)
+LAST_OF_CONNECTION: Final = compiled(
+    select(func.coalesce(func.max(message.c.id), 0)).where(message.c.connection == p("connection"))
+)
 SETTLE: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
@@ -279,7 +289,11 @@ ADD_SEQUENCE: Final = compiled(
     insert(sequence).values(
         {
             name: p(name)
-            for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)
+            for name in (
+                *("queue", "create_id", "principal", "peer", "partner", "kind", "connection"),
+                *TERMS_COLUMNS,
+                *SAVED_COLUMNS,
+            )
         }
     )
 )
@@ -295,10 +309,19 @@ SEQUENCE_BY_CREATE_ID: Final = compiled(
     .order_by(sequence.c.id.desc())
     .limit(1)
 )
+OPEN_OF_CONNECTION: Final = compiled(
+    select(sequence.c.id).where(
+        sequence.c.connection == p("connection"), sequence.c.queue == p("queue"), sequence.c.ended_at.is_(None)
+    )
+)
+OPEN_OF_CONNECTIONS: Final = compiled(
+    select(sequence.c.id).where(sequence.c.connection == p("connection"), sequence.c.ended_at.is_(None))
+)
 
 
 def _open_of(*who: ColumnElement[bool]) -> str:
-    return compiled(select(sequence.c.id).where(sequence.c.state == "created", *who).limit(1).offset(p("most")))
+    is_open = and_(sequence.c.state == "created", sequence.c.kind == "rm", *who)
+    return compiled(select(sequence.c.id).where(is_open).limit(1).offset(p("most")))
 
 
 OPEN_OF_PRINCIPAL: Final = _open_of(sequence.c.principal == p("who"))

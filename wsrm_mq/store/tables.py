@@ -41,10 +41,12 @@ metadata: Final = MetaData()
 
 QUEUE_KINDS: Final = ("app", "dead_letter")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
+SEQUENCE_KINDS: Final = ("rm", "connection")
 SEQUENCE_STATES: Final = ("created", "closed", "ended")
 
 
 def _one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
+    """As an argument of its ``Column`` for one that was added to a table later: SQLite writes it there."""
     listed = ", ".join(f"'{word}'" for word in words)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
 
@@ -166,6 +168,10 @@ sequence: Final = _table(
     # Deliveries below this number may be repeated: an owner died while it ran them.
     Column("redelivery_below", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
+    # connection: its messages came without WS-RM, we number them in order of receipt.
+    Column("kind", Text, _one_of("kind", SEQUENCE_KINDS), nullable=False, server_default="rm"),
+    # Whose messages it has, where it is of that kind and the connection has a name.
+    Column("connection", Text),
     # Accepted numbers at or above the limit, and at most so many bytes of theirs.
     Column("held", Integer, nullable=False, server_default="0"),
     Column("held_bytes", Integer, nullable=False, server_default="0"),
@@ -185,8 +191,14 @@ Index(
     ),
 )
 Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))
+Index(
+    "sequence_by_connection",
+    sequence.c.connection,
+    sequence.c.queue,
+    sqlite_where=text("connection IS NOT NULL AND ended_at IS NULL"),
+)
 # How many a peer has open.
-Index("sequence_open", sequence.c.principal, sequence.c.peer, sqlite_where=text("state = 'created'"))
+Index("sequence_open", sequence.c.principal, sequence.c.peer, sqlite_where=text("state = 'created' AND kind = 'rm'"))
 Index("sequence_holding", sequence.c.held, sequence.c.held_bytes, sqlite_where=text("held > 0"))
 Index("sequence_due", sequence.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
 # What retention looks for. Written once in a sequence's life.

@@ -24,16 +24,50 @@ from wsrm_mq.store.counting import COUNTERS, Key, Tally
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, Row
 
-__all__ = ["SequenceCache", "Transaction"]
+__all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 
 _CACHED_WEIGHT: Final = 40_000
 _CACHED_QUEUES: Final = 1_000
+_CACHED_CONNECTIONS: Final = 10_000
 _PAGES: Final = ("page_count", "freelist_count", "page_size")
 
 
 def _weight(record: SequenceRecord) -> int:
     """What a sequence takes in memory: it and each of its ranges, which may be thousands, count as one."""
     return 1 + len(record.value.received.ranges) + len(record.value.unnamed.ranges)
+
+
+class ConnectionCache:
+    """What is known of connections, for those that ask: nothing here is filled for every message."""
+
+    def __init__(self) -> None:
+        self.sequences: dict[tuple[str, int], int] = {}
+        """Key of the open sequence of a connection's messages without WS-RM in a queue."""
+        self.unsettled: dict[str, int] = {}
+        """How many unsettled messages a connection has, at most."""
+        self.asked_at: dict[str, int] = {}
+        """At which transaction's time they were counted last."""
+        self.floors: OrderedDict[str, int] = OrderedDict()
+        """The key of a message below which, and at which, all of a connection's are settled: for ever, so it stays
+        true whoever writes."""
+
+    def clear(self) -> None:
+        self.sequences.clear()
+        self.unsettled.clear()
+        self.asked_at.clear()
+
+    def set_floor(self, connection: str, key: int) -> None:
+        self.floors[connection] = key
+        self.floors.move_to_end(connection)
+        if len(self.floors) > _CACHED_CONNECTIONS:
+            gone, _key = self.floors.popitem(last=False)
+            self.unsettled.pop(gone, None)
+            self.asked_at.pop(gone, None)
+
+    def set_sequence(self, connection: str, queue: int, key: int) -> None:
+        if len(self.sequences) > _CACHED_CONNECTIONS:
+            self.sequences.clear()
+        self.sequences[connection, queue] = key
 
 
 class SequenceCache:
@@ -49,6 +83,7 @@ class SequenceCache:
         """Messages and bytes held in all sequences as committed; ``None``: not asked yet."""
         self.last_keys: dict[str, int] = {}
         """The last key given in a table, by the table's name."""
+        self.connections = ConnectionCache()
         self._version: int | None = None
 
     def validate(self, version: int) -> None:
@@ -63,6 +98,7 @@ class SequenceCache:
         self._ids.clear()
         self._queues.clear()
         self.last_keys.clear()
+        self.connections.clear()
         self.held_in_all = None
 
     def id_of(self, identifier: str) -> int | None:
@@ -126,6 +162,7 @@ class Transaction:
         self.instance = instance
         """Key of the instance that writes."""
         self.instance_name = instance_name
+        self.connections = cache.connections
         self.notices: list[tuple[str, dict[str, Any]]] = []
         """Events to be told once this is committed."""
         self._tally = tally or Tally()

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 
 HELD = """
     UPDATE sequence SET held = coalesce((
@@ -26,5 +26,5 @@ def upgrade() -> None:
     op.execute("ALTER TABLE sequence ADD COLUMN held_bytes INTEGER DEFAULT '0' NOT NULL")
     op.execute(HELD)
     op.execute(HELD_BYTES)
-    op.execute("CREATE INDEX sequence_open ON sequence (principal, peer) WHERE state = 'created'")
+    op.execute("CREATE INDEX sequence_open ON sequence (principal, peer) WHERE state = 'created' AND kind = 'rm'")
     op.execute("CREATE INDEX sequence_holding ON sequence (held, held_bytes) WHERE held > 0")
