@@ -9,13 +9,15 @@ BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup demo test conformance mutants lint types docs bench bench-inbound clean
+.PHONY: help setup demo test soak conformance mutants overload lint types docs bench bench-inbound clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
 	@echo "make test           the whole test suite"
+	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT="
 	@echo "make conformance    which acceptance rows are covered by a test that ran"
 	@echo "make mutants        30 deliberate protocol faults, each caught by a test"
+	@echo "make overload       a minute at twice what the store can commit: 503, nothing lost"
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
 	@echo "make lint types docs"
@@ -45,11 +47,20 @@ demo: $(DEMO_STAMP)
 test: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist loadgroup $(ARGS)
 
+# DURATION=SECONDS, SEED=N; PLANT=loss|repeat|disorder puts a mistake into what is checked, and has to fail.
+soak: $(STAMP)
+	@$(BIN)/python -m tests.soak $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(PLANT),--plant $(PLANT)) $(ARGS)
+
 conformance: $(STAMP)
 	@$(PYTEST) -n $(WORKERS) --dist loadgroup -q --conformance $(ARGS)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants.run $(ARGS)
+
+# SECONDS=: how long the overload lasts.
+overload: $(STAMP)
+	@OVERLOAD_SECONDS=$(or $(SECONDS),60) $(PYTEST) -q -s tests/scenarios/test_overload.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

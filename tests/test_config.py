@@ -24,6 +24,7 @@ from wsrm_mq.config import (
 )
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 
@@ -229,6 +230,12 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(file: Path, tmp_path
             "or another assurance.",
         ),
         ('connection_header = "X-Connection-Id"', "believed from trusted_proxies only", "Name the proxies, or leave"),
+        (
+            "[partner.acme]\npath = '/'\nacknowledgement_interval = 1",
+            "partner.acme: acknowledgement_interval puts acknowledgements off",
+            'Set one_way_answer = "empty"',
+        ),
+        ("max_body = 9\n[partner.acme]\npath = '/'\nmax_body = 10", "nobody may send more than 9", "Raise the general"),
     ],
 )
 def test_options_that_contradict_are_told_with_what_to_do(file: Path, text: str, what: str, do: str) -> None:
@@ -268,6 +275,11 @@ def test_a_policy_has_every_option_in_its_own_units() -> None:
             "max_ranges": 8,
             "window": 9,
             "retry_faults": True,
+            "max_sequences": 10,
+            "max_held_bytes": 11,
+            "max_held_total": 12,
+            "max_held_bytes_total": 13,
+            "max_store": 14,
         }
     )
     assert settings.policy() == QueuePolicy(
@@ -280,8 +292,17 @@ def test_a_policy_has_every_option_in_its_own_units() -> None:
         max_expires=60_000,
         inactivity=1_500,
         bounds=Bounds(max_held=7, max_ranges=8, window=9),
+        room=Room(max_sequences=10, max_held_bytes=11, max_held_total=12, max_held_bytes_total=13, max_store=14),
         retry_faults=True,
     )
+
+
+def test_what_only_a_partner_may_have_is_in_his_policy() -> None:
+    given = {"path": "/", "stack": "wcf", "one_way_answer": "empty", "acknowledgement_interval": "PT2S"}
+    settings = settings_from({"partners": {"acme": given}})
+    policy = settings.policy(settings.partners["acme"])
+    assert (policy.tells_room, policy.acknowledgement_interval) == (True, 2_000)
+    assert (settings.policy().tells_room, settings.policy().acknowledgement_interval) == (False, None)
 
 
 def test_dead_letters_at_an_incomplete_end_are_announced_as_another_behavior() -> None:
@@ -319,9 +340,18 @@ def test_every_value_that_a_partner_may_have_overrules_the_general_one() -> None
         "on_poison": "terminate",
         "max_expires": 9,
         "inactivity": 9,
+        "retain": 9,
+        "retain_ended": 9,
+        "max_sequences": 9,
         "max_held": 9,
+        "max_held_bytes": 9,
+        "max_ranges": 9,
         "window": 9,
+        "max_body": 9,
+        "max_waiting_peer": 9,
         "require_rm": True,
+        "strict_addressing": True,
+        "verify_body": True,
     }
     assert set(others) == {field.name for field in msgspec.structs.fields(Partner)} & set(OPTIONS)
     for name, value in others.items():

@@ -39,7 +39,16 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = sorted(DOCS.glob("*.md"))
-TEXTS = [README, ROOT / "CHANGELOG.md", ROOT / "ARCHITECTURE.md", *PAGES, *sorted(ROOT.glob("examples/**/*.md"))]
+HOWTO = sorted(DOCS.glob("howto/*.md"))
+"""Followed by tests of their own."""
+TEXTS = [
+    README,
+    ROOT / "CHANGELOG.md",
+    ROOT / "ARCHITECTURE.md",
+    *PAGES,
+    *HOWTO,
+    *sorted(ROOT.glob("examples/**/*.md")),
+]
 
 
 def named(paths: list[Path]) -> Any:
@@ -340,7 +349,15 @@ def test_the_operating_page_has_every_exit_status_and_every_verdict() -> None:
 
 # options
 
-_TABLES = ("The store and the server", "The endpoint", "Delivery", "Limits", "Waiting and threads", "Connections")
+_TABLES = (
+    "The store and the server",
+    "The endpoint",
+    "Delivery",
+    "Limits",
+    "Retention",
+    "Waiting and threads",
+    "Connections",
+)
 _CONFIGURATION = DOCS / "configuration.md"
 
 
@@ -401,8 +418,11 @@ def test_the_links_of_a_text_lead_somewhere(path: Path) -> None:
             assert fragment in anchors, target
 
 
-def test_no_page_is_left_out_of_the_contents() -> None:
-    (toctree,) = [block.text for block in blocks(DOCS / "index.md") if block.kind == "{toctree}"]
-    assert {f"{name}.md" for name in toctree.split() if not name.startswith(":")} == {
-        path.name for path in PAGES if path.name != "index.md"
-    }
+@pytest.mark.parametrize(
+    ("index", "pages"), [("index.md", [*PAGES, DOCS / "howto/index.md"]), ("howto/index.md", HOWTO)]
+)
+def test_no_page_is_left_out_of_the_contents(index: str, pages: list[Path]) -> None:
+    here = DOCS / index
+    (toctree,) = [block.text for block in blocks(here) if block.kind == "{toctree}"]
+    listed = {here.parent / f"{name}.md" for name in toctree.split() if not name.startswith(":")}
+    assert listed == {path for path in pages if path != here}

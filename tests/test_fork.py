@@ -311,3 +311,49 @@ def test_a_store_that_cannot_be_opened_again_after_a_fork_is_opened_as_soon_as_i
     )
     assert said == ["503 Service Unavailable", "200 OK", "True", "True"]
     assert [call.number for call in calls(tmp_path)] == [1, 2, 3]
+
+
+def test_a_child_forked_unheard_of_by_python_takes_nothing_and_says_why(tmp_path: Path) -> None:
+    """SQLite would go by the locks of its parent's connections there, which it does not have."""
+    said = run(
+        tmp_path,
+        """
+        import ctypes, logging
+
+        logging.basicConfig(stream=sys.stdout, format="%(message)s")
+        service = InProcess(home, operation)
+        identifier = service.create()
+        sys.stdout.flush()
+        child = ctypes.PyDLL(None).fork()  # no hook of Python's runs
+        if not child:
+            say(in_time(service.put, identifier, 1))
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        say(service.put(identifier, 1))
+        settled(service, identifier)
+        service.middleware.close(10)
+        """,
+    )
+    assert [line for line in said if line[0].isdigit()] == ["503 Service Unavailable", "200 OK"]
+    assert any("Python was not told" in line and "start=False" in line for line in said)
+    assert len(calls(tmp_path)) == 1
+
+
+def test_a_process_that_ends_without_closing_drains(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        def slow(environ, start_response):
+            time.sleep(1)
+            return operation(environ, start_response)
+
+        service = InProcess(home, slow)
+        identifier = service.create()
+        service.put(identifier, 1)
+        """,
+    )
+    assert [call.number for call in calls(tmp_path)] == [1]
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        assert db.execute("select count(*) from entry where outcome is null").fetchone() == (0,)
+        assert db.execute("select count(*) from instance where ended_at is null").fetchone() == (0,)

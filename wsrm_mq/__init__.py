@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from wsrm_mq.errors import NotAuthenticated as NotAuthenticated
     from wsrm_mq.errors import StoreError as StoreError
     from wsrm_mq.errors import WSRMError as WSRMError
+    from wsrm_mq.events.telling import Event as Event
     from wsrm_mq.inbox import once as once
-    from wsrm_mq.replay.dispatcher import Event as Event
     from wsrm_mq.wsgi import WSRMMiddleware as WSRMMiddleware
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "Event": "wsrm_mq.replay.dispatcher",
+    "Event": "wsrm_mq.events.telling",
     "NotAuthenticated": "wsrm_mq.errors",
     "Settings": "wsrm_mq.config",
     "StoreError": "wsrm_mq.errors",

@@ -21,6 +21,7 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.replay.delivery import Delivery, Outcome
 from wsrm_mq.sequence.faults import FaultCode
+from wsrm_mq.tracing import RECEIVED_IN
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
 __all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
@@ -42,6 +43,7 @@ _KEPT: Final = {
     "SERVER_PROTOCOL",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
+    RECEIVED_IN,
 }
 _NEVER_KEPT: Final = frozenset(
     {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}
@@ -114,10 +116,10 @@ class Application:
             environ = self._environ(delivery, kept, body, size, refused)
             status, headers, content = self._call(environ)
             if refused:
-                return Outcome(error=f"refused by the application: {refused[0]}")
+                return Outcome(error=f"refused by the application: {refused[0]}", fault="refused")
             return self._judge(delivery, status, headers, content)
         except BaseException as error:  # SystemExit too: an application that exits has not taken the message
-            return Outcome(error=_told(error))
+            return Outcome(error=_told(error), fault="exception")
 
     def _body(self, delivery: Delivery, kept: Mapping[str, str]) -> tuple[BinaryIO, int]:
         if self._rewrite is None:
@@ -182,11 +184,11 @@ class Application:
         # Of a one-way message nobody reads the answer: whatever is no success and no fault has not taken it.
         refused_at = HTTPStatus.INTERNAL_SERVER_ERROR if delivery.wants_reply else HTTPStatus.BAD_REQUEST
         if fault is None and code >= refused_at:
-            return Outcome(error=f"answered {status} without a SOAP fault")
+            return Outcome(error=f"answered {status} without a SOAP fault", fault="http_error")
         if fault is FaultCode.RECEIVER and not delivery.wants_reply:
-            return Outcome(error=f"answered {status} with a Receiver fault: {_excerpt(content)}")
+            return Outcome(error=f"answered {status} with a Receiver fault: {_excerpt(content)}", fault="soap_fault")
         if fault is not None and delivery.wants_reply and self._policy_of(delivery.partner).retry_faults:
-            return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}")
+            return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}", fault="soap_fault")
         if not delivery.wants_reply:
             return Outcome(remark=f"answered {status} with a fault: {_excerpt(content)}" if fault is not None else None)
         if content:

@@ -27,6 +27,7 @@ from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_header
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
     DISGUISED_BYTES,
     NOT_SOAP,
@@ -40,7 +41,6 @@ from wsrm_mq.front import (
     refusal,
 )
 from wsrm_mq.queue.accept import Body, Created, Receipt
-from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import Tick
@@ -217,9 +217,9 @@ class WSRMASGIMiddleware:
     ) -> Answer | Forward:
         front = self._front
         if _takes_long(environ, body, front.settings) or not front.engine.is_running:
-            examined = await asyncio.to_thread(front.examine, environ, body)
+            examined = await asyncio.to_thread(front.examine, environ, body, receive)
         else:
-            examined = front.examine(environ, body)
+            examined = front.examine(environ, body, receive)
         if not isinstance(examined, Commit):
             return examined
         runs: list[Future[float]] = []
@@ -259,7 +259,7 @@ class WSRMASGIMiddleware:
             settled = front.settled(commit, wait.position)
             if settled is not None:
                 return settled
-            if wait.bounded and not waiters.places.acquire(blocking=False):
+            if not waiters.enter(commit.who, commit.peer.max_waiting, bounded=wait.bounded):
                 return wait.otherwise
             gone = asyncio.ensure_future(_until_gone(receive))
             try:
@@ -272,8 +272,7 @@ class WSRMASGIMiddleware:
                         return settled
             finally:
                 gone.cancel()
-                if wait.bounded:
-                    waiters.places.release()
+                waiters.leave(commit.who, bounded=wait.bounded)
         return wait.otherwise
 
     # the wrapped application, unreliably

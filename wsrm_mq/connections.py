@@ -1,38 +1,61 @@
 """Which connection a request came on, as far as the server shows it.
 
-The connection groups messages for people and bounds what one client may hold; it is never the key of a sequence's
-correctness, because proxies multiplex clients. In this order: the ``connection_key`` callable, a header that a trusted
-proxy sets, the server's own connection object, the peer's address and port; else none.
+The connection groups messages for people, bounds what one client may hold and orders messages that have no sequence;
+it is never the key of a sequence's correctness, because proxies multiplex clients. In this order: the
+``connection_key`` callable, a header that a trusted proxy sets, the server's own connection object, the peer's address
+and port; else none.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
+import time
 import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
-__all__ = ["Connections"]
+try:
+    import uwsgi  # there where uWSGI serves, and nowhere else
+except ImportError:
+    uwsgi = None
+
+__all__ = ["Connections", "correct_peer"]
 
 Environ = dict[str, Any]
 
+_PORTS: Final = 10_000
+"""Peers that are remembered by their ports; a keep-alive connection that is forgotten gets another name."""
 
-def _waitress_channel(environ: Environ) -> object | None:
-    return getattr(environ.get("waitress.client_disconnected"), "__self__", None)
+
+def _of_the_call(*attributes: str) -> Callable[[Environ, object], object | None]:
+    """What a server's own function, a bound method, leads to."""
+
+    def find(_environ: Environ, call: object) -> object | None:
+        found: object | None = getattr(call, "__self__", None)
+        for attribute in attributes:
+            found = getattr(found, attribute, None)
+        return found
+
+    return find
 
 
-_OBJECTS: Final[tuple[Callable[[Environ], object | None], ...]] = (
-    _waitress_channel,
-    lambda environ: environ.get("gunicorn.socket"),
-    lambda environ: environ.get("werkzeug.socket"),
+_OBJECTS: Final[tuple[Callable[[Environ, object], object | None], ...]] = (
+    lambda environ, _call: getattr(environ.get("waitress.client_disconnected"), "__self__", None),
+    lambda environ, _call: environ.get("gunicorn.socket"),
+    lambda environ, _call: environ.get("werkzeug.socket"),
+    _of_the_call("req", "conn"),  # cheroot's start_response
+    _of_the_call("transport"),  # uvicorn's receive
 )
 """Where servers show an object that lives as long as the connection."""
 
 
 class Connections:
-    """Names connections. A name is ``address:port`` and, where the server shows the connection, a random suffix: a
-    port that comes back is then another connection."""
+    """Names connections. A name is ``address:port`` and a random suffix: a port that comes back is another connection.
+    Where the server shows no object it is another one after ``idle`` seconds without a request."""
 
     def __init__(
         self,
@@ -40,13 +63,23 @@ class Connections:
         connection_key: Callable[[Environ], str | None] | None = None,
         header: str | None = None,
         trusted_proxies: Collection[str] = (),
+        idle: float = 300.0,
+        notes_closes: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection_key = connection_key
         self._header = "HTTP_" + header.upper().replace("-", "_") if header else None
         self._trusted = tuple(ip_network(network, strict=False) for network in trusted_proxies)
+        self._idle = idle
+        self._notes_closes = notes_closes
+        self._monotonic = monotonic
         self._named: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()
+        self._by_port: OrderedDict[tuple[str, object], tuple[str, float]] = OrderedDict()
+        self._closed: deque[str] = deque()
 
-    def name(self, environ: Environ) -> str | None:
+    def name(self, environ: Environ, call: object = None) -> str | None:
+        """The name of a request's connection. ``call`` is the function that the server gave with the request: WSGI's
+        start_response, ASGI's receive."""
         if self._connection_key is not None:
             return self._connection_key(environ)
         address = environ.get("REMOTE_ADDR")
@@ -56,10 +89,17 @@ class Connections:
                 return str(shown)
         port = environ.get("REMOTE_PORT")
         for find in _OBJECTS:
-            connection = find(environ)
+            connection = find(environ, call)
             if connection is not None:
                 return self._of(connection, address, port)
-        return f"{address}:{port}" if address and port else None
+        return self._of_port(address, port, environ) if address and port else None
+
+    def closed(self) -> list[str]:
+        """The connections whose end the server has shown since the last call; none without ``notes_closes``."""
+        names: list[str] = []
+        while self._closed:
+            names.append(self._closed.popleft())
+        return names
 
     def _is_trusted(self, address: str | None) -> bool:
         try:
@@ -70,7 +110,53 @@ class Connections:
     def _of(self, connection: object, address: str | None, port: object) -> str | None:
         try:
             name = self._named.get(connection)
+            if name is not None:
+                return name
             # Of two threads that name it at once the first does, without a lock that a fork could leave held.
-            return name or self._named.setdefault(connection, f"{address}:{port}/{secrets.token_hex(4)}")
+            fresh = _fresh(address, port)
+            name = self._named.setdefault(connection, fresh)
+            if self._notes_closes and name is fresh:
+                # It may be called wherever memory is tidied up, whatever lock is held there: it only takes a note.
+                weakref.finalize(connection, self._closed.append, name).atexit = False
+            return name
         except TypeError:  # cannot be referred to weakly
             return f"{address}:{port}" if port else None
+
+    def _of_port(self, address: str, port: object, environ: Environ) -> str:
+        if uwsgi is not None and not environ.get(_OWN_SOCKET):
+            return f"{address}:{port}"  # its router spreads a connection over the processes: all have to say the same
+        now = self._monotonic()
+        known = self._by_port.pop((address, port), None)
+        name = known[0] if known is not None and now - known[1] <= self._idle else _fresh(address, port)
+        self._by_port[address, port] = (name, now)
+        if len(self._by_port) > _PORTS:
+            self._by_port.popitem(last=False)
+        return name
+
+
+def _fresh(address: str | None, port: object) -> str:
+    return f"{address}:{port}/{secrets.token_hex(4)}"
+
+
+# uWSGI
+
+_OWN_SOCKET: Final = "wsrm.own_socket"
+
+
+def correct_peer(environ: Environ) -> None:
+    """Put right what uWSGI says of the peer: its HTTP router swaps the bytes of the port; its own HTTP socket shows no
+    port, and from the second request of a connection on the address 0.0.0.0. Does nothing elsewhere."""
+    if uwsgi is None:
+        return
+    port = environ.get("REMOTE_PORT")
+    if port:
+        if environ.get("UWSGI_ROUTER") == "http" and _OWN_SOCKET not in environ:
+            environ["REMOTE_PORT"] = str(socket.ntohs(int(port)))
+        return
+    try:
+        with socket.socket(fileno=os.dup(uwsgi.connection_fd())) as own:
+            peer = own.getpeername()
+    except (OSError, ValueError):
+        return
+    if isinstance(peer, tuple):
+        environ["REMOTE_ADDR"], environ["REMOTE_PORT"], environ[_OWN_SOCKET] = peer[0], str(peer[1]), True

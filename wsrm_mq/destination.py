@@ -7,12 +7,12 @@ with the receipt, which says what is left to do: answer, run the message, or wai
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from wsrm_mq import tracing
 from wsrm_mq.envelope import (
     Headers,
     Limits,
@@ -29,10 +29,12 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
 from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.replay.delivery import Delivery
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -41,16 +43,15 @@ from wsrm_mq.sequence.elements import (
     EndpointReference,
     IncompleteSequenceBehavior,
     SequenceAcknowledgement,
+    SequenceHeader,
     TerminateSequence,
 )
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.versions import SOAPVersion
+from wsrm_mq.versions import UNSEQUENCED, WSA_2005, SOAPVersion
 
 __all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
-
-log = logging.getLogger("wsrm_mq.destination")
 
 RETRY_AFTER_SECONDS: Final = 5
 
@@ -86,6 +87,12 @@ class Peer:
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
     require_rm: bool = False
+    strict_addressing: bool = False
+    verify_body: bool = False
+    max_body: int | None = None
+    """Bytes; below what everybody may send."""
+    max_waiting: int | None = None
+    """How many of his requests may wait at a time (SEC-030)."""
 
 
 class Request(NamedTuple):
@@ -113,6 +120,10 @@ class Commit(NamedTuple):
     peer: Peer
     size: int = 0
     arrival: Arrival | None = None
+    receiving: tracing.Receive | None = None
+    """The span of the receipt, while anybody wants spans."""
+    who: str = ""
+    """Whom a wait for it is counted to; see ``Sender.who``."""
 
 
 class Run(NamedTuple):
@@ -142,6 +153,8 @@ class HandOver(NamedTuple):
 
 EMPTY: Final = Answer(202)
 _USUAL_LIMITS: Final = Limits()
+_UNNUMBERED: Final = SequenceHeader("", 0)
+"""Stands in an ``Arrival`` until the transaction has given it its place."""
 
 
 class RMDestination:
@@ -153,28 +166,37 @@ class RMDestination:
         one_way: frozenset[str] = frozenset(),
         understood: frozenset[str] | None = None,
         limits: Limits = _USUAL_LIMITS,
-        verify_body: bool = False,
+        queue_one_way: bool = False,
+        events: Events | None = None,
     ) -> None:
+        self._events = events or Events()
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
-        self._scanner = Scanner(limits)
-        self._verify_body = verify_body
+        self._scanner = Scanner(replace(limits, strict_addressing=False))
+        self._strict = Scanner(replace(limits, strict_addressing=True))
+        self._queue_one_way = queue_one_way
 
     # first half: what to do
 
     def examine(self, request: Request) -> Answer | Forward | Commit:
         try:
-            headers = self._scan(request)
+            headers = self._scan(request, self._scanner)
             return self._examine(request, headers)
         except EnvelopeError as error:
+            self._events.tell("request.refused", fault=error.fault.name, reason=error.fault.reason)
             return _refusal(error, request)
 
-    def _scan(self, request: Request) -> Headers:
-        headers = self._scanner.scan(self._source(request), request.content_type, request.soap_action)
-        if self._verify_body and headers.sequence is not None:
+    def _scan(self, request: Request, scanner: Scanner) -> Headers:
+        return scanner.scan(self._source(request), request.content_type, request.soap_action)
+
+    def _check_strictly(self, request: Request, headers: Headers, peer: Peer) -> None:
+        """What is asked of this peer and not of everybody: who it is, only the headers tell."""
+        if peer.strict_addressing:
+            self._scan(request, self._strict)
+        is_kept = headers.sequence is not None or (self._queue_one_way and not headers.is_rm)
+        if peer.verify_body and is_kept:
             check_well_formed(self._source(request), request.content_type, self._limits)
-        return headers
 
     def _source(self, request: Request) -> Source:
         body = request.body
@@ -184,12 +206,20 @@ class RMDestination:
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
         principal, peer = request.identify(headers)
+        if peer.max_body is not None and request.body.size > peer.max_body:
+            return Answer(
+                413, f"The body is larger than {peer.max_body} bytes.\n".encode(), "text/plain; charset=utf-8"
+            )
+        self._check_strictly(request, headers, peer)
         rm = headers.rm
         if rm is None or not headers.is_rm:
             if peer.require_rm:
                 fault = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
                 return _fault(fault, headers)
-            return Forward(self._is_one_way(headers), headers)
+            one_way = self._is_one_way(headers)
+            if one_way and self._queue_one_way:
+                return self._unsequenced(request, headers, principal, peer)
+            return Forward(one_way, headers)
         assert headers.addressing is not None
         sender = Sender(
             queue=request.queue,
@@ -208,7 +238,9 @@ class RMDestination:
         if isinstance(element, CloseSequence | TerminateSequence):
             if rm.has_close:  # 1.0: TerminateSequence is one-way
                 _check_reply_to(headers)
-            return Commit(lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer)
+            return Commit(
+                lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer, who=sender.who
+            )
         if headers.sequence is not None:
             return self._message(request, headers, sender, peer)
         if headers.ack_requested:
@@ -236,12 +268,23 @@ class RMDestination:
                 ),
                 headers,
             )
+        environ, receiving = request.capture(), None
+        if tracing.tracer is not None:
+            receiving = tracing.receive(
+                tracing.tracer,
+                environ,
+                request.queue,
+                headers.message_id,
+                headers.sequence.identifier,
+                headers.sequence.number,
+            )
+            environ = receiving.environ
         arrival = Arrival(
             sender=sender,
             header=headers.sequence,
             message_id=headers.message_id,
             action=headers.action,
-            environ=request.capture(),
+            environ=environ,
             connection=request.connection,
             body=request.body,
             policy=policy,
@@ -251,7 +294,47 @@ class RMDestination:
             ack_requested=headers.ack_requested,
             waits=not one_way or robust,
         )
-        return Commit(lambda tx: accept(tx, arrival), headers, request, peer, size=request.body.size, arrival=arrival)
+        return Commit(
+            lambda tx: accept(tx, arrival),
+            headers,
+            request,
+            peer,
+            size=request.body.size,
+            arrival=arrival,
+            receiving=receiving,
+            who=sender.who,
+        )
+
+    def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
+        """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
+        sender = Sender(
+            queue=request.queue,
+            rm=UNSEQUENCED,
+            soap=headers.soap,
+            addressing=headers.addressing or WSA_2005,
+            principal=principal,
+            peer=request.address,
+            partner=peer.name,
+        )
+        arrival = Arrival(
+            sender=sender,
+            header=_UNNUMBERED,
+            message_id=headers.message_id,
+            action=headers.action,
+            environ=request.capture(),
+            connection=request.connection,
+            body=request.body,
+            policy=peer.policy,
+        )
+        return Commit(
+            lambda tx: accept_unsequenced(tx, arrival),
+            headers,
+            request,
+            peer,
+            size=request.body.size,
+            arrival=arrival,
+            who=sender.who,
+        )
 
     def _is_one_way(self, headers: Headers) -> bool:
         if headers.is_one_way_address or headers.action in self._one_way:
@@ -285,7 +368,7 @@ class RMDestination:
             return None
         arrival = commit.arrival
         in_hand = arrival is not None and (receipt.is_head or receipt.is_queued)
-        if arrival is not None and receipt.is_head and _is_awaited(arrival):
+        if arrival is not None and receipt.is_head and arrival.waits:
             return Run(receipt.claim, self._delivery(arrival, receipt)) if receipt.claim is not None else None
         if receipt.claim is None and not in_hand:
             return None
@@ -295,13 +378,20 @@ class RMDestination:
     def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Run | Wait:
         headers = commit.headers
         if isinstance(receipt, Created):
+            if receipt.fault is not None:
+                self._events.tell("request.refused", fault=receipt.fault.name, reason=receipt.fault.reason)
             return _created(receipt, headers)
+        if commit.receiving is not None:
+            commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         for fault in receipt.other_faults:
-            log.warning("ack_requested.unknown sequence=%s", fault.identifier)
+            self._events.tell("ack_requested.unknown", sequence=fault.identifier)
         if receipt.fault is not None:
+            fault = receipt.fault
+            self._events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
             return _receipt_fault(receipt, headers)
         if receipt.no_room:
-            return _no_room(receipt.no_room)
+            self._events.tell("request.no_room", reason=receipt.no_room)
+            return _no_room(receipt.no_room, commit, receipt)
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
         if headers.body is not None:
@@ -312,7 +402,7 @@ class RMDestination:
         return _acknowledge(headers, receipt.others)
 
     def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Answer | Run | Wait:
-        if not _is_awaited(arrival) or (receipt.settled and not arrival.wants_reply):
+        if not arrival.waits or (receipt.settled and not arrival.wants_reply):
             return self._one_way_answer(commit, receipt)
         if receipt.claim is not None and receipt.is_head:
             return Run(receipt.claim, self._delivery(arrival, receipt))
@@ -352,10 +442,11 @@ class RMDestination:
 
     def _delivery(self, arrival: Arrival, receipt: Receipt) -> Delivery:
         assert receipt.position is not None
+        header = receipt.given or arrival.header
         return Delivery(
             position=receipt.position,
-            number=arrival.header.number,
-            identifier=arrival.header.identifier,
+            number=header.number,
+            identifier=header.identifier,
             partner=receipt.partner,
             rm=arrival.sender.rm.label,
             soap=arrival.sender.soap.label,
@@ -373,16 +464,12 @@ class RMDestination:
 
     def _one_way_answer(self, commit: Commit, receipt: Receipt) -> Answer:
         """200 with an acknowledgement that covers the message: CXF, Metro, WCF, gSOAP and zeep all take it."""
-        assert receipt.acknowledgement is not None
+        if receipt.acknowledgement is None:  # it came without WS-RM
+            return EMPTY
         acknowledgements = [receipt.acknowledgement, *receipt.others]
-        if commit.peer.one_way_answer == "empty" and not commit.headers.ack_requested:
+        if commit.peer.one_way_answer == "empty" and not (commit.headers.ack_requested or receipt.acknowledge_now):
             return EMPTY
         return _acknowledge(commit.headers, acknowledgements)
-
-
-def _is_awaited(arrival: Arrival) -> bool:
-    """The answer to the request depends on what becomes of the message."""
-    return arrival.wants_reply or arrival.policy.acknowledge is Acknowledge.DELIVERED
 
 
 def _check_reply_to(headers: Headers) -> None:
@@ -451,13 +538,15 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
         soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.content_type.lower() else SOAPVersion.SOAP_1_1
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
-    log.info("request.refused fault=%s reason=%r", error.fault.name, error.fault.reason)
     return answer._replace(status=error.status) if error.status else answer
 
 
 def _created(created: Created, headers: Headers) -> Answer:
+    if created.fault is not None:
+        return _fault(created.fault, headers)
     sequence = created.sequence
-    assert sequence is not None
+    if sequence is None:
+        return unavailable(created.no_room)
     assert headers.addressing is not None
     return _envelope(
         200,
@@ -478,20 +567,19 @@ def _receipt_fault(receipt: Receipt, headers: Headers) -> Answer:
     assert receipt.fault is not None
     final = (receipt.acknowledgement,) if receipt.acknowledgement and receipt.acknowledgement.final else ()
     shown = final if isinstance(receipt.fault, faults.SequenceClosed) else ()
-    log.info("request.refused fault=%s sequence=%s", receipt.fault.name, receipt.fault.identifier)
     return _fault(receipt.fault, headers, shown)
 
 
-def _no_room(reason: str) -> Answer:
-    log.warning("request.no_room %s", reason)
+def _no_room(reason: str, commit: Commit, receipt: Receipt) -> Answer:
+    """503; to WCF, for which that is an error of the line, an acknowledgement that leaves the message out."""
+    if commit.peer.policy.tells_room and receipt.acknowledgement is not None:
+        return _acknowledge(commit.headers, [receipt.acknowledgement, *receipt.others])
     return unavailable(reason)
 
 
-def unavailable(reason: str) -> Answer:
-    """503: nothing was stored, nothing is acknowledged, the sender comes again."""
-    return Answer(
-        503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(RETRY_AFTER_SECONDS)),)
-    )
+def unavailable(reason: str, retry_after: int = RETRY_AFTER_SECONDS) -> Answer:
+    """503: nothing was stored, nothing is acknowledged, the sender comes again in ``retry_after`` seconds."""
+    return Answer(503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(retry_after)),))
 
 
 def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:

@@ -3,23 +3,32 @@ whole over a fork.
 
 No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent
 opens them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child
-does not have; so all that has one is made by ``start``, and made again in the child.
+does not have; so all that has one is made by ``start``, and made again in the child. Where Python is not told of a fork
+it is too late for that: uWSGI, which does so, is waited for (``prefork``); a child of anybody else's says so and takes
+nothing.
+
+A process that ends in good order drains, whether somebody called ``close`` or not: a server's workers do not know us.
 """
 
 from __future__ import annotations
 
-import logging
+import atexit
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from wsrm_mq import tracing
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events, OnEvent
+from wsrm_mq.prefork import defer
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.delivery import Call
-from wsrm_mq.replay.dispatcher import Dispatcher, OnEvent
+from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.janitor import Janitor
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.replay.watch import Watch
 from wsrm_mq.store import schema
@@ -28,10 +37,10 @@ from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["Engine"]
 
-log = logging.getLogger("wsrm_mq.engine")
-
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
+_DRAIN_SECONDS: Final = 30.0
+"""How long an end of the process may wait for what runs; servers give their workers as much."""
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _whole = threading.RLock()
@@ -49,25 +58,34 @@ class Engine:
         *,
         threads: int = 8,
         max_waiting: int = 4,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._where = where
-        self._call = call
+        self._call = tracing.processing(call)
         self._policy_of = policy_of
         self._threads = threads
         self._max_waiting = max_waiting
-        self._on_event = on_event
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
+        self.events = Events(on_event)
         self._clock = clock
+        self._chores = chores
         self._pid = 0
         self._left_open = 0
         """The process in which a close did not finish."""
+        self._deferred = 0
+        """The process that is not to start, only those that it forks."""
         self.starts_in_child = True
         """Whether a fork's child begins to deliver by itself; else its first request does."""
         self.store: Store
         self.waiters: Waiters
         self.dispatcher: Dispatcher
         self.watch: Watch
+        self.janitor: Janitor
         _engines.add(self)
 
     @property
@@ -75,19 +93,41 @@ class Engine:
         return self._pid == os.getpid()
 
     def start(self) -> None:
-        """Open the store and begin to deliver; does nothing where that is done."""
+        """Open the store and begin to deliver; does nothing where that is done, nor in a master that forks its workers
+        without telling Python: each worker does."""
         with _whole:
-            if not self.is_running:
+            if self.is_running or self._deferred == os.getpid():
+                return
+            if self._pid:
+                raise StoreUnavailable(
+                    f"{self._where}: was open when this process was forked, and Python was not told.",
+                    "Have the workers load the application, or make the middleware with start=False.",
+                )
+            if defer(self._start_in_worker):
+                self._deferred = os.getpid()
+            else:
                 self._start()
 
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
         schema.ensure(store_path(self._where))
 
-    def _start(self) -> None:
-        if self._pid:  # a parent's: nothing of its store is this process's own
-            self.store.abandon()
-        store = Store(self._where, clock=self._clock)
+    def _start_in_worker(self) -> None:
+        try:
+            self.start()
+        except Exception as error:  # the first request tries again, and has an answer to give
+            self.events.tell("engine.start_failed", error=repr(error), trouble=error)
+
+    def _start(self, *, look: bool = True) -> None:
+        tracing.look()
+        self.events.start()
+        store = Store(
+            self._where,
+            clock=self._clock,
+            max_queued=self._max_queued,
+            max_queued_bytes=self._max_queued_bytes,
+            events=self.events,
+        )
         store.open()
         waiters = Waiters(self._max_waiting)
         dispatcher = Dispatcher(
@@ -96,15 +136,18 @@ class Engine:
             self._policy_of,
             waiters,
             threads=self._threads,
-            on_event=self._on_event,
+            events=self.events,
             on_retry=lambda at: self.watch.nudge(at),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of)
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=self._chores)
+        self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:
-            self.watch.look()
+            if look:
+                self.watch.look()
             self.watch.start()
+            self.janitor.start()
         except BaseException:
             self.close()
             raise
@@ -119,16 +162,23 @@ class Engine:
             return True
         deadline = None if timeout is None else time.monotonic() + timeout
         self.watch.stop()
+        self.janitor.stop()
         finished = self.dispatcher.stop(timeout)
         if finished:
             left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())
             self.store.close(ownership.leave, left)
             self._left_open = 0
+            self.events.stop()
         return finished
+
+    def drain(self) -> None:
+        if not self.close(_DRAIN_SECONDS):
+            self.events.tell("engine.cut_off", path=self._where)
 
     def before_fork(self) -> None:
         if self._has_store:
             self.watch.stop()
+            self.janitor.stop()
             self.store.suspend()
 
     def after_fork_in_parent(self) -> None:
@@ -136,25 +186,30 @@ class Engine:
             self.store.resume()
         if self.is_running:
             self.watch.start()
+            self.janitor.start()
 
     def after_fork_in_child(self) -> None:
-        if self._pid or self._left_open:
+        """Nothing that waits is taken before the first poll: a child that execs, or does one job and ends, would be
+        killed with it."""
+        was_running = bool(self._pid)
+        if was_running or self._left_open:
             self.store.abandon()
-        if self._pid and self.starts_in_child:
-            self.start()
+        self._pid = self._left_open = 0
+        if was_running and self.starts_in_child:
+            self._start(look=False)
 
     @property
     def _has_store(self) -> bool:
         return os.getpid() in (self._pid, self._left_open)
 
 
-def _each(what: Callable[[Engine], None]) -> None:
+def _each(what: Callable[[Engine], object]) -> None:
     """Nothing that fails in one engine keeps the others from it: Python only prints what a hook raises."""
     for engine in list(_engines):
         try:
             what(engine)
-        except Exception:
-            log.exception("engine.fork_failed")
+        except Exception as error:
+            engine.events.tell("engine.fork_failed", trouble=error)
 
 
 def _before() -> None:
@@ -173,4 +228,9 @@ def _in_child() -> None:
     _each(Engine.after_fork_in_child)
 
 
+def _drain() -> None:
+    _each(Engine.drain)
+
+
+atexit.register(_drain)
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

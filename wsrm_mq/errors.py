@@ -8,13 +8,16 @@
     ├── StoreError               .hint says what to do next
     │   ├── StoreUnavailable     missing, locked, read-only, unreadable
     │   │   ├── StoreBusy        another process holds the write lock for longer than the busy timeout
-    │   │   └── StoreFull        no space left; nothing was stored
+    │   │   ├── StoreFull        no space left; nothing was stored
+    │   │   └── StoreOverloaded  too many requests wait to be written; this one was not even queued
     │   ├── StoreCorrupt         not a database, or a damaged one
+    │   ├── StoreUnconfirmed     a copy, or an older state, that nobody has adopted: not served
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
     ├── NotAllowed               the state of the thing forbids the verb
     ├── FenceLost                somebody else owns the sequence by now: the settlement is refused
+    ├── ProbeFailed              an endpoint that was to be checked does not answer
     └── InboxError               the inbox was given a connection or an environ it cannot use
 
 What a peer does wrong is never an exception of the protocol core: it is a ``Fault`` in a ``Step``.
@@ -35,12 +38,15 @@ __all__ = [
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",
+    "ProbeFailed",
     "SchemaMismatch",
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
+    "StoreOverloaded",
     "StoreUnavailable",
+    "StoreUnconfirmed",
     "WSRMError",
 ]
 
@@ -90,8 +96,16 @@ class StoreFull(StoreUnavailable):
     hint = "Free disk space; senders are answered 503 and resend."
 
 
+class StoreOverloaded(StoreUnavailable):
+    hint = "Senders are answered 503 and resend; where it lasts, the disk or the processor is too slow for them."
+
+
 class StoreCorrupt(StoreError):
     hint = "Keep the file as it is, restore the last backup beside it, and run `wsrm-mq store verify` on both."
+
+
+class StoreUnconfirmed(StoreError):
+    hint = "See `wsrm-mq store adopt`."
 
 
 class SchemaMismatch(StoreError):
@@ -116,6 +130,10 @@ class NotAllowed(WSRMError):
 
 class FenceLost(WSRMError):
     """The sequence went to another owner meanwhile; what this one did is recorded there as a possible redelivery."""
+
+
+class ProbeFailed(WSRMError):
+    """Nobody answers at the address, not in time, or with too much."""
 
 
 class InboxError(WSRMError):

@@ -7,30 +7,28 @@ be committed for it, and how it is answered. It waits for nothing: how to wait i
 from __future__ import annotations
 
 import io
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from wsrm_mq.application import Application, CallApplication, Environ, capture
-from wsrm_mq.config import Settings, named_operations
-from wsrm_mq.connections import Connections
+from wsrm_mq.config import Partner, Settings, named_operations
+from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
-from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
+from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.replay.dispatcher import OnEvent
+from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.request_body import BodyRefused
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import RM_VERSIONS
 
 __all__ = ["NOT_SOAP", "Authenticate", "Front", "Hooks", "asks_for_wsdl", "is_disguised", "is_soap", "path_of"]
-
-log = logging.getLogger("wsrm_mq.front")
 
 Authenticate = Callable[[Environ, Headers], str | None]
 
@@ -55,7 +53,7 @@ class Hooks:
     ``connection_key(environ) -> str``
         names the connection a request came on.
     ``on_event(event)``
-        hears of what an operator should know; must not block.
+        hears of what an operator should know, in a thread of its own.
     ``clock() -> int``
         ms since the epoch.
     """
@@ -74,29 +72,16 @@ class Front:
         self.settings = settings
         self.one_way, understood = _described(app, settings)
         self.only_soap = spyne_compat.speaks_soap(app)
-        self.limits = Limits(
-            header_bytes=settings.max_header,
-            body_bytes=settings.max_body,
-            strict_addressing=settings.strict_addressing,
-        )
-        self.destination = RMDestination(
-            one_way=self.one_way, understood=understood, limits=self.limits, verify_body=settings.verify_body
-        )
+        self.limits = Limits(header_bytes=settings.max_header, body_bytes=settings.max_body)
         self._authenticate = hooks.authenticate or _authenticated
-        self._default_peer = Peer(settings.policy(None), require_rm=settings.require_rm)
-        self._peers = {
-            name: Peer(
-                settings.policy(partner),
-                name,
-                one_way_answer=partner.one_way_answer,
-                require_rm=settings.effective("require_rm", partner),
-            )
-            for name, partner in settings.partners.items()
-        }
+        self._default_peer = _peer(settings)
+        self._peers = {name: _peer(settings, name, partner) for name, partner in settings.partners.items()}
         self._connections = Connections(
             connection_key=hooks.connection_key,
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
+            idle=settings.connection_idle,
+            notes_closes=settings.queue_one_way,
         )
         self.engine = Engine(
             settings.store,
@@ -104,8 +89,18 @@ class Front:
             self._policy_of,
             threads=settings.dispatch_threads,
             max_waiting=settings.max_waiting,
+            max_queued=settings.max_queued,
+            max_queued_bytes=settings.max_queued_bytes,
             on_event=hooks.on_event,
             clock=hooks.clock,
+            chores=(self._end_connections,) if settings.queue_one_way else (),
+        )
+        self.destination = RMDestination(
+            one_way=self.one_way,
+            understood=understood,
+            limits=self.limits,
+            queue_one_way=settings.queue_one_way,
+            events=self.engine.events,
         )
         self.is_ending = False
 
@@ -134,8 +129,10 @@ class Front:
         path = path_of(environ)
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
-    def examine(self, environ: Environ, body: Body) -> Answer | Forward | Commit:
-        """What is to be done for a request that is covered."""
+    def examine(self, environ: Environ, body: Body, call: object = None) -> Answer | Forward | Commit:
+        """What is to be done for a request that is covered. ``call``: the server's own function that came with the
+        request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
+        correct_peer(environ)
         if not self.engine.is_running:
             if self.is_ending:
                 return unavailable("The service is shutting down. Send again later.")
@@ -150,7 +147,7 @@ class Front:
                 capture=lambda: capture(environ),
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
-                connection=self._connections.name(environ),
+                connection=self._connections.name(environ, call),
             )
         )
 
@@ -180,6 +177,12 @@ class Front:
             return None
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
 
+    def _end_connections(self) -> None:
+        """What closed connections sent without WS-RM is complete."""
+        names = self._connections.closed()
+        if names:
+            self.engine.store.call(lambda tx: end_connections(tx, names))
+
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
         principal = self._authenticate(environ, headers)
         matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
@@ -200,8 +203,10 @@ def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:
         case NotAuthenticated():
             challenge = (("WWW-Authenticate", error.challenge),)
             return Answer(401, f"{error}\n".encode(), "text/plain; charset=utf-8", challenge)
+        case StoreOverloaded():
+            return unavailable("Too many requests wait; nothing was taken. Send again later.", retry_after=1)
         case _:
-            log.error("request.store_error %s", error)
+            tell("request.store_error", error=error)
             return unavailable("The store cannot be written now; nothing was taken. Send again later.")
 
 
@@ -244,6 +249,18 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
     return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
 
 
+def _peer(settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
+    """What holds for a partner; without one, for everybody who has no section."""
+    options = ("require_rm", "strict_addressing", "verify_body", "max_body")
+    return Peer(
+        settings.policy(partner),
+        name,
+        one_way_answer=partner.one_way_answer if partner is not None else "acknowledgement",
+        max_waiting=settings.effective("max_waiting_peer", partner),
+        **{option: settings.effective(option, partner) for option in options},
+    )
+
+
 def _described(app: Any, settings: Settings) -> tuple[frozenset[str], frozenset[str] | None]:
     """Which operations are one-way and which header namespaces the application understands: as configured, else as a
     Spyne application declares them."""
@@ -252,7 +269,7 @@ def _described(app: Any, settings: Settings) -> tuple[frozenset[str], frozenset[
     if settings.one_way == "auto" and is_spyne:
         one_way |= spyne_compat.one_way_operations(app)
     if settings.one_way == "auto" and not is_spyne:
-        log.warning('one_way.unknown one_way="auto" asks Spyne, and the application is none: no operation is one-way')
+        tell("one_way.unknown", reason='one_way="auto" asks Spyne, and the application is none')
     if settings.one_way != "auto":
         one_way |= named_operations(settings.one_way)
     understood = None if settings.understood is None else frozenset(settings.understood)

@@ -15,6 +15,7 @@ __all__ = [
     "MAX_MESSAGE_NUMBER",
     "RM_VERSIONS",
     "SOAP_VERSIONS",
+    "UNSEQUENCED",
     "WSA_2004",
     "WSA_2005",
     "WSRM_1_0",
@@ -142,6 +143,20 @@ WSRM_1_1: Final = RMVersion(
     own_fault_action=True,
     wraps_fault_detail=True,
 )
+
+UNSEQUENCED: Final = RMVersion(
+    label="none",
+    namespace="",
+    addressings=(WSA_2004, WSA_2005),
+    has_close=False,
+    has_incomplete_behavior=False,
+    has_last_message=False,
+    has_none=False,
+    own_fault_action=False,
+    wraps_fault_detail=False,
+)
+"""No WS-ReliableMessaging: of the sequences that this side makes of a connection's messages. No message speaks it, so
+no sender can name such a sequence."""
 
 RM_VERSIONS: Final = {v.namespace: v for v in (WSRM_1_0, WSRM_1_1)}
 ADDRESSING_VERSIONS: Final = {v.namespace: v for v in (WSA_2004, WSA_2005)}

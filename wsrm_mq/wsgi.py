@@ -16,9 +16,9 @@ from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_header
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, asks_for_wsdl, is_disguised, is_soap, refusal
 from wsrm_mq.queue.accept import Body
-from wsrm_mq.replay.dispatcher import OnEvent
 from wsrm_mq.request_body import BodyRefused, read_body
 from wsrm_mq.store.writer import Clock, wall_clock
 
@@ -111,20 +111,23 @@ class WSRMMiddleware:
         answer: Answer | Forward
         try:
             body = read_body(environ, limit=front.settings.max_body, spool_over=front.settings.spool_over)
-            answer = self._answer(environ, body)
+            answer = self._answer(environ, body, start_response)
         except (BodyRefused, StoreError, NotAuthenticated) as error:
             answer = refusal(error)
         if isinstance(answer, Forward):
             return self._forward(environ, start_response, body, answer)
         return _send(answer, start_response)
 
-    def _answer(self, environ: Environ, body: Body) -> Answer | Forward:
+    def _answer(self, environ: Environ, body: Body, start_response: StartResponse) -> Answer | Forward:
         front = self._front
-        examined = front.examine(environ, body)
+        examined = front.examine(environ, body, start_response)
         if not isinstance(examined, Commit):
             return examined
         receipt = front.engine.store.call(
-            examined.verb, size=examined.size, committed=lambda receipt: front.committed(examined, receipt)
+            examined.verb,
+            size=examined.size,
+            committed=lambda receipt: front.committed(examined, receipt),
+            is_request=True,
         )
         match front.conclude(examined, receipt):
             case Answer() as answer:
@@ -147,8 +150,9 @@ class WSRMMiddleware:
             settled = front.settled(commit, wait.position)
             if settled is not None:
                 return settled
-            many_threads = environ.get("wsgi.multithread", True)
-            if wait.bounded and not (many_threads and waiters.places.acquire(blocking=False)):
+            if wait.bounded and not environ.get("wsgi.multithread", True):
+                return wait.otherwise
+            if not waiters.enter(commit.who, commit.peer.max_waiting, bounded=wait.bounded):
                 return wait.otherwise
             try:
                 deadline = time.monotonic() + patience
@@ -160,8 +164,7 @@ class WSRMMiddleware:
                     if settled is not None:
                         return settled
             finally:
-                if wait.bounded:
-                    waiters.places.release()
+                waiters.leave(commit.who, bounded=wait.bounded)
         return wait.otherwise
 
     # the wrapped application, unreliably

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import select
@@ -436,3 +437,50 @@ def test_flags_stand_above_the_environment(wsrm: Wsrm, monkeypatch: pytest.Monke
     assert result.exit_code == 2
     assert "option port: 99999 is not allowed; allowed: a whole number from 0 to 65535." in result.stderr
     assert os.environ["WSRM_MQ_PORT"] == "1"
+
+
+# observing
+
+
+def answered(url: str, path: str) -> tuple[int, bytes]:
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def observed_at(served: Served) -> str:
+    """The address that it said on standard error."""
+    assert served.process.stderr is not None
+    line = ""
+    while "/metrics and /healthz on " not in line:
+        line = served.process.stderr.readline()
+        assert line
+    return line.rpartition(" on ")[2].strip()
+
+
+def test_metrics_and_health_have_a_port_of_their_own_on_loopback(serve: Serve) -> None:
+    served = serve("shop:app", "--port", "0", "--observe-port", "0", "--log-format", "json")
+    url = observed_at(served)
+    assert url.startswith("http://127.0.0.1:")
+    served.create()
+    status, text = answered(url, "/metrics")
+    assert status == 200
+    assert b'wsrm_sequences{endpoint="/orders",state="created"} 1.0' in text
+    assert answered(url, "/healthz")[0] == 200
+    assert answered(served.url, "/metrics")[1] != text
+    assert served.end(signal.SIGTERM)[0] == 0
+
+
+def test_they_are_closed_where_nobody_opens_them(serve: Serve) -> None:
+    served = serve("shop:app", "--port", "0")
+    assert "/metrics" not in served.end(signal.SIGTERM)[1]
+
+
+def test_the_log_is_json_where_that_is_asked_for(serve: Serve) -> None:
+    served = serve("shop:app", "--port", "0", "--log-format", "json")
+    served.post(b"<no")
+    _, said = served.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [one["fault"] for one in lines if one.get("event") == "request.refused"]

@@ -14,21 +14,46 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.support.orders_server import ROOT
-from tests.support.raw import Dialect, Wire, open_sequence
+from tests.support.raw import Answer, Dialect, Wire, open_sequence
 
-__all__ = ["Source", "Witness"]
+__all__ = ["Server", "Source", "Testimony", "Witness"]
 
 
-class Witness:
+class Server(Protocol):
+    """What a source needs to know of its server: where it listens now."""
+
+    @property
+    def port(self) -> int: ...
+
+
+class Testimony:
+    """What a witness's service wrote into its own database."""
+
+    def __init__(self, service_db: Path) -> None:
+        self.service_db = service_db
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.service_db, timeout=30)) as db:
+            return db.execute(query, values).fetchall()
+
+    def effects(self, sequence: str) -> list[int]:
+        return [n for (n,) in self.rows("SELECT n FROM effects WHERE sequence = ? ORDER BY rowid", sequence)]
+
+    def calls(self, sequence: str) -> list[tuple[int, bool]]:
+        found = self.rows("SELECT n, redelivery FROM calls WHERE sequence = ? ORDER BY rowid", sequence)
+        return [(n, bool(redelivery)) for n, redelivery in found]
+
+
+class Witness(Testimony):
     """``tests/servers/witness.py`` with its store and database, over as many lives as it takes."""
 
     def __init__(self, directory: Path, front: str = "waitress", **options: Any) -> None:
+        super().__init__(directory / "service.db")
         self.front = front
         self.store = directory / "store.db"
-        self.service_db = directory / "service.db"
         self.log = directory / "server.log"
         self.wish = directory / "die"
         self.options = options
@@ -80,30 +105,26 @@ class Witness:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.service_db, timeout=30)) as db:
-            return db.execute(query, values).fetchall()
-
-    def effects(self, sequence: str) -> list[int]:
-        return [n for (n,) in self.rows("SELECT n FROM effects WHERE sequence = ? ORDER BY rowid", sequence)]
-
-    def calls(self, sequence: str) -> list[tuple[int, bool]]:
-        found = self.rows("SELECT n, redelivery FROM calls WHERE sequence = ? ORDER BY rowid", sequence)
-        return [(n, bool(redelivery)) for n, redelivery in found]
-
 
 class Source:
     """Sends the numbers of one sequence and resends what is not acknowledged. It survives its server."""
 
     PATIENCE: Final = 30
 
-    def __init__(self, witness: Witness, dialect: Dialect | None = None) -> None:
-        self.witness = witness
+    def __init__(self, server: Server, dialect: Dialect | None = None, *, identifier: str | None = None) -> None:
+        self.server = server
         self.dialect = dialect or Dialect()
         self.acknowledged: set[int] = set()
         self._wire: Wire | None = None
-        with Wire(witness.port) as wire:
-            self.identifier = open_sequence(wire, self.dialect)
+        self.identifier = identifier or self._created()
+
+    def _created(self) -> str:
+        with Wire(self.server.port) as wire:
+            return open_sequence(wire, self.dialect)
+
+    def another(self) -> Source:
+        """A second connection of the same sequence."""
+        return Source(self.server, self.dialect, identifier=self.identifier)
 
     def close(self) -> None:
         if self._wire is not None:
@@ -118,16 +139,24 @@ class Source:
             else self.dialect.put(self.identifier, number)
         )
         try:
-            if self._wire is None:
-                self._wire = Wire(self.witness.port)
-            answer = self._wire.ask(self.dialect.request(message))
+            answer = self.wire().ask(self.dialect.request(message))
         except (OSError, EOFError):
             self.close()
             return False
         assert answer.status in (200, 202, 503), answer.body
+        self.hear(answer)
+        return True
+
+    def wire(self) -> Wire:
+        """The connection that is open, or a new one."""
+        if self._wire is None:
+            self._wire = Wire(self.server.port)
+        return self._wire
+
+    def hear(self, answer: Answer) -> None:
+        """Remember what an answer acknowledges."""
         for lower, upper in answer.acked or ():
             self.acknowledged.update(range(lower, upper + 1))
-        return True
 
     def send_until_acknowledged(self, number: int) -> None:
         end = time.monotonic() + self.PATIENCE
@@ -137,7 +166,7 @@ class Source:
                 time.sleep(0.02)
 
 
-def settled(witness: Witness, sequence: str, count: int, seconds: float = 20) -> list[int]:
+def settled(witness: Testimony, sequence: str, count: int, seconds: float = 20) -> list[int]:
     """The effects, as soon as there are ``count``, or at the latest after ``seconds``."""
     end = time.monotonic() + seconds
     while len(effects := witness.effects(sequence)) < count and time.monotonic() < end:

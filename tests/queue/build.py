@@ -20,13 +20,13 @@ from wsrm_mq.store.connection import connect_writer
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 from wsrm_mq.testing import ManualClock
-from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
+from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 R = TypeVar("R")
 
 USUAL = QueuePolicy()
 
-_ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005}
+_ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005, UNSEQUENCED: WSA_2005}
 
 
 def sender(rm: RMVersion = WSRM_1_1, **changes: Any) -> Sender:

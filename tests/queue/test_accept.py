@@ -11,6 +11,7 @@ from tests.queue.build import Instance, Node, arrival, sender
 from wsrm_mq.queue import accept
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, CreateSequence, TerminateSequence
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
@@ -97,10 +98,11 @@ def test_what_has_no_room_leaves_no_trace_and_is_taken_when_there_is_room(one: I
 @pytest.mark.spec("SEC-001", versions="all")
 def test_ten_thousand_identifiers_repeat_nothing_show_no_pattern_and_cannot_be_foretold(one: Instance) -> None:
     random.seed(7)
+    endless = QueuePolicy(room=Room(max_sequences=None))
     with one.transaction() as tx:
-        made = [accept.create(tx, sender(), CreateSequence(None), None, QueuePolicy()).sequence for _ in range(10_000)]
+        made = [accept.create(tx, sender(), CreateSequence(None), None, endless).sequence for _ in range(10_000)]
         random.seed(7)
-        again = accept.create(tx, sender(), CreateSequence(None), None, QueuePolicy()).sequence
+        again = accept.create(tx, sender(), CreateSequence(None), None, endless).sequence
     assert again is not None
     names = [sequence.terms.identifier for sequence in made if sequence is not None]
     assert again.terms.identifier not in names, "their source is not one that can be set back"

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.queue.build import USUAL, Instance, Node
-from wsrm_mq.queue.ending import bury_batch, due, expire
+from wsrm_mq.queue.ending import bury_batch, due, expire, expire_due
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
+from wsrm_mq.sequence.inbound import Ended
+from wsrm_mq.sequence.states import State
 from wsrm_mq.store import statements as sql
 
 FOLLOWING = QueuePolicy(
@@ -146,9 +148,25 @@ def test_a_silent_sequence_ends_after_its_inactivity_limit(one: Instance, node: 
     node.clock.advance(999)
     one.take(identifier, 2, policy=policy)
     node.clock.advance(999)
-    assert one.run(lambda tx: due(tx, 10)) == []
+    assert one.run(lambda tx: due(tx, 10)) == [key], "it is looked at as if it had been silent since its creation"
+    assert one.run(lambda tx: expire_due(tx, 10)) == 1
+    assert one.run(lambda tx: due(tx, 10)) == [], "it was not: now it is known when to look again"
+    assert one.record(identifier).value.state is State.CREATED
     node.clock.advance(1)
     assert one.run(lambda tx: due(tx, 10)) == [key]
+    one.run(lambda tx: expire_due(tx, 10))
+    assert one.record(identifier).value.ended is Ended.EXPIRED
+
+
+@pytest.mark.spec("SEC-010", versions="all")
+def test_traffic_does_not_write_the_end_that_it_puts_off(one: Instance, node: Node) -> None:
+    policy = QueuePolicy(inactivity=30_000)
+    identifier = having(one, (1,), policy)
+    before = one.rows("SELECT due_at FROM sequence")
+    node.clock.advance(5_000)
+    one.take(identifier, 2, policy=policy)
+    assert one.rows("SELECT due_at FROM sequence") == before
+    assert one.record(identifier).value.due_at == node.clock() + 30_000
 
 
 def test_the_life_of_a_sequence_is_in_the_ledger(one: Instance) -> None:

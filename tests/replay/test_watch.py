@@ -15,6 +15,7 @@ import pytest
 
 from tests.queue.build import USUAL, Instance, Node, arrival, sender
 from tests.support.in_process import InProcess, taken, until
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept, create
 from wsrm_mq.queue.ownership import runnable
 from wsrm_mq.replay import watch as watching
@@ -51,8 +52,9 @@ class Watched:
         self.store = Store(node.path, clock=node.clock)
         self.store.open()
         waiters = Waiters(0)
-        self.dispatcher = Dispatcher(self.store, self._call, lambda _partner: USUAL, waiters)
-        self.watch = Watch(self.store, self.dispatcher, waiters, lambda _partner: USUAL)
+        events = Events()
+        self.dispatcher = Dispatcher(self.store, self._call, lambda _partner: USUAL, waiters, events=events)
+        self.watch = Watch(self.store, self.dispatcher, waiters, lambda _partner: USUAL, events)
 
     def _call(self, delivery: Delivery) -> Outcome:
         self.calls.append((delivery.identifier, delivery.number))
@@ -169,7 +171,7 @@ def test_whose_lock_files_are_removed_is_not_taken_for_dead_and_makes_them_again
     identifier = services[0].create()
     services[0].put(identifier, 1)
     assert until(lambda: calls == [1])
-    with caplog.at_level(logging.CRITICAL, "wsrm_mq.watch"):
+    with caplog.at_level(logging.CRITICAL, "wsrm_mq.instance"):
         shutil.rmtree(tmp_path / "store.db.d")
         assert until(lambda: all(store.presence is not None and store.presence.is_in_place for store in stores))
     assert [record.getMessage().split()[0] for record in caplog.records] == ["instance.files_removed"] * 2

@@ -24,6 +24,7 @@ from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import each_front
 from tests.support.raw import Answer
 from tests.support.source import Source, good_exchange
+from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
 from wsrm_mq.testing import EnvelopeFactory
 
@@ -183,6 +184,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(used: Path, tmp_path: Path) -> Path:
     (tmp_path / "shop").mkdir()
+    shutil.copytree(used.with_name(used.name + ".d"), tmp_path / "shop" / "store.db.d")
     return Path(shutil.copy(used, tmp_path / "shop" / "store.db"))
 
 
@@ -233,8 +235,10 @@ def test_damage_that_nobody_meets_at_the_start_turns_away_what_meets_it(
     for beside in tmp_path.glob("store.db-*"):
         beside.unlink()
     shutil.copy(tmp_path / "backup.db", server.store)
+    assert "is older than what was here before" in server.refusal()
+    assert run(("store", "adopt", "--reason", "damaged", "--yes"), server.store)[0] == 0
     server.start()
-    goes_on(source, identifier)
+    good_exchange(server, speak)
     source.wire.close()
 
 
@@ -428,6 +432,7 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
 ) -> None:
     source, identifier = begun(server, speak)
     take(server.store)
+    a_look_is_due()
     for number in (2, 4, 2):
         turned_away(source.put(identifier, number))
     log = server.log.read_text()
@@ -469,6 +474,7 @@ def test_a_store_that_comes_back_as_it_was_is_used_again(
 ) -> None:
     source, identifier = begun(server, speak)
     server.store.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
     turned_away(source.put(identifier, 2))
     (tmp_path / "elsewhere.db").rename(server.store)
     goes_on(source, identifier)
@@ -488,6 +494,7 @@ def test_a_store_taken_from_two_servers_is_saved_whole(
     try:
         with Source(second, speak) as other:
             names("", "-wal", "-shm")(server.store)
+            a_look_is_due()
             for each in (source, other):
                 turned_away(each.put(identifier, 2))
     finally:

@@ -24,10 +24,10 @@ from spyne import Application, Fault, Integer, ServiceBase, Unicode, rpc
 from spyne.protocol.soap import Soap11, Soap12
 from spyne.server.wsgi import WsgiApplication
 
+from tests.servers.clock import shifted_clock
 from tests.servers.fronts import FRONTS, serve
 from tests.servers.plain import plain
 from wsrm_mq.inbox import once
-from wsrm_mq.store.writer import Clock, wall_clock
 
 NAMESPACE: Final = "urn:example:orders"
 MAX_BODY: Final = 64 * 2**20
@@ -176,20 +176,6 @@ def orders(service_db: Path) -> WSGI:
         return (soap_1_2 if is_1_2 else soap_1_1)(environ, start_response)
 
     return application
-
-
-def shifted_clock(file: Path | None) -> Clock:
-    """The time, shifted by as many seconds as ``file`` says while it is there."""
-    if file is None:
-        return wall_clock
-
-    def clock() -> int:
-        try:
-            return wall_clock() + round(float(file.read_text()) * 1000)
-        except FileNotFoundError:
-            return wall_clock()
-
-    return clock
 
 
 def main() -> None:

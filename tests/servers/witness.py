@@ -3,8 +3,9 @@
     python -m tests.servers.witness --store STORE --service-db DB [--front F] [--port P] [--die FILE] [--options JSON]
 
 The service keeps its own database: ``calls`` has a row for each call, committed at once; ``effects`` one for each
-effect, in the same transaction as the inbox's mark. As soon as FILE holds ``after_commit:3``, the process ends with
-SIGKILL, in the middle of whatever it does, when the third message from then on passes that point.
+effect, in the same transaction as the inbox's mark. A call takes ``--work`` seconds; one whose text is ``sleep=3``
+takes three, and of one whose text is ``fail=3`` the first three raise. As soon as FILE holds ``after_commit:3``, the
+process ends with SIGKILL, in the middle of whatever it does, when the third message from then on passes that point.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from wsrm_mq.store.transaction import Transaction
 
 NAMESPACE: Final = "urn:example:orders"
 SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS calls (sequence TEXT, n INTEGER, redelivery INTEGER, at REAL);
+CREATE TABLE IF NOT EXISTS calls (sequence TEXT, n INTEGER, redelivery INTEGER, at REAL, pid INTEGER);
+CREATE INDEX IF NOT EXISTS called ON calls (sequence, n);
 CREATE TABLE IF NOT EXISTS effects (sequence TEXT, n INTEGER, at REAL);
 """
 ECHO: Final = (
@@ -119,11 +121,15 @@ def service(path: Path, death: Death, work_seconds: float) -> Callable[..., Iter
         n, sequence = environ["wsrm.message_number"], environ["wsrm.sequence_id"]
         db = connect()
         try:
-            row = (sequence, n, int(environ["wsrm.redelivery"]), time.time())
-            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?)", row)
+            row = (sequence, n, int(environ["wsrm.redelivery"]), time.time(), os.getpid())
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?)", row)
             db.commit()
             death.passes("in_call")
-            time.sleep(work_seconds)
+            told = re.search(r"text>(sleep|fail)=([\d.]+)<", body)
+            wish, amount = told.groups() if told else ("", "0")
+            time.sleep(float(amount) if wish == "sleep" else work_seconds)
+            if wish == "fail" and _called(db, sequence, n) <= float(amount):
+                raise OSError("the operation fails, as it was told to")
             if once(db, environ):
                 db.execute("INSERT INTO effects VALUES (?, ?, ?)", (sequence, n, time.time()))
             db.commit()
@@ -140,6 +146,12 @@ def service(path: Path, death: Death, work_seconds: float) -> Callable[..., Iter
         return [ECHO.format(soap=soap[1], text=text[1]).encode()]
 
     return app
+
+
+def _called(db: sqlite3.Connection, sequence: str, n: int) -> int:
+    """How often a message was called, this time included."""
+    (count,) = db.execute("SELECT count(*) FROM calls WHERE sequence = ? AND n = ?", (sequence, n)).fetchone()
+    return int(count)
 
 
 def main() -> None:

@@ -24,17 +24,26 @@ INDEX = {
     "UNNAMED": "entry_unnamed",
     "SEQUENCE_BY_IDENTIFIER": "sqlite_autoindex_sequence_1",
     "SEQUENCE_BY_CREATE_ID": "sequence_create_id",
+    "OPEN_OF_CONNECTION": "sequence_by_connection (connection=? AND queue=?)",
+    "OPEN_OF_CONNECTIONS": "sequence_by_connection (connection=?)",
+    "UNSETTLED_OF_CONNECTION": "message_by_connection (connection=? AND id>?)",
+    "LAST_OF_CONNECTION": "message_by_connection (connection=?)",
     "OWNED_BY": "sequence_owned",
     "RUNNABLE": "sequence_runnable",
     "NEXT_RETRY": "sequence_runnable",
     "DISCARDING": "sequence_discarding",
     "DUE": "sequence_due",
+    "OPEN_OF_PRINCIPAL": "sequence_open (principal=?)",
+    "OPEN_OF_ADDRESS": "sequence_open (principal=? AND peer=?)",
+    "HELD_IN_ALL": "sequence_holding",
+    "HELD_BYTES": "entry_by_number (sequence=? AND number>?)",
     "RANGES": "PRIMARY KEY (sequence=?)",
     "DROP_RANGE": "PRIMARY KEY (sequence=? AND lower=?)",
+    "DROP_RANGES": "PRIMARY KEY (sequence=?)",
     "LIVE_INSTANCES": "instance_live",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES", "ENDED_OWNERS"}
+PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES", "ENDED_OWNERS", "HELD_IN_ALL"}
 """Read all of an index that holds nothing but what is looked for."""
 
 

@@ -7,6 +7,7 @@ told, ``Answer`` is what came back.
 from __future__ import annotations
 
 import socket
+import struct
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -162,8 +163,9 @@ class Answer:
 class Wire:
     """One TCP connection to a server, HTTP/1.1, written and read by hand."""
 
-    def __init__(self, port: int, timeout: float = 20) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, port: int, timeout: float = 20, *, own_port: int = 0) -> None:
+        """``own_port``: to come from this port, 0 from any."""
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout, ("127.0.0.1", own_port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = self.socket.makefile("rb")
 
@@ -176,6 +178,11 @@ class Wire:
     def close(self) -> None:
         self._reader.close()
         self.socket.close()
+
+    def reset(self) -> None:
+        """Break it off: its port is free at once."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)

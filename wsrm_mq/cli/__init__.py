@@ -15,9 +15,13 @@ __all__ = ["main", "program"]
 COMMANDS: Final = {
     "serve": ("wsrm_mq.cli.serve", "Serve a WSGI SOAP service, made reliable."),
     "demo": ("wsrm_mq.cli.demo", "See it work: a service, a partner, a bad line."),
+    "status": ("wsrm_mq.cli.status", "Show on one screen how the service does."),
+    "check": ("wsrm_mq.cli.check", "Be a plug-in of Nagios: 0, 1, 2 or 3."),
     "store": ("wsrm_mq.cli.store", "Make, migrate, measure and verify a store."),
     "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
     "message": ("wsrm_mq.cli.message", "Look at messages and their bodies."),
+    "connection": ("wsrm_mq.cli.connection", "See what came on which connection."),
+    "partner": ("wsrm_mq.cli.partner", "See the partners, and check what an endpoint speaks."),
     "config": ("wsrm_mq.cli.configuration", "Write, check and show the configuration."),
     "completion": ("wsrm_mq.cli.completion", "Print a completion script for a shell."),
 }

@@ -33,19 +33,16 @@ class Finding(NamedTuple):
     detail: str
 
 
-_PRUNED: Final = "EXISTS (SELECT 1 FROM ledger l WHERE l.sequence = r.sequence AND l.event = 'pruned')"
-
 INVARIANTS: Final = (
     Invariant(
-        "every acknowledged number has its entry",
+        "every acknowledged number has its entry, or was pruned",
         "sequence",
-        f"""SELECT r.sequence, 'numbers ' || r.lower || '-' || r.upper || ' have ' || r.entries || ' entries' FROM (
-            SELECT r.sequence, r.lower, r.upper, (
-                SELECT count(*) FROM entry e
-                WHERE e.sequence = r.sequence AND e.number BETWEEN r.lower AND r.upper
-            ) AS entries
-            FROM range r WHERE r.sequence BETWEEN :lower AND :upper
-        ) r WHERE r.entries <= r.upper - r.lower AND NOT {_PRUNED}""",
+        """SELECT id, received || ' received, ' || entries || ' entries, ' || pruned || ' pruned' FROM (
+            SELECT s.id, s.pruned,
+                (SELECT coalesce(sum(upper - lower + 1), 0) FROM range r WHERE r.sequence = s.id) AS received,
+                (SELECT count(*) FROM entry e WHERE e.sequence = s.id AND e.number IS NOT NULL) AS entries
+            FROM sequence s WHERE s.id BETWEEN :lower AND :upper
+        ) WHERE received <> entries + pruned""",
     ),
     Invariant(
         "every entry's number is in the ranges",
@@ -147,9 +144,26 @@ INVARIANTS: Final = (
             END AS highest FROM sqlite_sequence WHERE rowid BETWEEN :lower AND :upper
         ) WHERE highest > seq""",
     ),
+    Invariant(
+        "the store says which it is, once",
+        "sqlite_schema",
+        """SELECT NULL, count(*) || ' rows' FROM identity
+        WHERE :lower <= 1 AND :upper >= 1 HAVING count(*) <> 1 OR min(mark) < 0""",
+    ),
 )
 
-TABLES: Final = ("sqlite_schema", "queue", "instance", "ledger", "message", "sequence", "entry", "range", "reply")
+TABLES: Final = (
+    "sqlite_schema",
+    "identity",
+    "queue",
+    "instance",
+    "ledger",
+    "message",
+    "sequence",
+    "entry",
+    "range",
+    "reply",
+)
 
 
 def all_findings(db: sqlite3.Connection) -> Iterator[Finding]:
@@ -185,7 +199,7 @@ def _damage(db: sqlite3.Connection, table: str) -> Iterator[Finding]:
 
 def _broken(db: sqlite3.Connection, invariant: Invariant) -> Iterator[Finding]:
     """What breaks ``invariant``, at most ``MOST_FINDINGS``."""
-    key = "rowid" if invariant.table == "sqlite_sequence" else "id"
+    key = "rowid" if invariant.table.startswith("sqlite_") else "id"
     first, last = db.execute(f"SELECT min({key}), max({key}) FROM {invariant.table}").fetchone()
     left = MOST_FINDINGS
     lower = first

@@ -7,35 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import click
+
+from wsrm_mq.events.inert import inert
 
 __all__ = ["SCHEMA_VERSION", "as_json", "fields", "inert", "is_terminal", "say", "table", "write"]
 
 SCHEMA_VERSION: Final = 1
 """Of the JSON that commands write; grows when a key changes its meaning or goes away."""
 
-_UNSAFE: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories that a terminal may act upon or hide: control, format (bidi overrides), surrogates, …"""
-
 FOLDED: Final = 13
 """A column of a drawn table is folded to this width, not narrower."""
 BETWEEN: Final = 3
 """Between two columns."""
-
-
-def inert(value: object, *, keep: str = "") -> str:
-    """``value`` as text without effect on a terminal; the characters of ``keep`` stay."""
-    return "".join(
-        char if char in keep or unicodedata.category(char) not in _UNSAFE else _escaped(char) for char in str(value)
-    )
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def is_terminal() -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import sys
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.exits import Refused
+from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
@@ -137,29 +134,11 @@ def explain(place: Place, is_json: bool, part: str) -> None:
 # repairs
 
 
-class _Rehearsed(Exception):
-    """Ends a transaction that was only tried."""
-
-    def __init__(self, result: Any) -> None:
-        self.result = result
-
-
-def _repair(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of every command that changes something."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name."),
-        click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given."),
-    ):
-        command = option(command)
-    return command
-
-
 @sequence.command()
 @in_store
 @json_option
-@_repair
+@careful
+@signed
 @click.argument("part", metavar="SEQUENCE")
 def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
     """Try a blocked sequence again. Now, and from the first step of its ladder of waits."""
@@ -174,7 +153,8 @@ def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
 @sequence.command()
 @in_store
 @json_option
-@_repair
+@careful
+@signed
 @click.argument("part", metavar="SEQUENCE")
 @click.argument("number", type=int)
 def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> None:
@@ -201,61 +181,25 @@ def _act(
 ) -> None:
     """Try the verb and take it back; say what it does, ask, and do it."""
     from wsrm_mq.queue.reading import find_sequence, sequence
+    from wsrm_mq.store.store import run_once
 
-    if not (reason or "").strip():
-        raise Refused('a reason has to be given: --reason "…". It goes to the ledger.')
+    why = {"reason": reason_given(reason), "actor": actor or login()}
     with looking(place) as db:
         identifier = sequence(db, find_sequence(db, part)).identifier
-    why = {"actor": actor or _login(), "reason": reason}
-    rehearsed = _rehearse(place, lambda tx: verb(tx, identifier, **why))
+    rehearsed = rehearse(place, lambda tx: verb(tx, identifier, **why))
     text = consequence.format(sequence=identifier, **rehearsed)
     if dry_run:
         result = rehearsed
         say(f"This would {text}. Nothing was changed.")
     else:
-        _ask(f"This will {text}.", yes)
-        result = _run(place, lambda tx: verb(tx, identifier, **why))
+        ask(f"This will {text}.", yes)
+        result = run_once(place.path, lambda tx: verb(tx, identifier, **why))
         say(f"Done: {consequence.format(sequence=identifier, **result)}.")
     document = {"sequence": identifier, **result, "dry_run": dry_run}
     if is_json:
         as_json(**document)
     else:
         fields(document.items())
-
-
-def _rehearse(place: Place, verb: Callable[[Transaction], dict[str, int]]) -> dict[str, int]:
-    def tried(tx: Transaction) -> None:
-        raise _Rehearsed(verb(tx))
-
-    try:
-        _run(place, tried)
-    except _Rehearsed as end:
-        found: dict[str, int] = end.result
-        return found
-    raise AssertionError("a rehearsal ends with its result")
-
-
-def _run(place: Place, verb: Callable[[Transaction], Any]) -> Any:
-    from wsrm_mq.store.store import run_once
-
-    return run_once(place.path, verb)
-
-
-def _ask(text: str, yes: bool) -> None:
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused("there is nobody to ask here; say --yes.")
-    say(text)
-    if not click.confirm("Go on?", err=True):
-        raise Refused("nothing was changed.")
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a process without an account
-        return f"uid {os.getuid()}"
 
 
 # documents

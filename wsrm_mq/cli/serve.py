@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,8 @@ import click
 
 from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.listening import Listener
+from wsrm_mq.cli.logs import log_to_stderr
+from wsrm_mq.cli.observing import observed
 from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
 
@@ -41,6 +44,9 @@ DRAIN_SECONDS: Final = 30.0
 @click.option("--headers", help="RM headers on their way to the service: pass, demote or strip.")
 @click.option("--acknowledge", help="When a message is acknowledged: stored or delivered.")
 @click.option("--log-level", help="debug, info, warning or error.")
+@click.option("--log-format", help="text, or json: one object a line.")
+@click.option("--observe-port", type=int, help="Serve /metrics and /healthz on this port of --observe-host; 0: any.")
+@click.option("--observe-host", help="Address for them.  [default: 127.0.0.1]")
 @click.pass_context
 def serve(context: click.Context, /, app: str | None, config: Path | None, **flags: Any) -> None:
     """Serve the WSGI or ASGI application MODULE:ATTRIBUTE, made reliable with the options given here, in WSRM_MQ_*
@@ -56,10 +62,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         given["one_way"] = "auto"
     loaded = read(config or find_file(os.environ), os.environ, **given)
     settings = loaded.settings
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    log_to_stderr(settings.log_level, settings.log_format)
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
     application = _imported(settings.app)
@@ -70,12 +73,14 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         middleware.stop_waiting()
 
     try:
-        stopped_by, all_answered = Listener(settings.host, settings.port).run(
-            served,
-            announce=lambda url: write(f"wsrm-mq: serving {url}"),
-            ending=ending,
-            drain_seconds=DRAIN_SECONDS,
-        )
+        listener = Listener(settings.host, settings.port)
+        with _observed(middleware, settings):
+            stopped_by, all_answered = listener.run(
+                served,
+                announce=lambda url: write(f"wsrm-mq: serving {url}"),
+                ending=ending,
+                drain_seconds=DRAIN_SECONDS,
+            )
     except BaseException:
         middleware.close(DRAIN_SECONDS)
         raise
@@ -89,6 +94,17 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         sys.stderr.flush()
         os._exit(status)  # a thread that never ends would keep the process
     context.exit(status)
+
+
+@contextmanager
+def _observed(middleware: WSRMMiddleware | WSRMASGIMiddleware, settings: Settings) -> Iterator[None]:
+    """/metrics and /healthz meanwhile, if a port is set for them."""
+    if settings.observe_port is None:
+        yield
+        return
+    with observed(middleware, settings.observe_host, settings.observe_port) as url:
+        say(f"wsrm-mq: /metrics and /healthz on {url}")
+        yield
 
 
 def _imported(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""``wsrm-mq store``: make one, bring it up to date, measure it, verify it."""
+"""``wsrm-mq store``: make one, bring it up to date, measure it, verify it. What keeps it in order is in ``upkeep``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.upkeep import adopt, backup, prune, vacuum
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,7 +20,11 @@ __all__ = ["store"]
 
 @click.group()
 def store() -> None:
-    """Make, migrate, measure and verify a store."""
+    """Make, migrate, measure and verify a store; prune it, copy it, go on with a copy."""
+
+
+for _command in (prune, backup, vacuum, adopt):
+    store.add_command(_command)
 
 
 @store.command()
@@ -76,11 +81,14 @@ def info(place: Place, is_json: bool) -> None:
         [
             ("path", found["path"]),
             ("schema", found["schema"]),
+            ("copied", f"{moment(found['copied_at'])}, and not adopted" if found["copied_at"] else "no"),
             ("size", f"{found['size']} bytes"),
+            ("reclaimable", f"{found['reclaimable']} bytes, used again by what comes next"),
             ("write-ahead log", f"{found['wal_size']} bytes"),
             ("queues", found["queues"]),
             *((f"sequences {state}", count) for state, count in found["sequences"].items()),
             *((f"messages {outcome}", count) for outcome, count in found["messages"].items()),
+            ("messages pruned", found["pruned"]),
             (
                 "oldest undelivered",
                 f"position {oldest['position']}, received {moment(oldest['received_at'])} "
@@ -100,7 +108,9 @@ def info(place: Place, is_json: bool) -> None:
 
 def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
     from wsrm_mq.queue.verdict import live_instances
+    from wsrm_mq.store.identity import identify
     from wsrm_mq.store.schema import revision
+    from wsrm_mq.store.vacuum import room
 
     wal = place.path.with_name(place.path.name + "-wal")
     outcomes = db.execute("SELECT coalesce(outcome, 'live'), count(*) FROM entry GROUP BY outcome ORDER BY outcome")
@@ -111,11 +121,14 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
     return {
         "path": str(place.path),
         "schema": revision(db, place.path),
+        "copied_at": identify(db).copied_at,
         "size": place.path.stat().st_size,
+        "reclaimable": room(db).reclaimable,
         "wal_size": wal.stat().st_size if wal.exists() else 0,
         "queues": db.execute("SELECT count(*) FROM queue").fetchone()[0],
         "sequences": dict(db.execute("SELECT state, count(*) FROM sequence GROUP BY state ORDER BY state")),
         "messages": dict(outcomes),
+        "pruned": db.execute("SELECT coalesce(sum(pruned), 0) FROM sequence").fetchone()[0],
         "oldest_undelivered": {"position": oldest[0], "received_at": oldest[1]} if oldest else None,
         "instances": [one._asdict() for one in live_instances(db)],
     }

@@ -8,12 +8,13 @@ the default. In the file the options are top-level keys; a partner's habits and 
 from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, read, settings_from
 from wsrm_mq.config.operations import named_operations
 from wsrm_mq.config.options import toml
-from wsrm_mq.config.settings import OPTIONS, Partner, Settings, under
+from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings, under
 from wsrm_mq.config.writing import as_toml, as_values
 
 __all__ = [
     "FILE_NAME",
     "OPTIONS",
+    "PARTNER_OPTIONS",
     "Loaded",
     "Partner",
     "Settings",

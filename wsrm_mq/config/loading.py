@@ -177,8 +177,23 @@ def _refuse_contradictions(settings: Settings) -> None:
         for contradicts, text in _CONTRADICTIONS:
             if contradicts(lambda option, partner=partner: settings.effective(option, partner)):  # type: ignore[misc]
                 raise ConfigurationError(f"partner.{name}: {text}" if name else text)
+        if partner is not None:
+            _refuse_partner(name, partner, settings)
     if settings.connection_header is not None and not settings.trusted_proxies:
         raise ConfigurationError(
             "connection_header is believed from trusted_proxies only, and there are none. "
             "Name the proxies, or leave connection_header out."
+        )
+
+
+def _refuse_partner(name: str, partner: Partner, settings: Settings) -> None:
+    if partner.acknowledgement_interval is not None and partner.one_way_answer != "empty":
+        raise ConfigurationError(
+            f"partner.{name}: acknowledgement_interval puts acknowledgements off, and every answer carries one. "
+            'Set one_way_answer = "empty", or leave acknowledgement_interval out.'
+        )
+    if partner.max_body is not None and partner.max_body > settings.max_body:
+        raise ConfigurationError(
+            f"partner.{name}: max_body is {partner.max_body}, and nobody may send more than {settings.max_body}. "
+            "Raise the general max_body, and give the others less in sections of their own."
         )

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
 from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 
@@ -30,6 +31,14 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["acknowledgement", "empty"],
         described("What answers a one-way message; an empty answer makes a Metro client resend for ever."),
     ] = "acknowledgement"
+    acknowledgement_interval: Annotated[
+        Seconds | None,
+        described("Of empty answers: an acknowledgement comes when the last one is so old; none: when asked for."),
+    ] = None
+    stack: Annotated[
+        Literal["wcf"] | None,
+        described("What it runs; wcf is told how many messages there is room for, in place of 503."),
+    ] = None
     acknowledge: Acknowledge | None = None
     assurance: DeliveryAssurance | None = None
     ordered: bool | None = None
@@ -39,9 +48,18 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_poison: OnPoison | None = None
     max_expires: float | None = None
     inactivity: float | UnsetType | None = UNSET
+    retain: float | UnsetType | None = UNSET
+    retain_ended: float | UnsetType | None = UNSET
+    max_sequences: int | UnsetType | None = UNSET
     max_held: int | UnsetType | None = UNSET
+    max_held_bytes: int | UnsetType | None = UNSET
+    max_ranges: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
+    max_body: int | None = None
+    max_waiting_peer: int | UnsetType | None = UNSET
     require_rm: bool | None = None
+    strict_addressing: bool | None = None
+    verify_body: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +77,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
     ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"], described("How `serve` logs: lines for people, or one JSON object a line.")
+    ] = "text"
+    observe_host: Annotated[str, described("Address of /metrics and /healthz of `serve`.")] = "127.0.0.1"
+    observe_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        described("Port of /metrics and /healthz of `serve`; none: closed."),
+    ] = None
 
     paths: Annotated[
         tuple[str, ...] | None,
@@ -96,17 +122,48 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retry_faults: Annotated[bool, described("Try again after any fault of a two-way operation.")] = False
     on_poison: Annotated[OnPoison, described("What follows when the last try has failed.")] = OnPoison.BLOCK
 
+    queue_one_way: Annotated[
+        bool, described("Store one-way messages without WS-ReliableMessaging too, in order for each connection.")
+    ] = False
+    connection_on_poison: Annotated[
+        OnPoison, described("What follows when the last try has failed for a message without WS-ReliableMessaging.")
+    ] = OnPoison.DEAD_LETTER
+
     max_expires: Annotated[Seconds, described("Longest life that a sequence is granted.")] = 7 * 86_400.0
     inactivity: Annotated[Seconds | None, described("A sequence without traffic for so long ends.")] = None
+    max_sequences: Annotated[
+        Count | None, described("Open sequences of one peer: a principal, without one an address.")
+    ] = 10_000
     max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
+    max_held_bytes: Annotated[Size | None, described("Bytes of one sequence that may wait.")] = 4 * 1024**3
+    max_held_total: Annotated[Size | None, described("Messages of all sequences that may wait.")] = 5_000_000
+    max_held_bytes_total: Annotated[Size | None, described("Bytes of all sequences that may wait.")] = 16 * 1024**3
     max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
     window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
+    max_per_connection: Annotated[
+        Count | None, described("Messages of one connection that may be in the store undelivered.")
+    ] = None
+    max_store: Annotated[Count | None, described("Bytes in the store above which only what fills a gap is taken.")] = (
+        None
+    )
     max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
     spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
     max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
 
+    retain: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
+    ] = 7 * 86_400.0
+    retain_ended: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
+    ] = 30 * 86_400.0
+
     hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
     max_waiting: Annotated[Size, described("Requests that may wait at a time for a gap or a running duplicate.")] = 4
+    max_waiting_peer: Annotated[
+        Size | None, described("Requests of one peer that may wait at a time, for whatever.")
+    ] = None
+    max_queued: Annotated[Count, described("Requests that may wait for the store; above it 503 at once.")] = 1_024
+    max_queued_bytes: Annotated[Count, described("The same in bytes of their bodies.")] = 64 * 1024 * 1024
     dispatch_threads: Annotated[Count, described("Threads that call the service for one-way and held messages.")] = 8
 
     trusted_proxies: Annotated[
@@ -115,6 +172,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connection_header: Annotated[
         str | None, described("Header in which a trusted proxy names the client's connection.")
     ] = None
+    connection_idle: Annotated[
+        Seconds,
+        described("A connection without a request for so long is over, where the server does not show its end."),
+    ] = 300.0
 
     partners: dict[str, Partner] = {}
 
@@ -152,8 +213,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ordered=of("ordered"),
             max_expires=_ms(of("max_expires")),
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
+            retain=None if of("retain") is None else _ms(of("retain")),
+            retain_ended=None if of("retain_ended") is None else _ms(of("retain_ended")),
             bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
+            room=Room(
+                max_sequences=of("max_sequences"),
+                max_held_bytes=of("max_held_bytes"),
+                max_held_total=self.max_held_total,
+                max_held_bytes_total=self.max_held_bytes_total,
+                max_per_connection=self.max_per_connection,
+                max_store=self.max_store,
+            ),
+            tells_room=partner is not None and partner.stack == "wcf",
+            acknowledgement_interval=_interval(partner),
             retry_faults=of("retry_faults"),
+            connection_idle=_ms(of("connection_idle")),
+            connection_on_poison=of("connection_on_poison"),
         )
 
     def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:
@@ -179,6 +254,12 @@ def _inside(address: str | None, network: str) -> bool:
         return ipaddress.ip_address(address or "") in ipaddress.ip_network(network, strict=False)
     except ValueError:
         return False
+
+
+def _interval(partner: Partner | None) -> int | None:
+    if partner is None or partner.acknowledgement_interval is None:
+        return None
+    return _ms(partner.acknowledgement_interval)
 
 
 def _ms(seconds: float) -> int:

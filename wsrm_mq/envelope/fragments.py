@@ -28,6 +28,9 @@ __all__ = [
 
 _UNMARKED: Final = (WSA_2004,)
 """Versions without IsReferenceParameter."""
+_BUFFER_REMAINING: Final = (
+    '<netrm:BufferRemaining xmlns:netrm="http://schemas.microsoft.com/ws/2006/05/rm">{}</netrm:BufferRemaining>'
+)
 _ELEMENT_NAME: Final = re.compile(r"<[^\s/>]+")
 
 
@@ -129,7 +132,8 @@ def _acknowledgement(rm: RMVersion, ack: SequenceAcknowledgement) -> str:
         if not rm.has_none:
             return ""
         ranges = "<wsrm:None/>"
+    room = "" if ack.buffer_remaining is None else _BUFFER_REMAINING.format(ack.buffer_remaining)
     return (
         f'<wsrm:SequenceAcknowledgement xmlns:wsrm="{rm.namespace}">'
-        f"<wsrm:Identifier>{escape(ack.identifier)}</wsrm:Identifier>{ranges}{final}</wsrm:SequenceAcknowledgement>"
+        f"<wsrm:Identifier>{escape(ack.identifier)}</wsrm:Identifier>{ranges}{final}{room}</wsrm:SequenceAcknowledgement>"
     )

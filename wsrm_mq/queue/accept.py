@@ -10,12 +10,14 @@ import io
 import secrets
 import shutil
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final, NamedTuple, cast
 
+from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.room import TooLarge, buffer_remaining, full, lack_of_room, too_many_sequences
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,
@@ -24,15 +26,15 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.faults import Fault, MalformedMessage, UnknownSequence
-from wsrm_mq.sequence.inbound import Disposition, InboundSequence, Terms, grant, receive
+from wsrm_mq.sequence.faults import CreateSequenceRefused, Fault, MalformedMessage, SequenceTerminated, UnknownSequence
+from wsrm_mq.sequence.inbound import Disposition, GaveUp, InboundSequence, Step, Terms, decline, grant, receive
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "create", "lifecycle"]
+__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_into", "count", "create", "lifecycle"]
 
 
 _PIECE: Final = 1024 * 1024
@@ -50,6 +52,11 @@ class Sender(NamedTuple):
     """The address it speaks from."""
     partner: str | None = None
     """The configuration section that fits it."""
+
+    @property
+    def who(self) -> str:
+        """What its limits are counted by: the principal, without one the address."""
+        return self.principal or self.peer or ""
 
 
 class Body:
@@ -72,7 +79,8 @@ class Body:
 
 
 class Arrival(NamedTuple):
-    """A message with a Sequence header. ``environ`` is the part of the request that a replay needs, as JSON."""
+    """A message with a Sequence header, or one that gets its place when it is stored. ``environ`` is the part of the
+    request that a replay needs, as JSON."""
 
     sender: Sender
     header: SequenceHeader
@@ -87,7 +95,7 @@ class Arrival(NamedTuple):
     empty_last: bool = False
     ack_requested: tuple[AckRequested, ...] = ()
     waits: bool = False
-    """A request will wait here for what becomes of it."""
+    """A request waits here for what becomes of it: its answer depends on that."""
 
 
 @dataclass(slots=True)
@@ -97,8 +105,14 @@ class Receipt:
     act: Act | None = None
     fault: Fault | None = None
     no_room: str = ""
+    given: SequenceHeader | None = None
+    """The place that a message without WS-RM got."""
     acknowledgement: SequenceAcknowledgement | None = None
     """The acknowledgement of the carrying message's sequence."""
+    outcome: str = ""
+    """The same in a word, as it is counted; see ``counts.RECEIVED``."""
+    acknowledge_now: bool = False
+    """It may not be put off: see ``acknowledgement_interval``."""
     others: list[SequenceAcknowledgement] = field(default_factory=list)
     """What AckRequested headers asked for, of other sequences."""
     other_faults: list[Fault] = field(default_factory=list)
@@ -130,6 +144,7 @@ class Created(NamedTuple):
     lifetime: int = 0
     """Granted Expires, in ms."""
     fault: Fault | None = None
+    no_room: str = ""
 
 
 def create(
@@ -141,12 +156,18 @@ def create(
 ) -> Created:
     """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
     queue = tx.queue(sender.queue)
-    create_id = f"{sender.principal or sender.peer or ''} {message_id}" if message_id else None
+    create_id = f"{sender.who} {message_id}" if message_id else None
     if create_id is not None:
         known = tx.execute(sql.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
         record = tx.sequence_named(known[0]) if known else None
         if record is not None and _still_answers(record, sender, tx.now):
             return Created(record.value, lifetime=(record.value.terms.expires_at or tx.now) - record.created_at)
+    no_room = full(tx, policy.room)
+    if no_room:
+        return Created(None, no_room=no_room)
+    refused = too_many_sequences(tx, sender.principal, sender.peer, policy.room)
+    if refused:
+        return Created(None, fault=CreateSequenceRefused(refused, ours=True))
     terms = Terms(
         identifier=f"urn:uuid:{uuid.UUID(bytes=secrets.token_bytes(16), version=4)}",
         rm=sender.rm,
@@ -186,10 +207,41 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     receipt = Receipt()
     record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
-        _accept_into(tx, record, arrival, receipt)
+        accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = record.value.acknowledgement()
+        if arrival.policy.tells_room:
+            remaining = buffer_remaining(tx, record, arrival.policy.bounds, arrival.policy.room)
+            receipt.acknowledgement = receipt.acknowledgement._replace(buffer_remaining=remaining)
+        if arrival.policy.acknowledgement_interval is not None:
+            receipt.acknowledge_now = _is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
+    count(tx, arrival, receipt, record.queue if record is not None else 0)
     _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
+
+
+def _outcome(receipt: Receipt) -> str:
+    """What became of a message, in a word that is counted."""
+    if receipt.act is Act.ACCEPT:
+        return "held" if receipt.held else "discarded" if receipt.settled else "accepted"
+    if receipt.act is Act.REPEAT:
+        return "duplicate"
+    return "no_room" if receipt.no_room else "refused"
+
+
+def count(tx: Transaction, arrival: Arrival, receipt: Receipt, queue: int) -> None:
+    """Say in the receipt what became of a message, and count it."""
+    receipt.outcome = _outcome(receipt)
+    tx.count(receipt.outcome, queue, arrival.sender.rm.label)
+
+
+def _is_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, interval: int) -> bool:
+    """Whether an acknowledgement may not be put off: the last one is ``interval`` ms old (or older than the clock
+    says: it was stepped back), or the source does not know what it has to know."""
+    age = tx.now - record.acknowledged_at
+    if 0 <= age < interval and receipt.act is Act.ACCEPT and not receipt.held:
+        return False
+    record.acknowledged_at = tx.now
+    return True
 
 
 def lifecycle(
@@ -232,7 +284,10 @@ def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) ->
     return record
 
 
-def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
+def accept_into(
+    tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt, *, has_room: bool = False
+) -> None:
+    """Take one message of this sequence. ``has_room``: that was asked already."""
     number = arrival.header.number
     step = receive(
         record.value,
@@ -242,8 +297,10 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         named=arrival.named,
         empty_last=arrival.empty_last,
     )
+    if step.act is Act.ACCEPT and not has_room:
+        step = _within_room(tx, record, arrival, step)
     accepted = number if step.act is Act.ACCEPT and step.disposition is None else None
-    apply_step(tx, record, step, accepted=accepted)
+    apply_step(tx, record, step, accepted=accepted, reason=step.no_room or None)
     if accepted is not None and not record.value.terms.ordered:
         record.wait(tx.now, None)  # it need not wait for another one's retry
     receipt.act, receipt.fault, receipt.no_room = step.act, step.fault, step.no_room
@@ -251,6 +308,8 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         receipt.position = _store(tx, record, arrival, step.disposition)
         receipt.settled = step.disposition is not None
         receipt.held = number >= record.value.deliver_below
+        if receipt.held:
+            record.hold(arrival.body.size)
     elif step.act is Act.REPEAT:
         record.duplicates += 1
         _repeat(tx, record, arrival, receipt)
@@ -261,6 +320,33 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
             accepted is not None and receipt.claim is None and not receipt.held and record.owner == tx.instance
         )
     _look_around(tx, record, receipt)
+
+
+def _within_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> Step:
+    """``step``, or, where there is no room for what it accepts, another in its place: it was not taken yet."""
+    number = arrival.header.number
+    is_held = number >= step.sequence.limit
+    no_room = lack_of_room(tx, record, number, arrival.body.size, held=is_held, room=arrival.policy.room)
+    if not no_room and arrival.policy.room.max_per_connection is not None:
+        no_room = _lack_on_connection(tx, record, arrival)
+    if not no_room:
+        return step
+    if not isinstance(no_room, TooLarge):
+        return decline(record.value, tx.now, no_room)
+    ended = receive(record.value, GaveUp("max_held_bytes"), tx.now)
+    fault = SequenceTerminated(no_room, arrival.header.identifier, ours=True)
+    return replace(ended, act=None, fault=fault, no_room=no_room)
+
+
+def _lack_on_connection(tx: Transaction, record: SequenceRecord, arrival: Arrival) -> str:
+    """Why the connection has no room. The number at ``expected`` is taken in any case where something waits for it or
+    nothing of its sequence can run: it makes room. Behind messages that can run by themselves it would only make the
+    queue longer."""
+    before = record.value
+    makes_room = arrival.header.number == before.expected and (
+        before.received.highest >= before.expected or record.cursor >= before.deliver_below
+    )
+    return crowded(tx, arrival.connection, arrival.policy.room.max_per_connection, always=makes_room)
 
 
 def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:

@@ -41,7 +41,7 @@ def apply_step(
 
 
 def due(tx: Transaction, count: int) -> list[int]:
-    """The keys of sequences whose time is over."""
+    """The keys of sequences whose time may be over."""
     return [key for (key,) in tx.execute(sql.DUE, {"now": tx.now, "count": count})]
 
 
@@ -53,16 +53,29 @@ def expire(tx: Transaction, key: int) -> bool:
     step = receive(record.value, TimePassed(), tx.now)
     if step.ended_now:
         apply_step(tx, record, step)
+    else:
+        record.due_at = record.value.due_at  # there was traffic since it was set
     return step.ended_now
 
 
 def expire_due(tx: Transaction, count: int) -> int:
-    """Let the clock end up to ``count`` sequences; answers how many it ended."""
-    return sum(expire(tx, key) for key in due(tx, count))
+    """Look at up to ``count`` sequences whose time may be over, and let the clock end those that it ends; answers how
+    many were looked at."""
+    keys = due(tx, count)
+    for key in keys:
+        expire(tx, key)
+    return len(keys)
 
 
 def bury(
-    tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str, actor: str | None = None
+    tx: Transaction,
+    record: SequenceRecord,
+    position: int,
+    number: int,
+    reason: str,
+    actor: str | None = None,
+    *,
+    is_told: bool = True,
 ) -> None:
     """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
     dead_letters = tx.dead_letters(record.queue)
@@ -70,7 +83,7 @@ def bury(
     if tx.execute(sql.BURY, row).rowcount:
         if number in record.value.unnamed:
             record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
-        tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor)
+        tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
 
 
 def bury_batch(tx: Transaction, key: int, count: int = 500) -> bool:
@@ -98,7 +111,7 @@ def _bury_up_to(tx: Transaction, key: int, count: int) -> int:
     doomed = tx.execute(sql.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
     reason = record.value.discard_reason or "discarded"
     for position, number in doomed:
-        bury(tx, record, position, number, reason)
+        bury(tx, record, position, number, reason, is_told=False)  # `sequence.discarding` told of all of them
     if len(doomed) < count:
         record.discarding = False
         if record.cursor >= lower:

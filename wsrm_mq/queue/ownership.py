@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.poison import after_failure
 from wsrm_mq.queue.policy import PolicyOf
@@ -93,6 +94,7 @@ def leave(tx: Transaction) -> None:
             free(record)
             settle_cursor(tx, record)
     tx.execute(sql.END_INSTANCE, {"key": tx.instance, "now": tx.now})
+    tx.count_now()
 
 
 def _mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
@@ -148,6 +150,7 @@ def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
         failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
         tx.ledger("holder_died", record, number=number, position=position, attempt=deaths)
         if deaths >= 3:
+            failed(tx, record.queue, "holder_died")
             policy = policy_of(record.partner)
             after_failure(tx, record, position, number, failures, policy, "its holder died while it ran")
     if ended:

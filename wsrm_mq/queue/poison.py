@@ -38,7 +38,8 @@ def after_failure(
         if record.value.terms.ordered:
             record.wait(tx.now, retry_at)
         return Aftermath.RETRY
-    return _POISON[policy.on_poison](tx, record, position, number, error)
+    on_poison = policy.on_poison if record.is_rm else policy.connection_on_poison
+    return _POISON[on_poison](tx, record, position, number, error)
 
 
 def _block(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:

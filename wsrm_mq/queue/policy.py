@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 
@@ -44,8 +45,21 @@ class QueuePolicy:
     max_expires: int = 7 * 24 * 3_600_000
     inactivity: int | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=4_096))
+    connection_idle: int = 300_000
+    """A connection without traffic for so long is over, where the server does not show its end."""
+    connection_on_poison: OnPoison = OnPoison.DEAD_LETTER
+    """``on_poison`` for messages that came without WS-RM."""
+    room: Room = field(default_factory=Room)
+    tells_room: bool = False
+    """Acknowledgements say how much room is left, and a message that finds none is left unacknowledged (WCF)."""
+    acknowledgement_interval: int | None = None
+    """Where one-way messages get an empty answer: how long an acknowledgement may be put off."""
     retry_faults: bool = False
     """Any fault of a two-way operation counts as a failure, not as the answer."""
+    retain: int | None = 7 * 24 * 3_600_000
+    """How long a settled message is kept; ``None``: for ever."""
+    retain_ended: int | None = 30 * 24 * 3_600_000
+    """How long an ended sequence is remembered."""
 
 
 PolicyOf = Callable[[str | None], QueuePolicy]

@@ -86,6 +86,9 @@ class SequenceView(NamedTuple):
     """Position of the entry that stopped it."""
     redelivery_below: int
     duplicates: int
+    kind: str
+    """``rm``, or ``connection``: messages without WS-RM, numbered here."""
+    connection: str | None
     received: AckRanges
 
     @property
@@ -113,8 +116,11 @@ def _waits(retry_from: int | None, retry_at: int | None, now: int) -> bool:
 _SEQUENCE: Final = """
 SELECT s.id, s.identifier, q.name, s.principal, s.peer, s.partner, s.rm, s.soap, s.addressing, s.behavior, s.assurance,
        s.ordered, s.created_at, s.expires_at, s.inactivity, s.state, s.ended, s.ended_at, s.active_at,
-       s.due_at, s.last_number, s.expected, s.cursor, s."limit", s.discard_from, s.discard_reason, s.discarding,
-       s.owner, s.running_since, s.retry_from, s.retry_at, s.blocked, s.redelivery_below, s.duplicates
+       CASE WHEN s.state <> 'ended' THEN min(coalesce(s.expires_at, s.active_at + s.inactivity),
+                                             coalesce(s.active_at + s.inactivity, s.expires_at)) END AS due_at,
+       s.last_number, s.expected, s.cursor, s."limit", s.discard_from, s.discard_reason, s.discarding,
+       s.owner, s.running_since, s.retry_from, s.retry_at, s.blocked, s.redelivery_below, s.duplicates,
+       s.kind, s.connection
 FROM sequence s JOIN queue q ON q.id = s.queue
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from wsrm_mq.queue.counts import delivered, failed
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.poison import Aftermath, after_failure
@@ -51,9 +52,12 @@ def settle(
     release: bool = False,
     waited_for: bool = False,
     remark: str | None = None,
+    seconds: float | None = None,
+    is_replay: bool = False,
 ) -> Settled:
     """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
-    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it.
+    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it;
+    ``seconds``: how long it took; ``is_replay``: it was read back from the store.
     Raises ``FenceLost`` where the sequence belongs to somebody else by now."""
     record = still_mine(tx, held)
     waiter = None
@@ -67,6 +71,7 @@ def settle(
         add_reply(tx, position, reply)
     if remark is not None:
         tx.ledger("answered_with_fault", record, number=number, position=position, reason=remark)
+    delivered(tx, record.queue, seconds, is_replay)
     _name(record, number)
     move_past(tx, record, number)
     record.running_since = tx.now
@@ -101,12 +106,16 @@ def fail(
     number: int,
     error: str,
     policy: QueuePolicy,
+    fault: str = "",
+    seconds: float | None = None,
 ) -> Failed:
-    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on."""
+    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on.
+    ``fault`` is the kind of the error, see ``Outcome``."""
     record = still_mine(tx, held)
     tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
     failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
+    failed(tx, record.queue, fault, seconds)
     aftermath = after_failure(tx, record, position, number, failures, policy, error)
     goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
     if goes_on:

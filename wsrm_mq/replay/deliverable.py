@@ -66,6 +66,7 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             redelivery=deliveries > 0 or number < redelivery_below,
             at_most_once=assurance == DeliveryAssurance.AT_MOST_ONCE,
             is_waited_for=bool(wants_reply) or waiter is not None,
+            is_replay=True,
         )
         for (
             position,

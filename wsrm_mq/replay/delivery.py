@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.settle import Reply
@@ -37,15 +38,24 @@ class Delivery(NamedTuple):
     """Settled before the call."""
     is_waited_for: bool = False
     """A request waits for the settlement, or may wait for it by now."""
+    is_replay: bool = False
+    """It was read back from the store: the second loop delivers it."""
 
 
-class Outcome(NamedTuple):
+@dataclass(slots=True)
+class Outcome:
     """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
     a one-way message that it took and did not like: nobody else reads that."""
 
     reply: Reply | None = None
     error: str | None = None
     remark: str | None = None
+    fault: str = ""
+    """The kind of the error, in one of a few words: ``exception``, ``http_error``, ``soap_fault``, ``refused``."""
+    seconds: float | None = None
+    """How long the call took; ``None``: it was not called yet."""
+    settling: Any = None
+    """The span that ends when the outcome is stored; see ``tracing``."""
 
 
 Call = Callable[[Delivery], Outcome]

@@ -8,14 +8,16 @@ operation that blocks delays no connection and no other sequence; the pool grows
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from wsrm_mq import tracing
 from wsrm_mq.errors import FenceLost, StoreError
+from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.ownership import Claim, give_back, let_go
 from wsrm_mq.queue.poison import Aftermath
 from wsrm_mq.queue.policy import PolicyOf
@@ -29,27 +31,13 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["Dispatcher", "Event", "OnEvent"]
-
-log = logging.getLogger("wsrm_mq.dispatch")
+__all__ = ["Dispatcher"]
 
 RUN_SECONDS: Final = 0.050
 EXHAUSTED_EVERY_SECONDS: Final = 60.0
 KEPT_RUNS: Final = 1_000
 KEPT_BYTES: Final = 16 * 1024
 """Runs that wait for a thread keep their first message in memory: so many, and so large a one."""
-
-
-class Event(NamedTuple):
-    """Something an operator should hear of: ``name`` is stable, e.g. ``delivery.failed``."""
-
-    name: str
-    sequence: str
-    number: int
-    detail: str
-
-
-OnEvent = Callable[[Event], None]
 
 
 class _Run(NamedTuple):
@@ -70,7 +58,7 @@ class Dispatcher:
         *,
         threads: int = 8,
         max_threads: int = 64,
-        on_event: OnEvent | None = None,
+        events: Events,
         on_retry: Callable[[int], None] = lambda _at: None,
     ) -> None:
         self._store = store
@@ -79,7 +67,7 @@ class Dispatcher:
         self._waiters = waiters
         self._threads = threads
         self._max_threads = max_threads
-        self._on_event = on_event
+        self._events = events
         self._on_retry = on_retry
         self._runs: deque[_Run] = deque()
         self._fresh = Fresh()
@@ -129,7 +117,7 @@ class Dispatcher:
         try:
             return self._run_here(claim, delivery, patience)
         except FenceLost as lost:
-            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
+            self._tell("delivery.fence_lost", delivery, lost)
         except Exception as error:
             self._let_go(claim, error)
         finally:
@@ -151,6 +139,7 @@ class Dispatcher:
         if outcome.error is None:
 
             def told(done: Settled | None, error: BaseException | None) -> None:
+                tracing.settle(outcome, error)
                 try:
                     self._settlement_told(claim, delivery, done, error, last=True)
                 finally:
@@ -159,19 +148,18 @@ class Dispatcher:
             self._store.submit(_settling(claim, delivery, outcome, release=True), told, keep=True, size=_size(outcome))
         else:
             threading.Thread(
-                target=self._fail_apart, args=(claim, delivery, outcome.error, stored), name="wsrm-mq-fail", daemon=True
+                target=self._fail_apart, args=(claim, delivery, outcome, stored), name="wsrm-mq-fail", daemon=True
             ).start()
         stored.wait(patience)
         return max(0.0, begun + patience - time.monotonic())
 
-    def _fail_apart(self, claim: Claim, delivery: Delivery, error: str, stored: threading.Event) -> None:
-        """Record a failure in a thread of its own: it is rare, and who hears of it (``on_event``) may not hold up the
-        writer."""
+    def _fail_apart(self, claim: Claim, delivery: Delivery, outcome: Outcome, stored: threading.Event) -> None:
+        """Record a failure in a thread of its own: it is rare, and this request's thread has no time for it."""
         try:
-            if not self._fail(claim, delivery, error).released:
+            if not self._fail(claim, delivery, outcome).released:
                 self.give(claim)
         except FenceLost as lost:
-            log.error("delivery.fence_lost sequence=%s number=%d: %s", delivery.identifier, delivery.number, lost)
+            self._tell("delivery.fence_lost", delivery, lost)
         except Exception as error:
             self._let_go(claim, error)
         finally:
@@ -179,12 +167,12 @@ class Dispatcher:
 
     def _let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off, for no fault of a message: the watch takes the sequence up again, here or elsewhere."""
-        log.error("dispatch.failed sequence=%d error=%r", claim.sequence, error, exc_info=error)
+        self._events.tell("dispatch.failed", key=claim.sequence, error=repr(error), trouble=error)
         self._fresh.forget(claim.sequence)
         try:
             self._store.submit(lambda tx: let_go(tx, claim), lambda _result, _error: None, keep=True)
         except StoreError as closed:  # the next start finds it
-            log.error("dispatch.not_given_back sequence=%d: %s", claim.sequence, closed)
+            self._events.tell("dispatch.not_given_back", key=claim.sequence, error=closed)
 
     # the pool
 
@@ -196,7 +184,7 @@ class Dispatcher:
                 try:
                     self._run(run)
                 except FenceLost as error:
-                    log.error("delivery.fence_lost %s", error)
+                    self._events.tell("delivery.fence_lost", error=error)
                     self._fresh.forget(run.claim.sequence)
                 except Exception as error:
                     self._let_go(run.claim, error)
@@ -216,7 +204,7 @@ class Dispatcher:
         elif len(self._workers) >= self._max_threads:
             if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
                 self._told_exhausted = time.monotonic()
-                log.error("dispatch.exhausted threads=%d waiting=%d", self._max_threads, len(self._runs))
+                self._events.tell("dispatch.exhausted", threads=self._max_threads, waiting=len(self._runs))
         elif not self._stopping:
             worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
             worker.start()  # it waits for the lock that is held here
@@ -286,7 +274,7 @@ class Dispatcher:
         self, claim: Claim, delivery: Delivery, done: Settled | None, error: BaseException | None, *, last: bool
     ) -> None:
         if done is None:
-            log.error("delivery.not_settled sequence=%s number=%d: %s", delivery.identifier, delivery.number, error)
+            self._tell("delivery.not_settled", delivery, error)
             self._fresh.forget(claim.sequence)
             if error is not None and not isinstance(error, FenceLost):
                 self._let_go(claim, error)
@@ -307,7 +295,7 @@ class Dispatcher:
             if pipeline is not None:
                 pipeline.drain()
             lost = pipeline is not None and pipeline.lost
-            if not lost and not self._fail(claim, delivery, outcome.error).released:
+            if not lost and not self._fail(claim, delivery, outcome).released:
                 self.give(claim)
             return True
         if pipeline is not None:
@@ -316,6 +304,7 @@ class Dispatcher:
         def told(done: Settled | None, error: BaseException | None) -> None:
             if pipeline is not None:
                 pipeline.leave(error)
+            tracing.settle(outcome, error)
             self._settlement_told(claim, delivery, done, error, last=last)
 
         self._store.submit(
@@ -333,51 +322,56 @@ class Dispatcher:
         outcome = self._called(delivery)
 
         def note(tx: Transaction) -> None:
+            record = tx.sequence(claim.sequence)
+            queue = record.queue if record is not None else 0
+            took(tx, queue, outcome.seconds or 0.0)
             if outcome.reply is not None:
                 add_reply(tx, delivery.position, outcome.reply)
             if outcome.error is not None:
-                record = tx.sequence(claim.sequence)
-                tx.ledger("failed", record, number=delivery.number, position=delivery.position, reason=outcome.error)
+                number, position = delivery.number, delivery.position
+                tx.ledger("failed", record, number=number, position=position, reason=outcome.error, is_told=False)
+                failed(tx, queue, outcome.fault)
 
         if outcome.reply is not None or outcome.error is not None:
             self._store.call(note, keep=True, size=_size(outcome))
+        else:
+            self._store.submit(note, lambda _result, _error: None, lingers=True)
         if outcome.error is not None:
             self._tell("delivery.lost", delivery, outcome.error)
+        tracing.settle(outcome, None)
         self._settled(delivery, done)
         return outcome
 
     def _called(self, delivery: Delivery) -> Outcome:
+        begun = time.perf_counter()
         outcome = self._call(delivery)
-        if outcome.remark is not None:
-            self._tell("delivery.answered_with_fault", delivery, outcome.remark)
+        outcome.seconds = time.perf_counter() - begun
         return outcome
 
-    def _fail(self, claim: Claim, delivery: Delivery, error: str) -> Failed:
+    def _fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Failed:
+        error = outcome.error or ""
         self._fresh.forget(claim.sequence)  # whoever goes on reads what follows
         policy = self._policy_of(delivery.partner)
-        failed = self._store.call(
-            lambda tx: fail(tx, claim, delivery.position, delivery.number, error, policy), keep=True
+        done = self._store.call(
+            lambda tx: fail(
+                tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
+            ),
+            keep=True,
         )
-        self._tell(_EVENTS[failed.aftermath], delivery, error)
-        if failed.aftermath is not Aftermath.RETRY:
+        tracing.settle(outcome, None)
+        if done.aftermath is not Aftermath.RETRY:
             self._waiters.notify(delivery.position)
-        if failed.retry_at is not None:
-            self._on_retry(failed.retry_at)
-        return failed
+        if done.retry_at is not None:
+            self._on_retry(done.retry_at)
+        return done
 
     def _settled(self, delivery: Delivery, done: Settled) -> None:
         self._waiters.notify(delivery.position)
         if done.waiter is not None and self._store.presence is not None and done.waiter != self._store.presence.name:
             self._store.wake(done.waiter, word=str(delivery.position))
 
-    def _tell(self, name: str, delivery: Delivery, detail: str) -> None:
-        """Acknowledged and not delivered must be loud."""
-        log.error("%s sequence=%s number=%d error=%r", name, delivery.identifier, delivery.number, detail)
-        if self._on_event is not None:
-            try:
-                self._on_event(Event(name, delivery.identifier, delivery.number, detail))
-            except Exception:
-                log.exception("on_event failed")
+    def _tell(self, name: str, delivery: Delivery, error: object) -> None:
+        self._events.tell(name, sequence=delivery.identifier, number=delivery.number, error=error)
 
 
 def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bool) -> Verb[Settled]:
@@ -390,16 +384,10 @@ def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bo
         remark=outcome.remark,
         release=release,
         waited_for=delivery.is_waited_for,
+        seconds=outcome.seconds,
+        is_replay=delivery.is_replay,
     )
 
 
 def _size(outcome: Outcome) -> int:
     return len(outcome.reply.body) if outcome.reply else 0
-
-
-_EVENTS: Final = {
-    Aftermath.RETRY: "delivery.failed",
-    Aftermath.BLOCKED: "sequence.blocked",
-    Aftermath.BURIED: "delivery.dead",
-    Aftermath.ENDED: "sequence.failed",
-}

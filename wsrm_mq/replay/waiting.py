@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -20,9 +21,27 @@ class Waiters:
     """``places``: how many requests at a time may wait for a gap to close."""
 
     def __init__(self, places: int) -> None:
-        self.places = threading.Semaphore(places)
         self._lock = threading.Lock()
+        self._places = places
+        self._of: Counter[str] = Counter()
         self._waiting: dict[int, list[Settable]] = {}
+
+    def enter(self, who: str, most: int | None, *, bounded: bool) -> bool:
+        """Let a request of ``who`` wait, who may have ``most`` that do (SEC-030); ``bounded``: it takes one of the
+        places. Answers whether it may; then ``leave`` has to follow."""
+        with self._lock:
+            if (bounded and self._places <= 0) or (most is not None and self._of[who] >= most):
+                return False
+            self._places -= bounded
+            self._of[who] += 1
+            return True
+
+    def leave(self, who: str, *, bounded: bool) -> None:
+        with self._lock:
+            self._places += bounded
+            self._of[who] -= 1
+            if not self._of[who]:
+                del self._of[who]
 
     @contextmanager
     def expecting(self, position: int, event: Settable) -> Iterator[None]:

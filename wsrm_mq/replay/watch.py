@@ -8,12 +8,14 @@ one keeps it from the others, from a stop or from a fork.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from wsrm_mq import tracing
 from wsrm_mq.errors import StoreError
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.dispatcher import Dispatcher
@@ -23,10 +25,9 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.instances import Neighbours, Presence
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["Watch"]
-
-log = logging.getLogger("wsrm_mq.watch")
 
 POLL_SECONDS: Final = 1.0
 BATCH: Final = 200
@@ -43,15 +44,23 @@ class Watch:
         dispatcher: Dispatcher,
         waiters: Waiters,
         policy_of: PolicyOf,
+        events: Events,
         poll_seconds: float = POLL_SECONDS,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
+        """``chores`` are done in every turn: what somebody else wants looked after."""
         self._store = store
         self._dispatcher = dispatcher
         self._waiters = waiters
         self._policy_of = policy_of
+        self._events = events
         self._poll_seconds = poll_seconds
+        self._chores = chores
         self._stopping = threading.Event()
         self._neighbours = Neighbours(store.path)
+        self.turned_at = time.monotonic()
+        """When it last began to look or to wait."""
+        self._is_counting = False
         self._busy = False
         """The last turn has left something to do."""
         self._thread: threading.Thread | None = None
@@ -94,7 +103,10 @@ class Watch:
         presence = self._store.presence
         assert presence is not None
         while not self._stopping.is_set():
+            self.turned_at = time.monotonic()
             try:
+                tracing.look()
+                self._count()
                 self._store.writer.look_after_files()
                 self._stay_in_place(presence)
                 words = presence.wait(0 if self._busy else self._seconds())
@@ -105,11 +117,30 @@ class Watch:
                     self.look()
                     self._trouble.over()
             except StoreError as error:
-                self._trouble.tell(log, "watch.store_error", error)
+                self._trouble.tell(self._events, "watch.store_error", error)
                 self._stopping.wait(self._poll_seconds)
-            except Exception:
-                log.exception("watch.failed")
+            except Exception as error:
+                self._events.tell("watch.failed", trouble=error)
                 self._stopping.wait(self._poll_seconds)
+
+    def _count(self) -> None:
+        """Have written what waits to be counted: nothing may come that would take it along."""
+        if self._is_counting:
+            return
+        counts = self._events.take_counts()
+        if not counts and not self._store.writer.tally.is_waiting:
+            return
+
+        def verb(tx: Transaction) -> None:
+            for event, times in counts.items():
+                tx.count("event", 0, event, times)
+            tx.count_now()
+
+        def told(_result: None, _error: BaseException | None) -> None:
+            self._is_counting = False
+
+        self._is_counting = True
+        self._store.submit(verb, told, keep=True, lingers=True)
 
     def _seconds(self) -> float:
         """How long to sleep: to the next retry, at most one poll."""
@@ -124,7 +155,7 @@ class Watch:
         if presence.is_in_place:
             return
         presence.take_place()
-        log.critical("instance.files_removed path=%s: made again; nobody may remove them", presence.home)
+        self._events.tell("instance.files_removed", path=presence.home)
         self._store.submit(
             lambda tx: tx.execute(sql.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
         )
@@ -132,6 +163,8 @@ class Watch:
     def _turn(self) -> bool:
         """A bounded part of what there is to do. Answers whether there is more."""
         self._bury_instances()
+        for chore in self._chores:
+            chore()
         look = {"now": self._store.clock(), "count": 1}
         with self._store.reader() as db:
             has_runnable, has_due, has_tails = (
@@ -157,4 +190,4 @@ class Watch:
                 continue
             freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]
             instances.bury(self._store.path, name)
-            log.warning("instance.gone name=%s sequences=%d", name, freed)
+            self._events.tell("instance.gone", name=name, sequences=freed)

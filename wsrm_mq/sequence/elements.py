@@ -65,6 +65,8 @@ class SequenceAcknowledgement(NamedTuple):
     ranges: tuple[tuple[int, int], ...] = ()
     nacks: tuple[int, ...] = ()
     final: bool = False
+    buffer_remaining: int | None = None
+    """How many messages more there is room for: WCF's flow control, an extension (conformance §1.5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import TRANSITIONS, Act, Event, State
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
     "Bounds",
@@ -40,6 +40,7 @@ __all__ = [
     "Step",
     "Terms",
     "TimePassed",
+    "decline",
     "grant",
     "receive",
 ]
@@ -174,7 +175,11 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``."""
+    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``, it is held as a
+    whole and has grown too large, or the store may have forgotten what it acknowledged."""
+
+    discard_reason: str | None = "sequence_failed"
+    """What is unsettled goes to the dead letters, marked with this; ``None``: the behavior decides."""
 
 
 Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | TimePassed | GaveUp
@@ -220,7 +225,8 @@ def receive(
     """
     due_at = sequence.due_at
     if due_at is not None and now >= due_at:
-        expired = _end(sequence, Ended.EXPIRED)
+        # A connection that was silent for so long is over; nobody was granted a time for it.
+        expired = _end(sequence, Ended.TERMINATED if sequence.terms.rm is UNSEQUENCED else Ended.EXPIRED)
         if isinstance(event, TimePassed):
             return expired
         step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
@@ -277,7 +283,7 @@ def _accept(
     number, terms = header.number, sequence.terms
     no_room = _no_room(sequence, number, bounds)
     if no_room:
-        return Step(replace(sequence, active_at=now), no_room=no_room)
+        return decline(sequence, now, no_room)
     disposition = None
     if empty_last and header.last:
         disposition = Disposition.EMPTY_LAST_MESSAGE
@@ -323,10 +329,19 @@ def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
         return f"{len(sequence.received)} ranges are open, max_ranges is {bounds.max_ranges}"
     held_apart = sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
     if bounds.max_held is not None and not held_apart and _would_be_held(sequence, number):
-        held = sequence.held
+        received = sequence.received
+        few = received.highest - sequence.limit < bounds.max_held  # so many fit there; to count takes longer
+        held = 0 if few else sequence.held
         if held >= bounds.max_held:
             return f"{held} messages are held behind number {expected}, max_held is {bounds.max_held}"
     return ""
+
+
+def decline(sequence: InboundSequence, now: int, no_room: str) -> Step:
+    """Do not take a message, for want of room. It counts as traffic where that matters, else nothing is written for
+    it: to turn messages away has to be cheaper than to take them."""
+    following = sequence if sequence.terms.inactivity is None else replace(sequence, active_at=now)
+    return Step(following, no_room=no_room)
 
 
 def _would_be_held(sequence: InboundSequence, number: int) -> bool:
@@ -338,7 +353,11 @@ def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now
         sequence = replace(sequence, last_number=event.last_number)
     if isinstance(event, GaveUp):
         ended: Ended | None = sequence.ended or Ended.FAILED
-        settled = replace(sequence, discard_from=1, discard_reason="sequence_failed")
+        settled = (
+            replace(sequence, discard_from=1, discard_reason=event.discard_reason)
+            if event.discard_reason is not None
+            else _apply_behavior(sequence)
+        )
     else:
         ended = Ended.TERMINATED if state is State.ENDED else None
         settled = _apply_behavior(sequence)

@@ -13,7 +13,7 @@ import enum
 from typing import Final, NamedTuple
 
 from wsrm_mq.sequence import faults
-from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
+from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1
 
 __all__ = ["TRANSITIONS", "Act", "Cell", "Event", "State"]
 
@@ -136,5 +136,6 @@ _1_0: Final = {
     State.ENDED: _ENDED_CELLS,
 }
 
-TRANSITIONS: Final = {WSRM_1_0.label: _1_0, WSRM_1_1.label: _1_1}
-"""RM version's label -> state -> event -> cell; every combination is there (a test counts them)."""
+TRANSITIONS: Final = {WSRM_1_0.label: _1_0, WSRM_1_1.label: _1_1, UNSEQUENCED.label: _1_1}
+"""RM version's label -> state -> event -> cell; every combination is there (a test counts them). A sequence that this
+side numbers behaves as one of 1.1 does."""

@@ -7,8 +7,10 @@ checkpoint happens by chance inside somebody's commit (the writer makes them, se
 from __future__ import annotations
 
 import os
+import random
 import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from wsrm_mq.store.rescue import removed
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
+    "begin",
     "connect_reader",
     "connect_writer",
     "create_file",
@@ -28,6 +31,8 @@ __all__ = [
 ]
 
 BUSY_TIMEOUT_MS: Final = 5_000
+_LOOK_AGAIN_SECONDS: Final = (0.0005, 0.0015)
+"""Between two looks at a lock that another process holds: about as long as a commit."""
 
 MOUNTS: Final = Path("/proc/self/mounts")
 
@@ -100,9 +105,26 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         return db
 
 
-def set_patience(db: sqlite3.Connection, patient: bool) -> None:
-    """Whether BEGIN waits for others who write, the usual time, or not at all."""
-    db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS if patient else 0}")
+def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
+    """BEGIN IMMEDIATE, on a connection whose own busy timeout is 0: it waits for others who write, the usual time, or
+    not at all.
+
+    SQLite waits longer after each look, up to 100 ms, so of several busy processes the one that has waited longest
+    looks least often. Here all look alike.
+    """
+    give_up_at = None
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            now = time.monotonic()
+            give_up_at = give_up_at or now + BUSY_TIMEOUT_MS / 1000
+            if now >= give_up_at or not wait:
+                raise
+        time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:

@@ -25,7 +25,7 @@ from typing import Final
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.rescue import FileId, file_id
 
-__all__ = ["Neighbours", "Presence", "bury", "is_alive", "wake"]
+__all__ = ["Neighbours", "Presence", "bury", "in_use", "is_alive", "wake"]
 
 MISSING_SECONDS: Final = 5.0
 """So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
@@ -70,7 +70,8 @@ class Presence:
         self._lock = file_id(self._path("lock"))
         try:
             self._path("sock").unlink(missing_ok=True)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            listener.setblocking(False)  # not by a flag of its type: gevent's sockets wait all the same
             listener.bind(_address(directory, self.name))
             self._socket = listener
         except OSError:
@@ -163,6 +164,11 @@ def _is_locked(store: Path, name: str) -> bool | None:
     return False
 
 
+def in_use(store: Path) -> int:
+    """How many instances run on the store, whether it knows them or not."""
+    return sum(is_alive(store, lock.stem) for lock in _directory(store).glob("*.lock"))
+
+
 def bury(store: Path, name: str) -> None:
     """Take a dead instance's files away."""
     for suffix in ("sock", "lock"):
@@ -176,7 +182,8 @@ def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
     except OSError:
         return
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
             for name in names:
                 try:
                     sender.sendto(word.encode("ascii"), _address(directory, name))

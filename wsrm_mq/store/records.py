@@ -9,11 +9,11 @@ from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, 
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
-from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
+from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
 __all__ = ["SequenceRecord"]
 
-_RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1)}
+_RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
@@ -30,6 +30,7 @@ class SequenceRecord:
         principal: str | None = None,
         peer: str | None = None,
         partner: str | None = None,
+        connection: str | None = None,
         created_at: int = 0,
     ) -> None:
         self.id = id
@@ -38,6 +39,8 @@ class SequenceRecord:
         self.principal = principal
         self.peer = peer
         self.partner = partner
+        self.connection = connection
+        """The connection whose messages these are, where they came without WS-RM."""
         self.created_at = created_at
         self.cursor = 1
         """The lowest accepted and unsettled number; ``limit`` if there is none."""
@@ -54,6 +57,16 @@ class SequenceRecord:
         self.duplicates = 0
         self.discarding = False
         self.ended_at: int | None = None
+        self.due_at = value.due_at
+        """When to look whether the clock ends it: not later than that is, and earlier where there was traffic since.
+        So the column is not written with every message."""
+        self.held = 0
+        """How many accepted numbers wait."""
+        self.held_bytes = 0
+        """The bytes of their bodies; more than that once some of several runs were released. See ``queue.room``."""
+        self.held_is_exact = False
+        self.acknowledged_at = 0
+        """When an acknowledgement was sent last, as far as this process knows."""
         self.written: tuple[tuple[object, ...], tuple[object, ...]] = ((), ())
         """``standing`` and ``progress`` as its row has them."""
 
@@ -91,6 +104,7 @@ class SequenceRecord:
             principal=columns["principal"],
             peer=columns["peer"],
             partner=columns["partner"],
+            connection=columns["connection"],
             created_at=columns["created_at"],
         )
         for name in (
@@ -102,6 +116,9 @@ class SequenceRecord:
             "retry_at",
             "blocked",
             "redelivery_below",
+            "due_at",
+            "held",
+            "held_bytes",
         ):
             setattr(record, name, columns[name])
         record.duplicates = columns["duplicates"]
@@ -123,6 +140,8 @@ class SequenceRecord:
             "principal": self.principal,
             "peer": self.peer,
             "partner": self.partner,
+            "kind": "rm" if self.is_rm else "connection",
+            "connection": self.connection,
             "identifier": terms.identifier,
             "rm": terms.rm.label,
             "soap": terms.soap.label,
@@ -148,6 +167,8 @@ class SequenceRecord:
             self.owner,
             self.fence,
             self.running_since,
+            self.held,
+            self.held_bytes,
         )
 
     @property
@@ -158,7 +179,7 @@ class SequenceRecord:
             value.state.value,
             value.ended.value if value.ended else None,
             self.ended_at,
-            value.due_at,
+            self.due_at,
             value.last_number,
             value.discard_from,
             value.discard_reason,
@@ -176,9 +197,20 @@ class SequenceRecord:
         return dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
 
     @property
+    def is_rm(self) -> bool:
+        """A sequence of WS-RM; else one that this side makes of messages without."""
+        return self.value.terms.rm is not UNSEQUENCED
+
+    @property
     def is_deliverable(self) -> bool:
         """Something is below the limit, unsettled, and neither blocked nor given up."""
         return self.blocked is None and self.cursor < self.value.deliver_below
+
+    @property
+    def is_over(self) -> bool:
+        """Ended, and nobody has anything to do with it any more."""
+        done = self.owner is None and not self.discarding and self.cursor >= self.value.deliver_below
+        return done and self.value.state is State.ENDED
 
     def waits_for_retry(self, now: int) -> bool:
         """Its head failed and its next try is not due."""
@@ -200,6 +232,24 @@ class SequenceRecord:
             self.cursor = value.received.first_from(previous.limit, value.limit)
         if accepted is not None and accepted < self.cursor:
             self.cursor = accepted
+        if self.held and (value.limit != previous.limit or value.discard_from is not None):
+            self._release()
+        due_at = value.due_at
+        if due_at is None or self.due_at is None or due_at < self.due_at:
+            self.due_at = due_at
+
+    def hold(self, size: int) -> None:
+        """A message of ``size`` bytes was accepted and waits."""
+        self.held_is_exact = self.held_is_exact or not self.held
+        self.held += 1
+        self.held_bytes += size
+
+    def _release(self) -> None:
+        """Some of what was held goes on, or all of it. What a part of it weighs is not known here."""
+        self.held = self.value.held if self.value.discard_from is None else 0
+        self.held_is_exact = False
+        if not self.held:
+            self.held_bytes = 0
 
     def passed(self, number: int) -> None:
         """``number`` was settled in order: the cursor goes to the next received number."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Final
+
+from wsrm_mq.events.telling import Events
 
 __all__ = ["Repeated"]
 
@@ -18,11 +19,11 @@ class Repeated:
         self._text: str | None = None
         self._again_at = 0.0
 
-    def tell(self, log: logging.Logger, event: str, error: BaseException) -> None:
+    def tell(self, events: Events, event: str, error: BaseException) -> None:
         text, now = str(error), time.monotonic()
         if text == self._text and now < self._again_at:
             return
-        log.error("%s %s", event, text if text != self._text else f"still: {text.partition('. ')[0]}")
+        events.tell(event, error=text if text != self._text else f"still: {text.partition('. ')[0]}")
         self._text, self._again_at = text, now + AGAIN_SECONDS
 
     @property

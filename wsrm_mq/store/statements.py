@@ -129,6 +129,16 @@ RUN: Final = compiled(
     .order_by(entry.c.number)
     .limit(p("count"))
 )
+UNSETTLED_OF_CONNECTION: Final = compiled(
+    select(message.c.id)
+    .join(entry, entry.c.message == message.c.id)
+    .where(message.c.connection == p("connection"), message.c.id > p("after"), entry.c.outcome.is_(None))
+    .order_by(message.c.id)
+    .limit(p("count"))
+)
+LAST_OF_CONNECTION: Final = compiled(
+    select(func.coalesce(func.max(message.c.id), 0)).where(message.c.connection == p("connection"))
+)
 SETTLE: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
@@ -247,7 +257,17 @@ TERMS_COLUMNS: Final = (
     "expires_at",
     "inactivity",
 )
-PROGRESS_COLUMNS: Final = ("active_at", "expected", "cursor", "limit", "owner", "fence", "running_since")
+PROGRESS_COLUMNS: Final = (
+    "active_at",
+    "expected",
+    "cursor",
+    "limit",
+    "owner",
+    "fence",
+    "running_since",
+    "held",
+    "held_bytes",
+)
 """What every message changes; see ``SequenceRecord.progress``."""
 STANDING_COLUMNS: Final = (
     "state",
@@ -269,7 +289,11 @@ ADD_SEQUENCE: Final = compiled(
     insert(sequence).values(
         {
             name: p(name)
-            for name in ("queue", "create_id", "principal", "peer", "partner", *TERMS_COLUMNS, *SAVED_COLUMNS)
+            for name in (
+                *("queue", "create_id", "principal", "peer", "partner", "kind", "connection"),
+                *TERMS_COLUMNS,
+                *SAVED_COLUMNS,
+            )
         }
     )
 )
@@ -284,6 +308,35 @@ SEQUENCE_BY_CREATE_ID: Final = compiled(
     .where(sequence.c.create_id == p("create_id"), sequence.c.queue == p("queue"))
     .order_by(sequence.c.id.desc())
     .limit(1)
+)
+OPEN_OF_CONNECTION: Final = compiled(
+    select(sequence.c.id).where(
+        sequence.c.connection == p("connection"), sequence.c.queue == p("queue"), sequence.c.ended_at.is_(None)
+    )
+)
+OPEN_OF_CONNECTIONS: Final = compiled(
+    select(sequence.c.id).where(sequence.c.connection == p("connection"), sequence.c.ended_at.is_(None))
+)
+
+
+def _open_of(*who: ColumnElement[bool]) -> str:
+    is_open = and_(sequence.c.state == "created", sequence.c.kind == "rm", *who)
+    return compiled(select(sequence.c.id).where(is_open).limit(1).offset(p("most")))
+
+
+OPEN_OF_PRINCIPAL: Final = _open_of(sequence.c.principal == p("who"))
+OPEN_OF_ADDRESS: Final = _open_of(sequence.c.principal.is_(None), sequence.c.peer.is_not_distinct_from(p("who")))
+"""A row if a peer has more than ``:most`` open sequences."""
+HELD_IN_ALL: Final = compiled(
+    select(func.coalesce(func.sum(sequence.c.held), 0), func.coalesce(func.sum(sequence.c.held_bytes), 0)).where(
+        sequence.c.held > 0
+    )
+)
+HELD_BYTES: Final = compiled(
+    select(func.coalesce(func.sum(message.c.body_size), 0))
+    .select_from(entry)
+    .join(message, message.c.id == entry.c.message)
+    .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"))
 )
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _DELIVERABLE = and_(
@@ -300,6 +353,7 @@ NEXT_RETRY: Final = compiled(
 )
 DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1).limit(p("count")))
 DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))
+DROP_SEQUENCE: Final = compiled(delete(sequence).where(sequence.c.id == p("key")))
 RUN_BOUNDS: Final = compiled(
     select(
         sequence.c.cursor,
@@ -327,6 +381,7 @@ LAST_KEYS: Final = {
 RANGES: Final = compiled(
     select(range_.c.lower, range_.c.upper).where(range_.c.sequence == p("sequence")).order_by(range_.c.lower)
 )
+DROP_RANGES: Final = compiled(delete(range_).where(range_.c.sequence == p("sequence")))
 DROP_RANGE: Final = compiled(delete(range_).where(range_.c.sequence == p("sequence"), range_.c.lower == p("key")))
 
 # ledger

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store import instances, schema
+from wsrm_mq.events.telling import Events
+from wsrm_mq.store import identity, instances, schema
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.connection import begin, connect_reader, connect_writer, store_errors
+from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import Transaction
@@ -40,15 +42,30 @@ def store_path(where: str | os.PathLike[str]) -> Path:
 def _leave(tx: Transaction) -> None:
     """End the instance. One that still owns a sequence does not end: it is found dead, and its sequences are freed."""
     tx.execute(sql.LEAVE, {"key": tx.instance, "now": tx.now})
+    tx.count_now()
 
 
 class Store:
     """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
 
-    def __init__(self, where: str | os.PathLike[str], *, clock: Clock = wall_clock) -> None:
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        clock: Clock = wall_clock,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
+        events: Events | None = None,
+    ) -> None:
         self.path = store_path(where)
         self.clock = clock
+        self._events = events or Events()
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
         self.presence: Presence | None = None
+        self._witness = Witness(self.path)
+        self._witnessed = 0
+        """How many commits there were when the witness was told last."""
         self._writer: Writer | None = None
         self._idle_readers: list[sqlite3.Connection] = []
         self._readers_changed = threading.Condition()
@@ -71,15 +88,27 @@ class Store:
         return self.writer.instance
 
     def open(self) -> None:
-        """Create or migrate the file, take a place among the instances, start the writer."""
+        """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreUnconfirmed``
+        for one that may have forgotten what it acknowledged."""
         schema.ensure(self.path)
+        self._witness = identity.admit(self.path)
         self._closing = False
         presence = Presence(self.path)
         try:
             key = self._register(presence.name)
+            self._witness.tell_of(self.path)
             reserve = Reserve(self.path.with_name(self.path.name + ".d") / "reserve")
             reserve.restore()
-            writer = Writer(self.path, instance=key, instance_name=presence.name, clock=self.clock, reserve=reserve)
+            writer = Writer(
+                self.path,
+                instance=key,
+                instance_name=presence.name,
+                clock=self.clock,
+                reserve=reserve,
+                max_requests=self._max_queued,
+                max_request_bytes=self._max_queued_bytes,
+                events=self._events,
+            )
             writer.start()
         except BaseException:
             presence.close()
@@ -97,7 +126,11 @@ class Store:
                     "pid": os.getpid(),
                     "started_at": self.clock(),
                 }
-                return int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+                db.execute("BEGIN IMMEDIATE")
+                key = int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+                db.execute(identity.ADVANCE).fetchall()
+                db.execute("COMMIT")
+                return key
         finally:
             db.close()
 
@@ -106,7 +139,8 @@ class Store:
         be written in ``timeout`` seconds is left to the next start."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close(last, timeout)
+            writer.close(lambda tx: (last(tx), identity.advance(tx)), timeout)
+            self._witness.tell_of(self.path)
         with self._readers_changed:
             self._closing = True
             self._readers_changed.notify_all()
@@ -114,6 +148,14 @@ class Store:
         if self.presence is not None:
             self.presence.close()
             self.presence = None
+
+    def bear_witness(self) -> None:
+        """Tell the witness, where something was written since it was told."""
+        if self.writer.commits == self._witnessed:
+            self._witness.remind()
+            return
+        self._witness.tell(self.call(identity.advance))
+        self._witnessed = self.writer.commits
 
     def suspend(self) -> None:
         """Close every connection for the moment of a fork: none may be open then. What is asked meanwhile waits."""
@@ -145,9 +187,15 @@ class Store:
             self._idle_readers.clear()
 
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], object] | None = None
+        self,
+        verb: Verb[R],
+        *,
+        keep: bool = False,
+        size: int = 0,
+        committed: Callable[[R], object] | None = None,
+        is_request: bool = False,
     ) -> R:
-        return self.writer.call(verb, keep=keep, size=size, committed=committed)
+        return self.writer.call(verb, keep=keep, size=size, committed=committed, is_request=is_request)
 
     def submit(
         self,
@@ -191,18 +239,22 @@ class Store:
         instances.wake(self.path, (name for name in names if name != mine), word)
 
 
-def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock) -> R:
-    """One transaction from outside a running instance (CLI): committed, then the live instances are woken."""
+def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False) -> R:
+    """One transaction from outside a running instance (CLI): committed, then the live instances are woken. Raises
+    ``StoreUnconfirmed`` as ``Store.open`` does, but for what is allowed on an ``unconfirmed`` store."""
     from wsrm_mq.store.transaction import SequenceCache
 
+    witness = Witness(path) if unconfirmed else identity.admit(path)
     db = connect_writer(path)
     try:
         with store_errors(path):
-            db.execute("BEGIN IMMEDIATE")
+            db.execute("PRAGMA busy_timeout = 0")
+            begin(db)
             try:
                 tx = Transaction(db, clock(), SequenceCache(), 0, "cli")
                 result = verb(tx)
                 tx.flush()
+                db.execute(identity.ADVANCE).fetchall()
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
@@ -211,5 +263,6 @@ def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock) -> R:
             names = [name for _key, name in db.execute(sql.LIVE_INSTANCES)]
     finally:
         db.close()
+    witness.tell_of(path)
     instances.wake(path, names)
     return result

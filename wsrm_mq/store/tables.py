@@ -23,16 +23,30 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entry", "instance", "ledger", "message", "metadata", "queue", "range_", "reply", "sequence"]
+__all__ = [
+    "counter",
+    "entry",
+    "identity",
+    "instance",
+    "ledger",
+    "message",
+    "metadata",
+    "queue",
+    "range_",
+    "reply",
+    "sequence",
+]
 
 metadata: Final = MetaData()
 
 QUEUE_KINDS: Final = ("app", "dead_letter")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
+SEQUENCE_KINDS: Final = ("rm", "connection")
 SEQUENCE_STATES: Final = ("created", "closed", "ended")
 
 
 def _one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
+    """As an argument of its ``Column`` for one that was added to a table later: SQLite writes it there."""
     listed = ", ".join(f"'{word}'" for word in words)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
 
@@ -132,7 +146,7 @@ sequence: Final = _table(
     Column("ended", Text),
     Column("ended_at", Integer),
     Column("active_at", Integer, nullable=False),
-    # When the clock ends it: expires_at or the inactivity limit, whichever comes first.
+    # When to look whether the clock ends it: not later than expires_at or the inactivity limit.
     Column("due_at", Integer),
     Column("last_number", Integer),
     # Delivery state.
@@ -154,6 +168,15 @@ sequence: Final = _table(
     # Deliveries below this number may be repeated: an owner died while it ran them.
     Column("redelivery_below", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
+    # connection: its messages came without WS-RM, we number them in order of receipt.
+    Column("kind", Text, _one_of("kind", SEQUENCE_KINDS), nullable=False, server_default="rm"),
+    # Whose messages it has, where it is of that kind and the connection has a name.
+    Column("connection", Text),
+    # Accepted numbers at or above the limit, and at most so many bytes of theirs.
+    Column("held", Integer, nullable=False, server_default="0"),
+    Column("held_bytes", Integer, nullable=False, server_default="0"),
+    # So many of its entries were deleted by retention; the ranges still know their numbers.
+    Column("pruned", Integer, nullable=False, server_default="0"),
     _one_of("state", SEQUENCE_STATES),
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
@@ -168,7 +191,18 @@ Index(
     ),
 )
 Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))
+Index(
+    "sequence_by_connection",
+    sequence.c.connection,
+    sequence.c.queue,
+    sqlite_where=text("connection IS NOT NULL AND ended_at IS NULL"),
+)
+# How many a peer has open.
+Index("sequence_open", sequence.c.principal, sequence.c.peer, sqlite_where=text("state = 'created' AND kind = 'rm'"))
+Index("sequence_holding", sequence.c.held, sequence.c.held_bytes, sqlite_where=text("held > 0"))
 Index("sequence_due", sequence.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
+# What retention looks for. Written once in a sequence's life.
+Index("sequence_ended", sequence.c.ended_at, sequence.c.id, sqlite_where=text("ended_at IS NOT NULL"))
 
 range_: Final = _table(
     "range",
@@ -199,6 +233,26 @@ instance: Final = _table(
     sqlite_autoincrement=True,
 )
 Index("instance_live", instance.c.id, sqlite_where=text("ended_at IS NULL"))
+
+# What was counted of a queue (0: of none), for ever: rows that are pruned, and queues, go without it.
+counter: Final = _table(
+    "counter",
+    Column("name", Text, primary_key=True),
+    Column("queue", Integer, primary_key=True, autoincrement=False),
+    Column("label", Text, primary_key=True),
+    Column("value", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# One row: which store this is, see ``identity``.
+identity: Final = _table(
+    "identity",
+    Column("id", Text, primary_key=True),
+    # Grows now and then, never falls: a file with less than the witness has is an older one.
+    Column("mark", Integer, nullable=False),
+    # This file is a copy of that time, and was not adopted since.
+    Column("copied_at", Integer),
+)
 
 ledger: Final = _table(
     "ledger",

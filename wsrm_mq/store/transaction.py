@@ -16,20 +16,58 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wsrm_mq.events.table import EVENTS, FROM_LEDGER
+from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.counting import COUNTERS, Key, Tally
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, Row
 
-__all__ = ["SequenceCache", "Transaction"]
+__all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 
 _CACHED_WEIGHT: Final = 40_000
 _CACHED_QUEUES: Final = 1_000
+_CACHED_CONNECTIONS: Final = 10_000
+_PAGES: Final = ("page_count", "freelist_count", "page_size")
 
 
 def _weight(record: SequenceRecord) -> int:
     """What a sequence takes in memory: it and each of its ranges, which may be thousands, count as one."""
     return 1 + len(record.value.received.ranges) + len(record.value.unnamed.ranges)
+
+
+class ConnectionCache:
+    """What is known of connections, for those that ask: nothing here is filled for every message."""
+
+    def __init__(self) -> None:
+        self.sequences: dict[tuple[str, int], int] = {}
+        """Key of the open sequence of a connection's messages without WS-RM in a queue."""
+        self.unsettled: dict[str, int] = {}
+        """How many unsettled messages a connection has, at most."""
+        self.asked_at: dict[str, int] = {}
+        """At which transaction's time they were counted last."""
+        self.floors: OrderedDict[str, int] = OrderedDict()
+        """The key of a message below which, and at which, all of a connection's are settled: for ever, so it stays
+        true whoever writes."""
+
+    def clear(self) -> None:
+        self.sequences.clear()
+        self.unsettled.clear()
+        self.asked_at.clear()
+
+    def set_floor(self, connection: str, key: int) -> None:
+        self.floors[connection] = key
+        self.floors.move_to_end(connection)
+        if len(self.floors) > _CACHED_CONNECTIONS:
+            gone, _key = self.floors.popitem(last=False)
+            self.unsettled.pop(gone, None)
+            self.asked_at.pop(gone, None)
+
+    def set_sequence(self, connection: str, queue: int, key: int) -> None:
+        if len(self.sequences) > _CACHED_CONNECTIONS:
+            self.sequences.clear()
+        self.sequences[connection, queue] = key
 
 
 class SequenceCache:
@@ -41,8 +79,11 @@ class SequenceCache:
         self._by_id: OrderedDict[int, SequenceRecord] = OrderedDict()
         self._ids: dict[str, int] = {}
         self._queues: OrderedDict[str, int] = OrderedDict()
+        self.held_in_all: tuple[int, int] | None = None
+        """Messages and bytes held in all sequences as committed; ``None``: not asked yet."""
         self.last_keys: dict[str, int] = {}
         """The last key given in a table, by the table's name."""
+        self.connections = ConnectionCache()
         self._version: int | None = None
 
     def validate(self, version: int) -> None:
@@ -57,6 +98,8 @@ class SequenceCache:
         self._ids.clear()
         self._queues.clear()
         self.last_keys.clear()
+        self.connections.clear()
+        self.held_in_all = None
 
     def id_of(self, identifier: str) -> int | None:
         return self._ids.get(identifier)
@@ -68,9 +111,13 @@ class SequenceCache:
         return record
 
     def put(self, record: SequenceRecord) -> None:
+        """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
         before = self._by_id.pop(record.id, None)
         if before is not None:
             self.weight -= _weight(before)
+        if record.is_over:
+            self._ids.pop(record.value.terms.identifier, None)
+            return
         self._by_id[record.id] = record
         self._ids[record.value.terms.identifier] = record.id
         self.weight += _weight(record)
@@ -78,6 +125,16 @@ class SequenceCache:
             _key, oldest = self._by_id.popitem(last=False)
             del self._ids[oldest.value.terms.identifier]
             self.weight -= _weight(oldest)
+
+    def drop(self, key: int) -> None:
+        record = self._by_id.pop(key, None)
+        if record is not None:
+            del self._ids[record.value.terms.identifier]
+            self.weight -= _weight(record)
+
+    def held_changed(self, messages: int, size: int) -> None:
+        if self.held_in_all is not None:
+            self.held_in_all = (self.held_in_all[0] + messages, self.held_in_all[1] + size)
 
     def queue(self, name: str) -> int | None:
         return self._queues.get(name)
@@ -92,18 +149,31 @@ class Transaction:
     """A transaction in progress. ``now`` is one time for all of it, ms since the epoch."""
 
     def __init__(
-        self, db: sqlite3.Connection, now: int, cache: SequenceCache, instance: int, instance_name: str
+        self,
+        db: sqlite3.Connection,
+        now: int,
+        cache: SequenceCache,
+        instance: int,
+        instance_name: str,
+        tally: Tally | None = None,
     ) -> None:
         self.db = db
         self.now = now
         self.instance = instance
         """Key of the instance that writes."""
         self.instance_name = instance_name
+        self.connections = cache.connections
+        self.notices: list[tuple[str, dict[str, Any]]] = []
+        """Events to be told once this is committed."""
+        self._tally = tally or Tally()
+        self._counts: dict[Key, int] = {}
+        self._counts_now = False
         self._cache = cache
         self._touched: dict[int, tuple[SequenceRecord, SequenceRecord]] = {}
         self._messages: list[Row] = []
         self._entries: list[Row] = []
         self._delivered: list[Row] = []
+        self._used_bytes: int | None = None
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
@@ -142,6 +212,13 @@ class Transaction:
         record.written = record.standing, record.progress
         return self._touch(record)
 
+    def forget_sequence(self, key: int) -> None:
+        """Delete a sequence and its ranges. It has no entry any more."""
+        self._touched.pop(key, None)
+        self._cache.drop(key)
+        self.execute(sql.DROP_RANGES, {"sequence": key})
+        self.execute(sql.DROP_SEQUENCE, {"key": key})
+
     @property
     def changed_sequences(self) -> set[int]:
         """Keys of those that this transaction was asked for: what it made of them, no query sees."""
@@ -157,6 +234,24 @@ class Transaction:
         working = record.copy()
         self._touched[record.id] = (record, working)
         return working
+
+    # room
+
+    @property
+    def held_in_all(self) -> tuple[int, int]:
+        """Messages and bytes that all sequences hold, as last committed: a bound on it is kept but for one batch."""
+        if self._cache.held_in_all is None:
+            messages, size = self.db.execute(sql.HELD_IN_ALL).fetchone()
+            self._cache.held_in_all = (messages, size)
+        return self._cache.held_in_all
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the store's file that hold something."""
+        if self._used_bytes is None:
+            pages, free, size = (self.db.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGES)
+            self._used_bytes = (pages - free) * size
+        return self._used_bytes
 
     # rows that are written together
 
@@ -228,8 +323,9 @@ class Transaction:
         attempt: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        is_told: bool = True,
     ) -> None:
-        """Write down what an entry's own columns cannot tell."""
+        """Write down what an entry's own columns cannot tell. It is counted, and told once it is committed."""
         self.execute(
             sql.ADD_LEDGER,
             {
@@ -245,6 +341,20 @@ class Transaction:
                 "actor": actor,
             },
         )
+
+        self.count("ledger", record.queue if record else 0, event)
+        self._counts_now = True
+        if is_told and record is not None and event in FROM_LEDGER:
+            self.notices.append(_notice(event, record, number, attempt, reason))
+
+    def count(self, name: str, queue: int, label: str = "", by: int = 1) -> None:
+        """Count something of a queue; see ``counting`` for when that is in the store."""
+        key = (name, queue, label)
+        self._counts[key] = self._counts.get(key, 0) + by
+
+    def count_now(self) -> None:
+        """What this process has counted until now is written with this transaction."""
+        self._counts_now = True
 
     # the end
 
@@ -265,11 +375,16 @@ class Transaction:
                 ranges += self._changed_ranges(working.id, before.ranges, after.ranges)
         PROGRESS.write(self.db.execute, progressed)
         RANGES.write(self.db.execute, ranges)
+        self._counts_now = self._counts_now or self._tally.is_due
+        if self._counts_now:
+            COUNTERS.write(self.db.execute, self._tally.with_waiting(self._counts))
 
     def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
         """The rows to write; what is no longer there is deleted."""
         if before[:-1] == after[:-1] and before and after[-1][0] == before[-1][0]:  # in order: nearly every message
             return [(key, *after[-1])]
+        same = _same_at_the_beginning(before, after)
+        before, after = before[same:], after[same:]
         gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
         for lower in gone:
             self.db.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
@@ -277,8 +392,43 @@ class Transaction:
 
     def committed(self) -> None:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""
-        for _original, working in self._touched.values():
+        for original, working in self._touched.values():
             self._cache.put(working)
+            if working.held != original.held or working.held_bytes != original.held_bytes:
+                self._cache.held_changed(working.held - original.held, working.held_bytes - original.held_bytes)
+        if self._counts_now:
+            self._tally.written()
+        else:
+            self._tally.wait(self._counts)
+
+
+_REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answered_with_fault": "error"}
+
+
+def _notice(
+    event: str, record: SequenceRecord, number: int | None, attempt: int | None, reason: str | None
+) -> tuple[str, dict[str, Any]]:
+    has_failed = event == "ended" and record.value.ended is Ended.FAILED
+    fields = {
+        "sequence": record.value.terms.identifier,
+        "number": number,
+        "attempt": attempt,
+        _REASONS.get(event, "reason"): reason,
+    }
+    name = "sequence.failed" if has_failed else FROM_LEDGER[event]
+    told = EVENTS[name].fields
+    return name, {field: value for field, value in fields.items() if value is not None and field in told}
+
+
+def _same_at_the_beginning(one: tuple[AckRange, ...], other: tuple[AckRange, ...]) -> int:
+    """How many ranges at the beginning are the same, about: found by comparing slices, which costs next to nothing for
+    each range. What changes is mostly near the end, and there may be thousands before it."""
+    same, step = 0, min(len(one), len(other))
+    while step:
+        if one[same : same + step] == other[same : same + step]:
+            same += step
+        step //= 2
+    return same
 
 
 def as_json(value: object) -> str:

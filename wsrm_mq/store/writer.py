@@ -20,7 +20,6 @@ has grown) it leaves to the writer's thread, and goes on.
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -30,16 +29,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
-from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
-from wsrm_mq.store.connection import connect_writer, set_patience, translate
+from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
+from wsrm_mq.events.telling import Events
+from wsrm_mq.store.connection import begin, connect_writer, translate
+from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
-
-log = logging.getLogger("wsrm_mq.store")
 
 R = TypeVar("R")
 Verb = Callable[[Transaction], R]
@@ -61,6 +60,9 @@ LINGER_SECONDS: Final = 0.005
 LINGERING: Final = 32
 """Verbs that nobody waits for are written with the next that somebody waits for; so long, or until there are so many,
 they wait for it."""
+LOOK_SECONDS: Final = 0.02
+"""So often, at most, the writer looks whether its files stand at their place. A look gives up the interpreter's lock,
+and getting that back costs more than the look."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
@@ -71,7 +73,7 @@ def wall_clock() -> int:
 class _Waiting(Generic[R]):
     """A verb in the queue, and whom to tell. ``told`` gets (result, error); it runs in the writer's thread."""
 
-    __slots__ = ("error", "is_told", "keep", "lingers", "result", "size", "told", "verb")
+    __slots__ = ("error", "is_request", "is_told", "keep", "lingers", "result", "size", "told", "verb")
 
     def __init__(
         self,
@@ -80,12 +82,14 @@ class _Waiting(Generic[R]):
         keep: bool,
         size: int,
         lingers: bool,
+        is_request: bool = False,
     ) -> None:
         self.verb = verb
         self.told = told
         self.keep = keep
         self.size = size
         self.lingers = lingers
+        self.is_request = is_request
         self.result: R | None = None
         self.error: BaseException | None = None
         self.is_told = False
@@ -102,6 +106,9 @@ class Writer:
         instance_name: str,
         clock: Clock = wall_clock,
         reserve: Reserve | None = None,
+        max_requests: int = 1_024,
+        max_request_bytes: int = 64 * 1024 * 1024,
+        events: Events | None = None,
     ) -> None:
         self.path = path
         self.instance = instance
@@ -109,9 +116,17 @@ class Writer:
         self._clock = clock
         self._reserve = reserve
         self._cache = SequenceCache()
+        self._events = events or Events()
+        self.tally = Tally()
         self._waiting: deque[_Waiting[Any]] = deque()
         self._urgent = 0
         """How many of them do not linger."""
+        self._requests = 0
+        """How many requests wait for their commit, those that are being written included."""
+        self._request_bytes = 0
+        self._max_requests = max_requests
+        self._max_request_bytes = max_request_bytes
+        self._refused_at = 0.0
         self._writing = threading.Lock()
         """Held by whoever takes from the queue and writes: what is taken first is written first."""
         self._attended = False
@@ -126,7 +141,7 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
-        self._patient = True
+        self._looked_at = float("-inf")
         self._lost: StoreUnavailable | None = None
         self._trouble = Repeated()
         self._thread: threading.Thread | None = None
@@ -151,7 +166,8 @@ class Writer:
         """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
         if self._files and file_id(self.path) not in (None, self._files[0]):
             raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
-        self._db, self._patient = connect_writer(self.path), True
+        self._db = connect_writer(self.path)
+        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
         self._files = file_ids(self.path)
 
     def submit(
@@ -162,23 +178,27 @@ class Writer:
         keep: bool = False,
         size: int = 0,
         lingers: bool = False,
+        is_request: bool = False,
     ) -> None:
         """Queue ``verb``. ``told(result, error)`` runs in the writer's thread after the commit and must not block.
         ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
-        waits for it, a commit of its own can be spared."""
-        self._line_up(_Waiting(verb, told, keep, size, lingers), wake=not (lingers and self._attended))
+        waits for it, a commit of its own can be spared. ``is_request``: a peer asks for it; ``StoreOverloaded`` at
+        once where too many wait already."""
+        self._line_up(_Waiting(verb, told, keep, size, lingers, is_request), wake=not (lingers and self._attended))
 
     def submit_led(
         self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int = 0
     ) -> None:
-        """Queue ``verb`` for a caller who will ``lead`` soon; it lingers until then, and nobody else is woken for
-        it."""
-        self._line_up(_Waiting(verb, told, False, size, True), wake=False)
+        """Queue ``verb``, a request's, for a caller who will ``lead`` soon; it lingers until then, and nobody else is
+        woken for it."""
+        self._line_up(_Waiting(verb, told, False, size, True, True), wake=False)
 
     def _line_up(self, item: _Waiting[Any], *, wake: bool) -> None:
         with self._changed:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+            if item.is_request:
+                self._count_request(item.size)
             self._waiting.append(item)
             self._urgent += not item.lingers
             if wake and self._idle and (not item.lingers or len(self._waiting) in (1, LINGERING)):
@@ -235,8 +255,27 @@ class Writer:
         spent = self._reserve is not None and self._reserve.is_spent
         return spent or self._trouble.is_on or self._lost is not None
 
+    def _count_request(self, size: int) -> None:
+        """A request more waits, where there is room for it. One alone is never too large."""
+        fits = self._request_bytes + size <= self._max_request_bytes or not self._requests
+        if self._requests < self._max_requests and fits:
+            self._requests += 1
+            self._request_bytes += size
+            return
+        now = time.monotonic()
+        if now - self._refused_at >= 1:
+            self._refused_at = now
+            self._events.tell("store.overloaded", requests=self._requests, size=self._request_bytes)
+        raise StoreOverloaded(f"{self.path}: {self._requests} requests wait to be written.")
+
     def call(
-        self, verb: Verb[R], *, keep: bool = False, size: int = 0, committed: Callable[[R], object] | None = None
+        self,
+        verb: Verb[R],
+        *,
+        keep: bool = False,
+        size: int = 0,
+        committed: Callable[[R], object] | None = None,
+        is_request: bool = False,
     ) -> R:
         """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called first, in the writer's thread."""
         done = threading.Lock()
@@ -251,7 +290,7 @@ class Writer:
             finally:
                 done.release()
 
-        self.submit(verb, told, keep=keep, size=size)
+        self.submit(verb, told, keep=keep, size=size, is_request=is_request)
         done.acquire()
         result, error = outcome
         if error is not None:
@@ -282,9 +321,26 @@ class Writer:
         self._thread = None
 
     @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_disk_full(self) -> bool:
+        """The reserve is spent: what must be stored still is, nothing else is admitted."""
+        return self._reserve is not None and self._reserve.is_spent
+
+    @property
     def has_its_files(self) -> bool:
         """Whether what is open here is what stands at the store's place."""
         return file_ids(self.path) == self._files
+
+    def _files_gone(self) -> bool:
+        """Looked up now and then: what is committed in between is in the open files, and is saved with them."""
+        now = time.monotonic()
+        if self._lost is None and now - self._looked_at < LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        return not self.has_its_files
 
     def look_after_files(self) -> None:
         """Find out that the files are gone although nobody writes; cheap to ask for."""
@@ -334,7 +390,7 @@ class Writer:
 
     def _broke(self, batch: list[_Waiting[Any]], error: Exception) -> list[_Waiting[Any]]:
         """Nobody thought of this error: whoever waits is told all the same. Answers what has to be tried again."""
-        log.critical("store.writer_failed error=%r", error, exc_info=error)
+        self._events.tell("store.writer_failed", error=repr(error), trouble=error)
         untold = [item for item in batch if not item.is_told]
         if isinstance(error, StoreError):
             return self._fail(untold, error)
@@ -345,7 +401,7 @@ class Writer:
         with self._changed:
             batch, self._urgent = list(self._waiting), 0
             self._waiting.clear()
-        log.critical("store.not_written verbs=%d path=%s", len(batch), self.path)
+        self._events.tell("store.not_written", verbs=len(batch), path=self.path)
         failure = StoreUnavailable(f"{self.path}: the store was closed before it could be written.", "")
         for item in batch:
             item.error = failure
@@ -416,7 +472,7 @@ class Writer:
     def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
         if isinstance(failure, StoreBusy):
             batch = batch + self._refusable()
-        self._trouble.tell(log, "store.write_failed", failure)
+        self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
         for item in batch:
@@ -438,20 +494,17 @@ class Writer:
         who write."""
         db = self._db
         assert db is not None
-        if not self.has_its_files:
+        if self._files_gone():
             if not wait:
                 return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
             self._lost = self._lost or self._removed()
             return self._lost
         try:
-            if wait is not self._patient:
-                set_patience(db, wait)
-                self._patient = wait
             self._at_lock = wait
-            db.execute("BEGIN IMMEDIATE")
+            begin(db, wait=wait)
             self._at_lock = False
             self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
-            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name)
+            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
             for item in batch:
                 item.error = None
                 item.result = item.verb(tx)
@@ -467,6 +520,8 @@ class Writer:
             self._lost = None
             rescued_path(self.path).unlink(missing_ok=True)
         tx.committed()
+        for event, fields in tx.notices:
+            self._events.tell(event, **fields)
         self.commits += 1
         self.committed_verbs += len(batch)
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
@@ -480,20 +535,25 @@ class Writer:
         try:
             saved = rescue(self._db, self.path, self.instance_name)
         except (OSError, sqlite3.Error) as error:
-            log.critical("store.not_rescued path=%s error=%s", self.path, error)
+            self._events.tell("store.not_rescued", path=self.path, error=error)
             return StoreUnavailable(
                 gone, f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd while it runs."
             )
-        log.critical("store.rescued path=%s to=%s", self.path, saved)
+        self._events.tell("store.rescued", path=self.path, to=saved)
         return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
+        requests = [item.size for item in batch if item.is_request]
+        if requests:
+            with self._changed:
+                self._requests -= len(requests)
+                self._request_bytes -= sum(requests)
         for item in batch:
             item.is_told = True
             try:
                 item.told(item.result if item.error is None else None, item.error)
-            except Exception:
-                log.exception("store.callback_failed")
+            except Exception as error:
+                self._events.tell("store.callback_failed", trouble=error)
 
     def _tidy(self) -> None:
         """Move the WAL into the file when it has grown, between batches and after everybody was told."""
@@ -503,6 +563,6 @@ class Writer:
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except sqlite3.Error as error:
-                log.warning("store.checkpoint_failed error=%s", error)
+                self._events.tell("store.checkpoint_failed", error=error)
         if self._reserve is not None:
             self._reserve.restore()

@@ -1,0 +1,131 @@
+"""`check`: the statuses of Nagios, its own errors among them, and figures that its parsers read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Service, Shell, Wsrm
+from wsrm_mq.cli.check import MEASURES, Range
+from wsrm_mq.queue.policy import QueuePolicy
+
+PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
+ROOM = ("-w", "disk_free=", "-c", "disk_free=")
+"""Whatever the disk of this machine has."""
+
+
+def figures(line: str) -> dict[str, list[str]]:
+    """As a parser of performance data reads them."""
+    found: dict[str, list[str]] = {}
+    for one in line.partition("\n")[0].partition(" | ")[2].split():
+        name, _, rest = one.partition("=")
+        value, *bounds = rest.split(";")
+        assert re.fullmatch(r"-?[\d.]+(s|B)?", value)
+        found[name] = [value, *bounds]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "alarms", "quiet"),
+    [
+        ("10", (-1, 11), (0, 10)),
+        ("10:", (9,), (10, 1e12)),
+        ("~:10", (11,), (-100, 10)),
+        ("10:20", (9, 21), (10, 20)),
+        ("@10:20", (10, 20), (9, 21)),
+        ("0", (1,), (0,)),
+    ],
+)
+def test_a_threshold_alarms_as_the_guidelines_say(
+    text: str, alarms: tuple[float, ...], quiet: tuple[float, ...]
+) -> None:
+    bounds = Range.parse(text)
+    assert all(map(bounds.alarms, alarms))
+    assert not any(map(bounds.alarms, quiet))
+
+
+@pytest.mark.parametrize("text", ["@", "x", "1:2:3", "10-20"])
+def test_what_is_no_threshold_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        Range.parse(text)
+
+
+def test_a_service_that_is_well_is_ok(service: Service, wsrm: Wsrm) -> None:
+    service.deliver(service.sequence(1, 2), 1, 2)
+    result = wsrm("check", *ROOM)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("WSRM OK - 1 live, nothing is stuck | ")
+    assert set(figures(result.stdout)) == set(MEASURES)
+    assert figures(result.stdout)["blocked"] == ["0", "0", "10", "0"]
+
+
+def test_a_blocked_sequence_is_a_warning_and_may_be_critical(service: Service, wsrm: Wsrm) -> None:
+    service.fail(service.sequence(1), 1, "no disk")
+    result = wsrm("check", *ROOM, "-c", "oldest=")
+    assert result.exit_code == 1
+    assert "sequences stopped by a message: 1" in result.stdout
+    assert wsrm("check", *ROOM, "-c", "oldest=", "--critical", "blocked=0").exit_code == 2
+
+
+def test_an_old_message_is_critical_after_an_hour(service: Service, wsrm: Wsrm) -> None:
+    service.clock.advance(-3_600_000)
+    service.sequence(2)
+    result = wsrm("check", *ROOM)
+    assert result.exit_code == 2
+    assert "age of the oldest undelivered message: 7" in result.stdout
+    assert wsrm("check", *ROOM, "-w", "oldest=", "-c", "oldest=10000").exit_code == 0
+
+
+def test_dead_letters_are_a_warning(service: Service, wsrm: Wsrm) -> None:
+    from wsrm_mq.queue.policy import OnPoison
+
+    sequence = service.sequence(1)
+    policy = QueuePolicy(retry=(), on_poison=OnPoison.DEAD_LETTER)
+    service.instance.fail(service.claim(sequence), 1, policy, "never")
+    result = wsrm("check", *ROOM)
+    assert result.exit_code == 1
+    assert figures(result.stdout)["dead_letters"][0] == "1"
+
+
+def test_no_live_process_is_critical_and_the_dead_one_is_counted(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1)
+    service.presence.close()
+    result = wsrm("check", *ROOM, "-c", "oldest=")
+    assert result.exit_code == 2
+    assert figures(result.stdout)["dead_instances"][0] == "1"
+    assert figures(result.stdout)["instances"][0] == "0"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--store", "none.db"),
+        ("--no-such-option",),
+        ("-w", "blokked=1"),
+        ("-w", "blocked=x"),
+        ("--config", "none.toml"),
+    ],
+)
+def test_an_error_of_its_own_is_unknown_on_standard_output(shell: Shell, arguments: tuple[str, ...]) -> None:
+    done = shell("check", *arguments)
+    assert done.returncode == 3
+    assert done.stdout.startswith(b"WSRM UNKNOWN - ")
+    assert done.stdout.count(b"\n") == 1
+    assert b"|" not in done.stdout
+
+
+def test_a_store_that_is_none_is_unknown(somewhere: Path, wsrm: Wsrm) -> None:
+    (somewhere / "wsrm.db").write_text("not a database, but long enough to be read as one\n" * 100)
+    result = wsrm("check")
+    assert (result.exit_code, result.stdout.split(" - ")[0]) == (3, "WSRM UNKNOWN")
+
+
+def test_the_page_shows_what_is_measured_and_the_thresholds() -> None:
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]]
+        for line in PAGE.read_text().split("## A check for Nagios")[1].split("\n## ")[0].splitlines()
+        if line.startswith("| `")
+    ]
+    assert rows == [[name, one.meaning, one.unit, one.warning, one.critical] for name, one in MEASURES.items()]

@@ -1,0 +1,205 @@
+"""`store prune|backup|vacuum|adopt` as an operator runs them."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import HOUR, Service, Wsrm, document
+from tests.cli.test_store import LOOKING, contents
+from wsrm_mq.errors import StoreUnconfirmed
+from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.store.store import Store
+
+WHY = ("--reason", "disk", "--yes")
+
+
+@pytest.fixture
+def copy(wsrm: Wsrm, service: Service, somewhere: Path) -> Path:
+    """A backup of a store with a sequence that waits and one that is blocked."""
+    service.deliver(service.sequence(1, 3), 1)
+    service.fail(service.sequence(1, 2), 1, "no disk")
+    assert wsrm("store", "backup", "copy.db").exit_code == 0
+    return somewhere / "copy.db"
+
+
+def serve(path: Path) -> None:
+    store = Store(path)
+    store.open()
+    store.close()
+
+
+# prune
+
+
+def test_prune_says_what_it_would_delete_then_deletes_it_beside_a_service(wsrm: Wsrm, service: Service) -> None:
+    service.deliver(service.sequence(1, 2, 4), 1, 2)
+    expected = {"messages": 2, "bodies": 0, "size": 22, "sequences": 0}
+    tried = wsrm("store", "prune", "--older-than", "PT30M", "--dry-run", "--json")
+    assert document(tried) == {**expected, "dry_run": True}
+    assert document(wsrm("store", "info", "--json"))["messages"] == {"delivered": 2, "live": 1}
+    done = wsrm("store", "prune", "--older-than", "PT30M", *WHY, "--json")
+    assert document(done) == {**expected, "dry_run": False}
+    told = document(wsrm("store", "info", "--json"))
+    assert (told["messages"], told["pruned"]) == ({"live": 1}, 2)
+    assert wsrm("store", "verify").exit_code == 0
+    (row,) = service.instance.ledger("pruned")
+    assert row["reason"].endswith(": disk")
+    assert row["actor"]
+
+
+def test_prune_leaves_what_is_younger(wsrm: Wsrm, service: Service) -> None:
+    service.deliver(service.sequence(1), 1)
+    assert document(wsrm("store", "prune", "--older-than", "P1D", *WHY, "--json"))["messages"] == 0
+
+
+def test_prune_forgets_ended_sequences_only_if_it_is_told_to(wsrm: Wsrm, service: Service) -> None:
+    done = service.sequence(1)
+    service.deliver(done, 1)
+    service.instance.end(TerminateSequence(done.terms.identifier))
+    service.sequence()
+    tried = document(wsrm("store", "prune", "--older-than", 60, "--ended-before", 60, "--dry-run", "--json"))
+    assert (tried["messages"], tried["sequences"]) == (1, 1)
+    assert document(wsrm("store", "prune", "--older-than", 60, *WHY, "--json"))["sequences"] == 0
+    assert document(wsrm("store", "prune", "--older-than", 60, "--ended-before", 60, *WHY, "--json"))["sequences"] == 1
+    assert wsrm("sequence", "show", done.terms.identifier).exit_code == 3
+
+
+def test_prune_asks_and_wants_a_reason(wsrm: Wsrm, service: Service) -> None:
+    service.deliver(service.sequence(1), 1)
+    refused = wsrm("store", "prune", "--older-than", 60)
+    assert refused.exit_code == 4
+    assert "--reason" in refused.stderr
+    refused = wsrm("store", "prune", "--older-than", 60, "--reason", "r")
+    assert refused.exit_code == 4
+    assert "--yes" in refused.stderr
+    assert service.instance.rows("SELECT count(*) AS n FROM entry") == [{"n": 1}]
+
+
+@pytest.mark.parametrize("age", ["long", "-1", "P1", ""])
+def test_an_age_that_is_none_is_told_with_what_is_one(wsrm: Wsrm, path: Path, age: str) -> None:
+    result = wsrm("store", "prune", "--older-than", age)
+    assert result.exit_code == 2
+    assert "seconds from 0 (or PT30S, P7D)" in result.stderr
+
+
+# backup and adopt
+
+
+def test_a_backup_is_good_and_says_what_it_is(wsrm: Wsrm, copy: Path) -> None:
+    told = document(wsrm("store", "info", "--store", copy, "--json"))
+    assert abs(told["copied_at"] - time.time() * 1000) < 60_000
+    assert "and not adopted" in wsrm("store", "info", "--store", copy).stdout
+    assert wsrm("store", "verify", "--store", copy).exit_code == 0
+
+
+@pytest.mark.parametrize("command", LOOKING, ids=" ".join)
+def test_looking_at_a_copy_works_and_leaves_no_trace(
+    wsrm: Wsrm, copy: Path, somewhere: Path, command: tuple[str, ...]
+) -> None:
+    before = contents(somewhere)
+    result = wsrm(*command, "--store", copy)
+    assert contents(somewhere) == before
+    assert result.exit_code in (0, 3), result.output
+
+
+def test_a_backup_overwrites_nothing(wsrm: Wsrm, copy: Path) -> None:
+    before = copy.read_bytes()
+    result = wsrm("store", "backup", "copy.db")
+    assert result.exit_code == 4
+    assert "exists already; it stays as it is. Name another file, or say --force." in result.stderr
+    assert copy.read_bytes() == before
+    assert document(wsrm("store", "backup", "copy.db", "--force", "--json"))["size"] == len(before)
+
+
+def test_a_copy_is_not_changed_nor_served_before_it_is_adopted(wsrm: Wsrm, copy: Path, service: Service) -> None:
+    blocked = next(row["identifier"] for row in service.instance.rows("SELECT * FROM sequence WHERE blocked"))
+    for command in (("sequence", "resume", blocked), ("store", "prune", "--older-than", 1)):
+        result = wsrm(*command, *WHY, "--store", copy)
+        assert result.exit_code == 5
+        assert "is a copy of" in result.stderr
+    with pytest.raises(StoreUnconfirmed):
+        serve(copy)
+
+
+def test_adopt_says_what_is_lost_and_a_service_can_start(wsrm: Wsrm, copy: Path) -> None:
+    tried = wsrm("store", "adopt", "--store", copy, "--reason", "disk", "--dry-run", "--json")
+    assert document(tried) == {"ended": 2, "undelivered": 3, "dry_run": True}
+    for sentence in ("2 open sequences end", "3 messages that it has not delivered go to the dead letters", "partners"):
+        assert sentence in tried.stderr
+    assert wsrm("store", "adopt", "--store", copy, "--reason", "disk").exit_code == 4
+    with pytest.raises(StoreUnconfirmed):
+        serve(copy)
+    assert wsrm("store", "adopt", "--store", copy, *WHY).exit_code == 0
+    serve(copy)
+    assert wsrm("store", "verify", "--store", copy).exit_code == 0
+    assert document(wsrm("store", "info", "--store", copy, "--json"))["copied_at"] is None
+    (ended, *_), *_ = sqlite3.connect(copy).execute("SELECT DISTINCT ended FROM sequence").fetchall()
+    assert ended == "failed"
+
+
+def test_a_copy_that_is_the_newest_state_goes_on_as_it_was(wsrm: Wsrm, copy: Path) -> None:
+    result = wsrm("store", "adopt", "--current", "--store", copy, *WHY)
+    assert result.exit_code == 0
+    assert "messages are lost and others run twice" in result.stderr
+    serve(copy)
+    assert document(wsrm("store", "info", "--store", copy, "--json"))["sequences"] == {"created": 2}
+
+
+def test_a_file_that_the_witness_proves_to_be_older_is_not_called_current(wsrm: Wsrm, path: Path) -> None:
+    service = Service(path, 0)
+    service.deliver(service.sequence(1), 1)
+    service.close()
+    serve(path)
+    before = Path(shutil.copy(path, "before.db"))
+    serve(path)
+    before.replace(path)
+    result = wsrm("store", "adopt", "--current", *WHY)
+    assert result.exit_code == 4
+    assert "is older than what was here before" in result.stderr
+    assert wsrm("store", "info").exit_code == 0
+    assert wsrm("store", "adopt", *WHY).exit_code == 0
+    serve(path)
+
+
+def test_adopt_is_refused_while_a_service_runs(wsrm: Wsrm, service: Service) -> None:
+    result = wsrm("store", "adopt", *WHY)
+    assert result.exit_code == 4
+    assert "Stop it first" in result.stderr
+    assert wsrm("store", "adopt", "--deliver", "--current", *WHY).exit_code == 2
+
+
+def test_a_store_of_an_older_schema_is_copied_as_it_is(wsrm: Wsrm, path: Path, somewhere: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE identity")
+        db.commit()
+    result = wsrm("store", "backup", "copy.db")
+    assert result.exit_code == 4
+    assert "Stop the service and copy the file" in result.stderr
+    assert not (somewhere / "copy.db").exists()
+
+
+# vacuum
+
+
+def test_vacuum_gives_back_what_prune_made_free(wsrm: Wsrm, path: Path) -> None:
+    from wsrm_mq.queue.accept import Body
+
+    service = Service(path, time.time_ns() // 1_000_000 - HOUR)
+    service.deliver(service.sequence(*range(1, 41), body=Body(bytes(20_000))), *range(1, 41))
+    assert wsrm("store", "prune", "--older-than", 60, *WHY).exit_code == 0
+    refused = wsrm("store", "vacuum", "--yes")
+    assert refused.exit_code == 4
+    assert "is used by 1 processes" in refused.stderr
+    service.close()
+    assert document(wsrm("store", "info", "--json"))["reclaimable"] > 700_000
+    tried = document(wsrm("store", "vacuum", "--dry-run", "--json"))
+    done = document(wsrm("store", "vacuum", "--yes", "--json"))
+    assert done["after"] == tried["after"] < done["before"] - 700_000
+    assert document(wsrm("store", "info", "--json"))["reclaimable"] == 0
+    assert wsrm("store", "verify").exit_code == 0

@@ -1,0 +1,184 @@
+"""A page on deployment, followed as it stands: its files are written, its command is run.
+
+Only the ports are others, so that tests do not meet. ``orders.py``, the reader's own, is ours: it writes down what it
+was called with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.orders_server import within
+from tests.support.stored import Stored
+from wsrm_mq.store import schema
+
+HOWTO: Final = Path(__file__).parents[2] / "docs" / "howto"
+ORDERS: Final = """
+import json
+import os
+
+
+def service(environ, start_response):
+    environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+    names = ("wsrm.sequence_id", "wsrm.message_number", "wsrm.connection", "REMOTE_ADDR")
+    line = json.dumps({**{name: environ.get(name) for name in names}, "pid": os.getpid()})
+    file = os.open("seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{line}\\n".encode())
+    os.close(file)
+    start_response("202 Accepted", [("Content-Length", "0")])
+    return []
+"""
+NGINX: Final = """
+daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log stderr;
+events {{ worker_connections 256; }}
+http {{
+    access_log off;
+    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    include {directory}/wsrm.conf;
+}}
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def _is_gone(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+class Page:
+    """``deploy-NAME.md``, its files in ``directory``. ``changes`` are made to what the page says."""
+
+    def __init__(self, name: str, directory: Path, changes: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.port, self._front = free_port(), free_port()
+        self.has_proxy = False
+        self._processes: list[subprocess.Popen[bytes]] = []
+        text = (HOWTO / f"deploy-{name}.md").read_text()
+        for old, new in (changes or {}).items():
+            assert old in text, old
+            text = text.replace(old, new)
+        text = text.replace(":8000", f":{self.port}").replace("port=8000", f"port={self.port}")
+        text = text.replace("8000)", f"{self.port})").replace("--port 8000", f"--port {self.port}")
+        text = text.replace(":8080", f":{self._front}")
+        (directory / "orders.py").write_text(ORDERS)
+        schema.ensure(directory / "wsrm.db")  # made once: several workers that make it import much for it
+        self._command = ""
+        for kind, content in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
+            named = re.match(r"[#;] ([\w.]+\.\w+)", content)
+            if named is not None:
+                (directory / named[1]).write_text(content)
+                self.has_proxy |= kind == "nginx"
+            elif kind == "sh":
+                self._command = content.strip()
+        assert self._command
+        self.store = Stored(directory / "wsrm.db")
+
+    @property
+    def url_port(self) -> int:
+        """Where a client is to knock."""
+        return self._front if self.has_proxy else self.port
+
+    def __enter__(self) -> Page:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        program, *arguments = shlex.split(self._command)
+        binaries = Path(sys.executable).parent
+        self._run([str(binaries / program), *arguments], self.port)
+        if self.has_proxy:
+            (self.directory / "nginx.conf").write_text(NGINX.format(directory=self.directory))
+            nginx = ["nginx", "-p", str(self.directory), "-c", str(self.directory / "nginx.conf")]
+            self._run(nginx, self._front)
+
+    def _run(self, command: list[str], port: int) -> None:
+        with (self.directory / "log").open("a") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(self.directory), "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return
+            except OSError:
+                assert process.poll() is None and time.monotonic() < end, f"it does not answer:\n{self.log}"  # noqa: PT018
+                time.sleep(0.05)
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "log").read_text()[-4_000:]
+
+    def stop(self) -> None:
+        """As an operator does."""
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        self._processes.clear()
+
+    def kill(self) -> None:
+        """As a power cut does."""
+        for process in self._processes:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=20)
+            assert within(10, partial(_is_gone, process.pid), bool), "a worker has the port still"
+        self._processes.clear()
+
+    def wait_for(self, instances: int) -> None:
+        """Wait until so many processes use the store."""
+
+        def started() -> int:
+            try:
+                [(count,)] = self.store.rows("SELECT count(*) FROM instance")
+            except sqlite3.OperationalError:  # the first one is making it
+                return 0
+            return int(count)
+
+        assert within(90, started, lambda count: count == instances) == instances, self.log
+
+    def seen(self) -> list[dict[str, Any]]:
+        """What the service was called with, in that order."""
+        try:
+            return [json.loads(line) for line in (self.directory / "seen").read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+
+    def numbers(self, identifier: str) -> list[int]:
+        return [call["wsrm.message_number"] for call in self.seen() if call["wsrm.sequence_id"] == identifier]

@@ -1,0 +1,150 @@
+"""More than the store can commit: 503 at once, nothing lost, no memory without end, and soon all is well again.
+
+Capacity is what the store can commit while another program holds its write lock most of the time: a slow disk would
+do the same. ``OVERLOAD_SECONDS`` makes it longer (``make overload``).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.support.orders_server import OrdersServer
+from tests.support.source import Source
+from wsrm_mq.testing import EnvelopeFactory
+
+SECONDS = float(os.environ.get("OVERLOAD_SECONDS", "12"))
+CONNECTIONS = 48
+QUEUED = 6
+RECOVERY = 5.0
+MOST_GROWTH = 48 * 2**20
+
+LOCKED, FREE = 0.08, 0.02
+
+
+class SlowStore:
+    """Another program that writes to the store most of the time."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        db = sqlite3.connect(self._store, isolation_level=None, timeout=10)
+        while not self._stop.wait(FREE):
+            db.execute("begin immediate")
+            time.sleep(LOCKED)
+            db.execute("rollback")
+        db.close()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@dataclass
+class Client:
+    """A source that sends its next number when its time comes; what was not acknowledged it sends again."""
+
+    source: Source
+    identifier: str
+    acknowledged: int = 0
+    refused: list[tuple[float, float]] = field(default_factory=list)
+    """When a 503 came, and how many seconds that took."""
+    others: list[int] = field(default_factory=list)
+    """Status of what should not have been answered."""
+
+    def send(self) -> None:
+        begun = time.monotonic()
+        answer = self.source.put(self.identifier, self.acknowledged + 1)
+        now = time.monotonic()
+        if answer.status == 503:
+            assert int(answer.fields["retry-after"]) > 0
+            self.refused.append((now, now - begun))
+        elif answer.status == 200 and answer.acked == [(1, self.acknowledged + 1)]:
+            self.acknowledged += 1
+        else:
+            self.others.append(answer.status)
+
+    def go_on(self, every: float, until: float) -> None:
+        """Send every so many seconds, late or not; 0: as soon as there was an answer."""
+        due = time.monotonic()
+        while (now := time.monotonic()) < until:
+            if now < due:
+                time.sleep(min(due - now, until - now))
+                continue
+            self.send()
+            due = max(due + every, now - every)
+
+
+def together(clients: list[Client], rate: float | None, seconds: float) -> float:
+    """All of them send at ``rate`` messages a second in sum; answers what was acknowledged in a second."""
+    before = sum(client.acknowledged for client in clients)
+    every = len(clients) / rate if rate else 0.0
+    begun = time.monotonic()
+    threads = [threading.Thread(target=client.go_on, args=(every, begun + seconds)) for client in clients]
+    for number, thread in enumerate(threads):
+        thread.start()
+        time.sleep(every / len(threads) if number < len(threads) - 1 else 0)
+    for thread in threads:
+        thread.join()
+    return (sum(client.acknowledged for client in clients) - before) / (time.monotonic() - begun)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[OrdersServer]:
+    server = OrdersServer(tmp_path, threads=CONNECTIONS + 8, max_queued=QUEUED)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.mark.timeout(SECONDS * 2 + 120)
+def test_at_twice_the_capacity_some_are_turned_away_at_once_and_nothing_is_lost(
+    server: OrdersServer, speak: EnvelopeFactory
+) -> None:
+    sources = [Source(server, speak) for _ in range(CONNECTIONS)]
+    clients = [Client(source, source.create()) for source in sources]
+    slow = SlowStore(server.store)
+    try:
+        capacity = together(clients[:QUEUED], None, 4)
+        assert not any(client.refused for client in clients), "as many as may be queued are all taken"
+        assert capacity > 1
+        before = server.memory()
+
+        throughput = together(clients, 2 * capacity, SECONDS)
+        over = time.monotonic()
+        growth = server.memory() - before
+        refused = [taken for client in clients for _at, taken in client.refused]
+        assert len(refused) > capacity, "about half of it has to be turned away"
+        assert statistics.median(refused) < 0.25, "at once, not after a wait"
+        assert throughput > capacity / 3, "what can be done is done all the same"
+        assert growth < MOST_GROWTH
+
+        together(clients[:QUEUED], capacity / 2, RECOVERY + 3)
+        late = [at - over for client in clients for at, _taken in client.refused if at > over + RECOVERY]
+        assert late == [], "soon nobody is turned away any more"
+    finally:
+        slow.stop()
+    assert not any(client.others for client in clients)
+    for client in clients:
+        assert client.source.delivered(client.identifier) == list(range(1, client.acknowledged + 1))
+        assert client.source.store.received(client.identifier) == [(1, client.acknowledged)] * bool(client.acknowledged)
+    assert "store.overloaded requests=" in server.log.read_text()
+    print(
+        f"\noverload: capacity {capacity:.0f}/s, offered {2 * capacity:.0f}/s for {SECONDS:.0f} s, "
+        f"acknowledged {throughput:.0f}/s, turned away {len(refused)} in {statistics.median(refused) * 1000:.1f} ms, "
+        f"memory {growth / 2**20:+.1f} MiB, 0 lost"
+    )
+    for source in sources:
+        source.wire.close()

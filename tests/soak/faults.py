@@ -1,0 +1,131 @@
+"""What goes wrong around a service: deaths, restarts, reloads, a clock that is set, an operator at work."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.support.fleet import Fleet
+from tests.support.orders_server import ROOT
+
+__all__ = ["Faults"]
+
+HOUR: Final = 3600.0
+QUIET_SECONDS: Final = 150.0
+
+_LIVE: Final = 'from entry e join sequence s on s.id = e.sequence where e.outcome is null and e.number < s."limit"'
+UNSETTLED: Final = f"select count(*) {_LIVE}"
+LEFT: Final = f"select s.identifier, e.number, s.owner, s.blocked, s.retry_at, s.state {_LIVE} limit 5"
+
+
+class Faults:
+    """Acts on a fleet. Its choices depend on ``seed`` alone."""
+
+    def __init__(self, fleet: Fleet, seed: str) -> None:
+        self._fleet = fleet
+        self._chance = random.Random(seed)
+        self.kills = 0
+        """Processes that were ended with SIGKILL."""
+        self.done: dict[str, int] = defaultdict(int)
+        self.given_up: dict[str, set[int]] = defaultdict(set)
+        """Sequence → the numbers that the command line said it skipped."""
+        self.trouble: list[str] = []
+
+    def something(self) -> None:
+        """One of the faults."""
+        faults: list[tuple[Callable[[], None], int]] = [
+            (self.kill_a_worker, 10),
+            (self.end_a_worker, 3),
+            (self.reload, 1),
+            (self.restart, 1),
+            (self.kill_the_master, 1),
+            (self.set_the_clock, 2),
+            (self.repair, 8),
+            (self.look, 1),
+        ]
+        [fault] = self._chance.choices([fault for fault, _ in faults], [weight for _, weight in faults])
+        self.done[fault.__name__] += 1
+        fault()
+
+    def kill_any(self) -> None:
+        """SIGKILL for some process of the server's, now and then the first."""
+        if self._chance.random() < 0.05:
+            self.kill_the_master()
+        else:
+            self.kill_a_worker()
+
+    def kill_a_worker(self) -> None:
+        if workers := self._fleet.workers:
+            self._fleet.kill_worker(self._chance.choice(workers))
+            self.kills += 1
+
+    def end_a_worker(self) -> None:
+        """SIGTERM: it drains, and is replaced."""
+        if workers := self._fleet.workers:
+            self._fleet.tell(signal.SIGTERM, self._chance.choice(workers))
+
+    def reload(self) -> None:
+        """A rolling restart: new workers begin, the old ones drain."""
+        self._fleet.tell(signal.SIGHUP)
+
+    def restart(self) -> None:
+        self._fleet.stop()
+        self._fleet.start()
+
+    def kill_the_master(self) -> None:
+        """Its workers notice, drain and end, while those of the next one serve already."""
+        self._fleet.orphan()
+        self.kills += 1
+        self._fleet.start()
+
+    def set_the_clock(self) -> None:
+        self._fleet.set_clock(self._chance.choice([-HOUR, 0.0, HOUR]))
+
+    def look(self) -> None:
+        """An operator reads while everything runs."""
+        self._command("store", "verify")
+
+    def repair(self) -> None:
+        """An operator gets every blocked sequence going: tries it again, or gives up the message."""
+        listed = self._command("sequence", "list", "--verdict", "blocked")
+        for sequence in (listed or {}).get("sequences", []):
+            identifier = sequence["identifier"]
+            why = ("--yes", "--actor=soak", "--reason=soak")
+            if self._chance.random() < 0.3:
+                self._command("sequence", "resume", identifier, *why, refusable=True)
+            elif self._command("sequence", "skip", identifier, str(sequence["cursor"]), *why, refusable=True):
+                self.given_up[identifier].add(sequence["cursor"])
+
+    def _command(self, *words: str, refusable: bool = False) -> dict[str, Any] | None:
+        """What a command says, as JSON; ``None`` where it was refused."""
+        command = [sys.executable, "-m", "wsrm_mq", *words, "--json", "--store", str(self._fleet.store)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode and not refusable:
+            self.trouble.append(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        if done.returncode:
+            return None
+        self.done["_".join(words[:2])] += 1
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def until_quiet(self, clients_ended: Callable[[], bool]) -> None:
+        """Repair what is blocked, until no client sends any more and nothing is left that could be delivered."""
+        end = time.monotonic() + QUIET_SECONDS
+        while not (clients_ended() and self._unsettled() == 0):
+            if time.monotonic() > end:
+                self.trouble.append(f"not quiet after {QUIET_SECONDS:.0f} s: {self._fleet.stored.rows(LEFT)}")
+                return
+            if self._fleet.stored.rows("select 1 from sequence where blocked is not null limit 1"):
+                self.repair()
+            time.sleep(0.2)
+
+    def _unsettled(self) -> int:
+        [(count,)] = self._fleet.stored.rows(UNSETTLED)
+        return int(count)

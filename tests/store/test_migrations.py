@@ -1,0 +1,54 @@
+"""What a migration makes of rows that were there."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from wsrm_mq.store import schema
+
+SEQUENCE = """
+INSERT INTO sequence (id, queue, identifier, rm, soap, addressing, behavior, assurance, ordered, incomplete_reason,
+    created_at, state, active_at, expected, cursor, "limit", discard_from, fence)
+VALUES (?, 1, ?, '1.1', '1.2', '1.0', 'NoDiscard', 'exactly_once', 1, 'first_gap', 0, ?, 0, ?, ?, ?, ?, 0)
+"""
+
+
+def test_what_waited_before_there_were_columns_for_it_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as older:
+        older.setattr(schema, "HEAD", "0001")
+        schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO queue (id, name, kind, created_at) VALUES (1, '/orders', 'app', 0)")
+        for key, state, expected, limit, discard_from, ranges in (
+            (1, "created", 3, 3, None, ((1, 2), (4, 5), (7, 7))),
+            (2, "created", 3, 3, None, ((1, 2),)),
+            (3, "created", 1, 1, None, ((2, 2),)),
+            (4, "created", 4, 1, None, ((1, 3),)),  # held as a whole
+            (5, "ended", 1, 1, 1, ((2, 2),)),
+        ):
+            db.execute(SEQUENCE, (key, f"urn:{key}", state, expected, limit, limit, discard_from))
+            for lower, upper in ranges:
+                db.execute("INSERT INTO range VALUES (?, ?, ?)", (key, lower, upper))
+                for number in range(lower, upper + 1):
+                    row = db.execute("INSERT INTO message (environ, received_at, body_size) VALUES ('{}', 0, 10)")
+                    db.execute(
+                        "INSERT INTO entry (queue, message, sequence, number) VALUES (1, ?, ?, ?)",
+                        (row.lastrowid, key, number),
+                    )
+        db.commit()
+    schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT id, held, held_bytes FROM sequence ORDER BY id").fetchall() == [
+            (1, 3, 30),
+            (2, 0, 0),
+            (3, 1, 10),
+            (4, 3, 30),
+            (5, 0, 0),
+        ]

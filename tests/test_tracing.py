@@ -1,0 +1,197 @@
+"""Spans: a delivery links to the receipt of its message, and without a provider there are none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import get_current_span
+
+from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
+from wsrm_mq import tracing
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(scope="module")
+def exporter() -> InMemorySpanExporter:
+    """A provider can be set once in a process."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
+    exporter.clear()
+    tracing.look()
+    yield exporter
+    tracing.tracer = None
+
+
+class Service:
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, str | None]] = []
+        self.traces: list[int] = []
+        self.fails = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        environ["wsgi.input"].read()
+        self.seen.append((environ["wsrm.message_number"], environ.get("HTTP_TRACEPARENT")))
+        self.traces.append(get_current_span().get_span_context().trace_id)
+        if self.fails:
+            self.fails -= 1
+            raise OSError("no")
+        return taken(start_response)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def wsrm(tmp_path: Path, service: Service) -> Iterator[InProcess]:
+    wsrm = InProcess(tmp_path, service, retry=[0.01], hold_wait=5)
+    yield wsrm
+    wsrm.middleware.close(5)
+
+
+def send(wsrm: InProcess, identifier: str, number: int, traceparent: str = PARENT, **options: Any) -> None:
+    status, _ = wsrm.post(FACTORY.message(identifier, number, **options), HTTP_TRACEPARENT=traceparent)
+    assert status.startswith("200")
+
+
+def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in exporter.get_finished_spans() if span.name == name]
+
+
+def number_of(span: ReadableSpan) -> object:
+    return (span.attributes or {})["wsrm.message_number"]
+
+
+def test_a_delivery_links_to_the_receipt_which_is_a_child_of_the_sender_s(
+    wsrm: InProcess, service: Service, spans: InMemorySpanExporter
+) -> None:
+    identifier = wsrm.create()
+    send(wsrm, identifier, 1)
+    assert until(lambda: named(spans, "settle /orders") and named(spans, "receive /orders"))
+    (receive,), (process,), (settle,) = (named(spans, f"{one} /orders") for one in ("receive", "process", "settle"))
+    assert receive.parent is not None
+    assert trace.format_trace_id(receive.context.trace_id) == PARENT.split("-")[1]
+    assert trace.format_span_id(receive.parent.span_id) == PARENT.split("-")[2]
+    assert process.parent is None
+    assert [link.context.span_id for link in process.links] == [receive.context.span_id]
+    assert process.context.trace_id != receive.context.trace_id
+    assert settle.parent is not None
+    assert settle.parent.span_id == process.context.span_id
+    assert service.traces == [process.context.trace_id]
+    assert service.seen == [(1, PARENT)]
+
+
+def test_the_names_are_those_of_the_conventions(wsrm: InProcess, spans: InMemorySpanExporter) -> None:
+    identifier = wsrm.create()
+    send(wsrm, identifier, 1, message_id="urn:message:one")
+    assert until(lambda: named(spans, "receive /orders"))
+    assert dict(named(spans, "receive /orders")[0].attributes or {}) == {
+        "messaging.system": "ws-rm",
+        "messaging.destination.name": "/orders",
+        "messaging.operation.type": "receive",
+        "messaging.operation.name": "receive",
+        "messaging.message.id": "urn:message:one",
+        "messaging.message.conversation_id": identifier,
+        "wsrm.message_number": 1,
+        "wsrm.outcome": "accepted",
+    }
+
+
+def test_a_held_message_links_to_its_own_receipt_after_a_restart(
+    wsrm: InProcess, service: Service, spans: InMemorySpanExporter
+) -> None:
+    identifier = wsrm.create()
+    send(wsrm, identifier, 2)
+    assert named(spans, "receive /orders")[0].attributes["wsrm.outcome"] == "held"  # type: ignore[index]
+    wsrm.middleware.close(5)
+    wsrm.open()
+    send(wsrm, identifier, 1)
+    assert until(lambda: len(named(spans, "settle /orders")) == 2)
+    received = {
+        span.attributes["wsrm.message_number"]: span.context.span_id for span in named(spans, "receive /orders")
+    }  # type: ignore[index]
+    for process in named(spans, "process /orders"):
+        assert [link.context.span_id for link in process.links] == [received[process.attributes["wsrm.message_number"]]]  # type: ignore[index]
+
+
+def test_a_failed_attempt_says_so_and_the_next_is_the_second(
+    wsrm: InProcess, service: Service, spans: InMemorySpanExporter
+) -> None:
+    service.fails = 1
+    send(wsrm, wsrm.create(), 1)
+    assert until(lambda: len(named(spans, "settle /orders")) == 2)
+    first, second = named(spans, "process /orders")
+    assert (first.attributes["error.type"], first.attributes["wsrm.attempt"]) == ("exception", 1)  # type: ignore[index]
+    assert not first.status.is_ok
+    assert (second.status.is_ok, second.attributes["wsrm.attempt"]) == (True, 2)  # type: ignore[index]
+
+
+def test_a_two_way_message_has_the_same_spans(wsrm: InProcess, spans: InMemorySpanExporter) -> None:
+    send(wsrm, wsrm.create(), 1, reply_to=TWO_WAY)
+    assert until(lambda: len(spans.get_finished_spans()) == 3)
+    assert {span.name for span in spans.get_finished_spans()} == {
+        f"{one} /orders" for one in ("receive", "process", "settle")
+    }
+
+
+@pytest.mark.parametrize("traceparent", ["nonsense", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 5_000])
+def test_a_traceparent_that_is_none_costs_nothing_but_the_parent(
+    wsrm: InProcess, spans: InMemorySpanExporter, traceparent: str
+) -> None:
+    send(wsrm, wsrm.create(), 1, traceparent)
+    assert until(lambda: len(named(spans, "settle /orders")) == 1)
+    assert named(spans, "receive /orders")[0].parent is None
+
+
+def test_nobody_can_forge_the_stored_span(wsrm: InProcess, spans: InMemorySpanExporter) -> None:
+    identifier = wsrm.create()
+    wsrm.post(FACTORY.message(identifier, 1), **{"HTTP_WSRM_TRACEPARENT": PARENT})
+    assert until(lambda: len(named(spans, "settle /orders")) == 1)
+    (process,) = named(spans, "process /orders")
+    assert process.links[0].context.span_id == named(spans, "receive /orders")[0].context.span_id
+
+
+def test_without_a_provider_nothing_is_imported_and_nothing_is_kept(tmp_path: Path) -> None:
+    code = """
+        import sys, json
+        from pathlib import Path
+        from tests.support.in_process import InProcess, taken, until
+        from wsrm_mq import tracing
+        wsrm = InProcess(Path(sys.argv[1]), lambda environ, start: taken(start))
+        wsrm.put(wsrm.create(), 1)
+        assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(1,)])
+        (environ,) = wsrm.rows("SELECT environ FROM message")[0]
+        wsrm.middleware.close(5)
+        print(json.dumps([tracing.tracer is None, "opentelemetry" in sys.modules, tracing.RECEIVED_IN in environ]))
+        """
+    import textwrap
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [True, False, False]
+
+
+def test_a_provider_that_is_not_set_is_no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+    tracing.look()
+    assert tracing.tracer is None

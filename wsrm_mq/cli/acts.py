@@ -1,0 +1,82 @@
+"""What every command that changes something has in common: it can be tried, it asks first, and the ledger knows who
+did it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from wsrm_mq.cli.exits import Refused
+from wsrm_mq.cli.output import say
+from wsrm_mq.cli.place import Place
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["ask", "careful", "login", "reason_given", "rehearse", "signed"]
+
+C = TypeVar("C", bound=Callable[..., None])
+
+
+def careful(command: C) -> C:
+    """``--dry-run`` and ``--yes``."""
+    command = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")(command)
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def signed(command: C) -> C:
+    """``--actor`` and ``--reason``."""
+    actor = click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
+    reason = click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given.")
+    return reason(actor(command))
+
+
+def reason_given(reason: str | None) -> str:
+    if reason is None or not reason.strip():
+        raise Refused('a reason has to be given: --reason "…". It goes to the ledger.')
+    return reason
+
+
+class _Rehearsed(Exception):
+    """Ends a transaction that was only tried."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+
+def rehearse(place: Place, verb: Callable[[Transaction], Any], *, unconfirmed: bool = False) -> Any:
+    """What ``verb`` would answer; nothing is changed."""
+    from wsrm_mq.store.store import run_once
+
+    def tried(tx: Transaction) -> None:
+        raise _Rehearsed(verb(tx))
+
+    try:
+        run_once(place.path, tried, unconfirmed=unconfirmed)
+    except _Rehearsed as end:
+        return end.result
+    raise AssertionError("a rehearsal ends with its result")
+
+
+def ask(text: str, yes: bool) -> None:
+    """Go on only if somebody says so."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused("there is nobody to ask here; say --yes.")
+    if text:
+        say(text)
+    if not click.confirm("Go on?", err=True):
+        raise Refused("nothing was changed.")
+
+
+def login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a process without an account
+        return f"uid {os.getuid()}"

@@ -1,0 +1,86 @@
+"""``wsrm-mq connection``: who sends, on which connection, and what of it waits."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+__all__ = ["connection"]
+
+
+@click.group()
+def connection() -> None:
+    """See what came on which connection. NAME is that of a connection, or a beginning that no other has."""
+
+
+@connection.command("list")
+@in_store
+@json_option
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+def list_(place: Place, is_json: bool, limit: int) -> None:
+    """List connections, those that sent something last first."""
+    from wsrm_mq.queue import reading
+    from wsrm_mq.queue.connections import connections
+    from wsrm_mq.queue.verdict import moment
+
+    with looking(place) as db, reading.snapshot(db):
+        found = connections(db, limit=limit)
+    if is_json:
+        as_json(connections=[one._asdict() for one in found])
+        return
+    table(
+        ("name", "peer", "principal", "messages", "unsettled", "first seen", "last seen"),
+        [(*one[:5], moment(one.first_seen), moment(one.last_seen)) for one in found],
+    )
+    if len(found) == limit:
+        say(f"There may be more: --limit {limit * 2}")
+
+
+@connection.command()
+@in_store
+@json_option
+@click.argument("name")
+@click.option("--after", metavar="POSITION", type=click.IntRange(0), default=0, help="Begin behind this position.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
+    """Show a connection and its messages in the order of receipt."""
+    from wsrm_mq.queue import connections, reading
+    from wsrm_mq.queue.verdict import moment
+
+    with looking(place) as db, reading.snapshot(db):
+        found = connections.connection(db, connections.find_connection(db, name))
+        messages = reading.messages(db, time.time_ns() // 1_000_000, connection=found.name, after=after, limit=limit)
+    is_full = len(messages) == limit
+    if is_json:
+        as_json(
+            connection=found._asdict(),
+            messages=[one._asdict() for one in messages],
+            next=messages[-1].position if is_full else None,
+        )
+        return
+    times = {"first_seen", "last_seen"}
+    fields((key, moment(value) if key in times else value) for key, value in found._asdict().items())
+    write("")
+    table(
+        ("position", "queue", "sequence", "number", "action", "state", "reason", "received", "bytes"),
+        [
+            (
+                one.position,
+                one.queue,
+                one.sequence,
+                one.number,
+                one.action,
+                one.state,
+                one.reason,
+                moment(one.received_at),
+                one.body_size,
+            )
+            for one in messages
+        ],
+    )
+    if is_full:
+        say(f"There may be more: --after {messages[-1].position}")

@@ -1,0 +1,55 @@
+"""What ``serve`` logs: a line a record, for people or for programs. No text of a peer makes a line of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Final
+
+from wsrm_mq.events.inert import inert
+
+__all__ = ["JSONLines", "TextLines", "log_to_stderr"]
+
+
+class TextLines(logging.Formatter):
+    """``time LEVEL logger message``. A traceback follows, indented."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return inert(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:
+        lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
+        return "\n".join(f"    {inert(line)}" for line in lines)
+
+    def formatStack(self, stack_info: str) -> str:
+        return "\n".join(f"    {inert(line)}" for line in stack_info.splitlines())
+
+
+class JSONLines(logging.Formatter):
+    """One object a line, in ASCII: ``at`` (UTC), ``level``, ``logger``, ``event`` and its fields. A record of another
+    library has ``message`` instead of an event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = getattr(record, "event", None)
+        told = {"event": event, **record.fields} if event is not None else {"message": record.getMessage()}  # type: ignore[attr-defined]
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        document = {"at": f"{at}.{int(record.msecs):03}Z", "level": record.levelname, "logger": record.name, **told}
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)
+
+
+_FORMATS: Final = {"text": TextLines, "json": JSONLines}
+
+
+def log_to_stderr(level: str, form: str) -> None:
+    """Let the whole process log on standard error, as ``form`` says: ``text`` or ``json``."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(_FORMATS[form]())
+    logging.basicConfig(level=level.upper(), handlers=[lines])
+    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -1,0 +1,157 @@
+"""``wsrm-mq partner``: who is who in the configuration, and what a remote endpoint speaks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.output import as_json, fields, say, table
+from wsrm_mq.cli.place import config_option, json_option
+from wsrm_mq.errors import NotFound, ProbeFailed
+
+if TYPE_CHECKING:
+    from wsrm_mq.config import Settings
+    from wsrm_mq.probe import Description, Spoken
+
+__all__ = ["partner"]
+
+_MARKS = ("principal", "path", "address")
+
+
+@click.group()
+def partner() -> None:
+    """See the partners of the configuration, and check what an endpoint speaks."""
+
+
+def _settings(config: Path | None) -> Settings:
+    from wsrm_mq.config import find_file, load
+
+    return load(config or find_file(os.environ), os.environ)
+
+
+@partner.command("list")
+@config_option
+@json_option
+def list_(config: Path | None, is_json: bool) -> None:
+    """List the partners in the order in which they are tried, and whom each means."""
+    from wsrm_mq.config import as_values
+
+    own = as_values(_settings(config))["partners"]
+    rows = [
+        {"name": name, **{mark: section.get(mark) for mark in _MARKS}, "options": len(set(section) - {*_MARKS})}
+        for name, section in own.items()
+    ]
+    if is_json:
+        as_json(partners=rows)
+    elif rows:
+        table(("partner", *_MARKS, "own options"), [tuple(row.values()) for row in rows])
+    else:
+        say("There are no partners; a section [partner.NAME] of the configuration makes one.")
+
+
+@partner.command()
+@config_option
+@json_option
+@click.argument("name")
+def show(config: Path | None, is_json: bool, name: str) -> None:
+    """Show every option that holds for a partner, and whether it is his own."""
+    from wsrm_mq.config import OPTIONS, PARTNER_OPTIONS, as_values, toml
+
+    settings = _settings(config)
+    section = settings.partners.get(name)
+    if section is None:
+        known = ", ".join(settings.partners) or "none"
+        raise NotFound(f"There is no partner {name}; those of the configuration: {known}.")
+    own = as_values(settings)["partners"][name]
+    rows = [
+        (option, settings.effective(option, section) if option in OPTIONS else getattr(section, option), option in own)
+        for option in PARTNER_OPTIONS
+    ]
+    if is_json:
+        as_json(name=name, options={option: {"value": value, "own": is_own} for option, value, is_own in rows})
+        return
+    table(("option", "value", "origin"), [(o, toml(v), "partner" if mine else "general") for o, v, mine in rows])
+
+
+@partner.command()
+@json_option
+@click.argument("url")
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds for each try."
+)
+def check(is_json: bool, url: str, timeout: float) -> None:
+    """Find out what the endpoint at URL speaks. Its WSDL is read; then a sequence is opened, and ended again, in every
+    combination of versions. No message is sent, and no redirect followed.
+
+    Status 0: it speaks WS-ReliableMessaging. 1: it does not, or nobody answers.
+    """
+    from wsrm_mq.probe import Spoken, combinations, describe, speak
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_good_port(url):
+        raise click.UsageError(f"{url!r} is no address of an endpoint; write http://HOST:PORT/PATH or https://….")
+    described: Description | None = None
+    problem = ""
+    try:
+        described = describe(url, timeout)
+    except ProbeFailed as error:
+        problem = str(error)
+    spoken: list[Spoken] = []
+    for combination in combinations():
+        try:
+            spoken.append(speak(url, combination, timeout))
+        except ProbeFailed as error:
+            if described is None:
+                break  # who answers neither will not answer the others: each would take its time
+            spoken.append(Spoken(combination, detail=str(error)))
+    if not problem and not any(one.created for one in spoken):
+        problem = f"{url}: opens no sequence in any version."
+    _tell(url, described, spoken, problem, is_json)
+    if not any(one.created for one in spoken):
+        raise Stopped(problem, Exit.FAILED)
+    if problem:
+        say(f"wsrm-mq: {problem}")
+
+
+def _has_good_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+def _tell(url: str, described: Description | None, spoken: list[Spoken], problem: str, is_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "rm": one.combination.rm.label,
+            "soap": one.combination.soap.label,
+            "addressing": one.combination.addressing.label,
+            "created": one.created,
+            "ended": one.ended,
+            "expires": one.expires,
+            "behavior": one.behavior,
+            "detail": one.detail,
+        }
+        for one in spoken
+    ]
+    if is_json:
+        wsdl = None if described is None else asdict(described)
+        as_json(url=url, wsdl=wsdl, combinations=rows, problem=problem or None)
+        return
+    if described is not None:
+        fields([("WSDL", _wsdl(described))])
+    if rows:
+        table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+
+def _wsdl(described: Description) -> str:
+    if not described.is_wsdl:
+        return f"none (HTTP {described.status})"
+    soap = f"SOAP {' and '.join(described.soap)}" if described.soap else "no SOAP binding"
+    return f"{soap}; reliable messaging: {', '.join(described.policies) or 'not announced'}"

@@ -1,0 +1,161 @@
+"""``wsrm-mq status``: one screen that says how the service does, and what to do about what does not."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+if TYPE_CHECKING:
+    from wsrm_mq.queue.overview import Counted, Overview, Verdicts
+
+__all__ = ["status"]
+
+SAMPLE_SECONDS: Final = 1.0
+SHOWN: Final = 10
+"""Blocked sequences on the screen."""
+CLEAR: Final = "\x1b[H\x1b[2J"
+
+
+class Look(NamedTuple):
+    now: int
+    at: Overview
+    verdicts: Verdicts
+    counts: list[Counted]
+    taken: float
+
+
+@click.command()
+@in_store
+@json_option
+@click.option("--watch", "is_watching", is_flag=True, help="Go on, until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds from one look to the next with --watch.",
+)
+def status(place: Place, is_json: bool, is_watching: bool, interval: float) -> None:
+    """Show how the service does. Processes, sequences, what waits and since when, rates, and what is stuck with the
+    command to run next. Rates are taken from two looks a second apart, if a process lives."""
+    for document, found in _documents(place, interval if is_watching else None):
+        if is_json and is_watching:
+            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
+        elif is_json:
+            as_json(**document)
+        else:
+            if is_watching and is_terminal():
+                click.echo(CLEAR, nl=False)
+            _show(document, found)
+
+
+def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str, Any], Look]]:
+    from wsrm_mq.queue.overview import rates
+
+    before = _look(place)
+    if interval is None and not before.at.instances:  # nobody does anything
+        yield _document(place, before, {}), before
+        return
+    while True:
+        time.sleep(SAMPLE_SECONDS if interval is None else interval)
+        found = _look(place)
+        yield _document(place, found, rates(before.counts, found.counts, found.taken - before.taken)), found
+        if interval is None:
+            return
+        before = found
+
+
+def _look(place: Place) -> Look:
+    from wsrm_mq.queue.overview import counted, overview, verdicts
+    from wsrm_mq.queue.reading import snapshot
+
+    now = time.time_ns() // 1_000_000
+    with looking(place) as db, snapshot(db):
+        return Look(now, overview(db), verdicts(db, now), counted(db), time.monotonic())
+
+
+def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
+    at = found.at
+    states: dict[str, int] = {}
+    for (_queue, state), count in at.sequences.items():
+        states[state] = states.get(state, 0) + count
+    oldest = at.oldest
+    return {
+        "at": found.now,
+        "instances": [one._asdict() for one in at.instances],
+        "dead_instances": at.dead_instances,
+        "sequences": states,
+        "verdicts": found.verdicts.words,
+        "all_judged": found.verdicts.is_whole,
+        "held": sum(one.held for one in at.waiting.values()),
+        "ready": sum(one.ready for one in at.waiting.values()),
+        "oldest_undelivered_ms": None if oldest is None else max(0, found.now - oldest),
+        "dead_letters": at.dead_letters,
+        "rates": {name: round(value, 1) for name, value in rates.items()},
+        "counters": [one._asdict() for one in found.counts],
+        "store_bytes": at.file_bytes,
+        "wal_bytes": at.wal_bytes,
+        "disk_free_bytes": at.disk_free,
+        "disk_full": at.is_reserve_spent,
+        "blocked": [
+            {
+                "sequence": one.identifier,
+                "sentence": one.verdict.sentence,
+                "next_step": place.command(one.verdict.next_step) or None,
+            }
+            for one in found.verdicts.blocked
+        ],
+    }
+
+
+def _show(document: dict[str, Any], found: Look) -> None:
+    from wsrm_mq.queue.verdict import moment, span
+
+    oldest = document["oldest_undelivered_ms"]
+    letters = [f"{count} of {queue}" for queue, count in document["dead_letters"].items()]
+    dead = document["dead_instances"]
+    fields(
+        [
+            ("at", moment(document["at"])),
+            ("processes", f"{len(found.at.instances)} live" + (f", {dead} dead and not noticed yet" if dead else "")),
+            ("sequences", _counts(document["sequences"])),
+            ("verdicts", _counts(document["verdicts"]) + ("" if document["all_judged"] else " (of those looked at)")),
+            ("held", document["held"]),
+            ("ready", document["ready"]),
+            ("oldest undelivered", "none" if oldest is None else f"{span(oldest)} old"),
+            ("dead letters", letters or "none"),
+            (
+                "per second",
+                ", ".join(f"{name} {value:g}" for name, value in document["rates"].items()) or "nothing runs",
+            ),
+            ("store", f"{_megabytes(found.at.file_bytes)}, write-ahead log {_megabytes(found.at.wal_bytes)}"),
+            ("disk", f"{_megabytes(found.at.disk_free)} free" + (", FULL" if document["disk_full"] else "")),
+        ]
+    )
+    if found.at.instances:
+        click.echo()
+        table(
+            ("instance", "host", "process", "since"),
+            [(one.name, one.host, one.pid, moment(one.started_at)) for one in found.at.instances],
+        )
+    for one in document["blocked"][:SHOWN]:
+        write(f"\nblocked: {one['sequence']}: {one['sentence']}", keep="\n")
+        if one["next_step"]:
+            write(f"next: {one['next_step']}")
+    if len(document["blocked"]) > SHOWN:
+        write(f"\nand {len(document['blocked']) - SHOWN} more: wsrm-mq sequence list --verdict blocked", keep="\n")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "none"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

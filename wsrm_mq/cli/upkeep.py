@@ -1,0 +1,233 @@
+"""``wsrm-mq store prune|backup|vacuum|adopt``: what is done to a store as a whole, now and then."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
+from wsrm_mq.cli.output import as_json, fields, say
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+
+    from wsrm_mq.queue.retention import Pruned
+
+__all__ = ["adopt", "backup", "prune", "vacuum"]
+
+
+class _Age(click.ParamType):  # type: ignore[type-arg]
+    """A length of time as in the configuration, in ms."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from wsrm_mq.envelope.duration import parse_duration
+
+        try:
+            age = parse_duration(value) or 0 if str(value).startswith("P") else round(float(value) * 1000)
+        except (ValueError, OverflowError):
+            age = -1
+        if age < 0:
+            self.fail(f"{value!r} is not allowed; allowed: seconds from 0 (or PT30S, P7D).", param, ctx)
+        return age
+
+
+@click.command()
+@in_store
+@json_option
+@careful
+@signed
+@click.option("--older-than", type=_Age(), required=True, help="Messages settled longer ago: seconds, or P7D.")
+@click.option("--ended-before", type=_Age(), help="Forget sequences that ended longer ago too: seconds, or P30D.")
+def prune(
+    place: Place,
+    is_json: bool,
+    older_than: int,
+    ended_before: int | None,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    reason: str | None,
+) -> None:
+    """Delete messages that were settled long ago. What is undelivered, dead letters, and replies that may still be
+    asked for stay. A service does this by itself, as its `retain` says; it may run meanwhile."""
+    from wsrm_mq.queue.retention import Kept, Pruned, batches
+    from wsrm_mq.store.store import run_once
+
+    now = _now()
+    kept = Kept(older_than, ended_before)
+    with looking(place) as db:
+        reader = _lent(db)
+        expected = Pruned()
+        for batch in batches(reader, lambda _partner: kept, now):
+            expected = expected.plus(batch.expected)
+        done = expected
+        if dry_run:
+            say(f"This would delete {_words(expected)}. Nothing was changed.")
+        else:
+            why = {"actor": actor or login(), "reason": reason_given(reason)}
+            ask(f"This will delete {_words(expected)}.", yes)
+            done = Pruned()
+            for count, batch in enumerate(batches(reader, lambda _partner: kept, now, **why), 1):
+                began = time.monotonic()
+                done = done.plus(run_once(place.path, batch))
+                _let_others_write(db, count, time.monotonic() - began)
+            say(f"Deleted {_words(done)}. The space is used again by what comes next; `store vacuum` gives it back.")
+    _result(is_json, **done._asdict(), dry_run=dry_run)
+
+
+def _let_others_write(db: sqlite3.Connection, count: int, took: float) -> None:
+    from wsrm_mq.replay.janitor import rest_after
+
+    if count % 50 == 0:
+        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    time.sleep(rest_after(took))
+
+
+def _lent(db: sqlite3.Connection) -> Callable[[], Any]:
+    @contextmanager
+    def reader() -> Iterator[sqlite3.Connection]:
+        yield db
+
+    return reader
+
+
+def _words(pruned: Pruned) -> str:
+    return (
+        f"{pruned.messages} messages and {pruned.bodies} bodies of others ({pruned.size} bytes), "
+        f"and {pruned.sequences} ended sequences"
+    )
+
+
+@click.command()
+@in_store
+@json_option
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite the target.")
+def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
+    """Copy a store to the file TARGET, while services use it. The copy is verified, and marked as a copy: it has to be
+    adopted before it can be served."""
+    from wsrm_mq.store.backup import backup as make_backup
+
+    with looking(place, any_known=True):
+        pass
+    target = target.absolute()
+    size = make_backup(place.path, target, verify=_wrong, now=_now(), force=force)
+    _result(is_json, path=str(place.path), target=str(target), size=size)
+    say(f"{target}: good. Before a service can use it: wsrm-mq store adopt --store {target}")
+
+
+def _wrong(db: sqlite3.Connection) -> str | None:
+    """The first thing that is wrong with a copy."""
+    from wsrm_mq.cli.invariants import all_findings
+    from wsrm_mq.store.schema import HEAD
+
+    (revision,) = db.execute("SELECT version_num FROM alembic_version").fetchone()
+    if revision == HEAD:
+        finding = next(all_findings(db), None)
+        return None if finding is None else f"{finding.invariant}: {finding.table} {finding.key}, {finding.detail}"
+    (text,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    return None if text == "ok" else str(text)
+
+
+@click.command()
+@in_store
+@json_option
+@careful
+def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
+    """Give free pages back to the disk, the service stopped. What is in use is written anew: that needs twice its size
+    as free space, and time."""
+    from wsrm_mq.store import vacuum as room
+
+    with looking(place):
+        pass
+    found = room.refuse(place.path)
+    if dry_run:
+        say(f"This would give back about {found.reclaimable} bytes. Nothing was changed.")
+        before, after = found.size, found.size - found.reclaimable
+    else:
+        ask(f"This will write {found.size - found.reclaimable} bytes anew. No service can start meanwhile.", yes)
+        before, after = room.vacuum(place.path)
+    _result(is_json, before=before, after=after, needed=found.needed, dry_run=dry_run)
+
+
+_FORGOTTEN = """\
+This store may have forgotten what was acknowledged after it was copied or put back. If you go on:
+- {ended} open sequences end. Their sources are told SequenceTerminated (SequenceFault) with their next message.
+- {undelivered} messages that it has not delivered {fate}.
+- What came after its time is not in it. Of that, what the service had not taken is lost here: its senders have
+  acknowledgements. Tell the partners from when on, and compare with the service's own database.
+- Sequences that began after its time are unknown here: their sources get UnknownSequence."""
+_CURRENT = """\
+You say that this is the newest state of the store: that no service has written to another copy of it since. If that is
+wrong, messages are lost and others run twice, without a sign. If you are not sure, leave --current out."""
+_FATES = {
+    True: "are delivered, marked as possible redeliveries: without the inbox, what was done since is done again",
+    False: "go to the dead letters (store_adopted): they may have been delivered since; --deliver delivers them",
+}
+
+
+@click.command()
+@in_store
+@json_option
+@careful
+@signed
+@click.option("--deliver", is_flag=True, help="Deliver what is undelivered, as possible redeliveries.")
+@click.option("--current", is_flag=True, help="Nothing was forgotten: it was moved, or only its witness is lost.")
+def adopt(
+    place: Place,
+    is_json: bool,
+    deliver: bool,
+    current: bool,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    reason: str | None,
+) -> None:
+    """Let a copy, or a store that was put back, be served. Says first what that means; the service has to be
+    stopped."""
+    from wsrm_mq.errors import NotAllowed
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.store import identity, instances
+    from wsrm_mq.store.store import run_once
+
+    if current and deliver:
+        raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
+    why = {"reason": reason_given(reason), "actor": actor or login()}
+    with looking(place) as db:
+        found = identity.identify(db)
+    if current and identity.is_older(place.path, found):
+        raise NotAllowed(f"{place.path}: is older than what was here before: the witness beside it says so.")
+
+    def verb(tx: Any) -> verbs.Adopted:
+        if instances.in_use(place.path):
+            raise NotAllowed(f"{place.path}: a service uses it. Stop it first.")
+        return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
+
+    adopted = rehearse(place, verb, unconfirmed=True)
+    say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]))
+    if dry_run:
+        say("Nothing was changed.")
+    else:
+        ask("", yes)
+        adopted = run_once(place.path, verb, unconfirmed=True)
+        say(f"Done: {place.path} can be served.")
+    _result(is_json, **adopted._asdict(), dry_run=dry_run)
+
+
+def _result(is_json: bool, **document: Any) -> None:
+    if is_json:
+        as_json(**document)
+    else:
+        fields(document.items())
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,167 @@
+"""How an event is told: a line of the log, whose text nobody can forge, a count, and ``on_event``.
+
+A line is ``name key=value …``. The record carries the same for programs: ``event`` is the name, ``fields`` a mapping.
+What a peer wrote has its control characters escaped, so it makes no line of its own and commands no terminal.
+
+``on_event`` is called in a thread of its own: one that is slow, or hangs, holds up no delivery. What it cannot take
+is dropped, and that is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from wsrm_mq.events.inert import inert
+from wsrm_mq.events.table import EVENTS
+
+__all__ = ["Event", "Events", "OnEvent", "line", "tell"]
+
+LONGEST: Final = 4_000
+"""Characters of a value in a line."""
+MOST_WAITING: Final = 1_000
+"""Events that may wait for ``on_event``."""
+
+
+class Event(NamedTuple):
+    """Something an operator should hear of: ``name`` is stable, e.g. ``delivery.failed``. The texts are as peers and
+    applications wrote them: escape them where they go."""
+
+    name: str
+    sequence: str | None
+    """Identifier of the sequence that it is about."""
+    number: int | None
+    detail: str
+    """Why: an error or a reason; empty where the name says it all."""
+    fields: Mapping[str, object] = {}
+    """All fields of the event; see the table."""
+
+
+OnEvent = Callable[[Event], None]
+
+
+class Events:
+    """Tells what happens in one engine. ``start`` makes what no fork may carry over."""
+
+    def __init__(self, on_event: OnEvent | None = None) -> None:
+        self._on_event = on_event
+        self.start()
+
+    def start(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._counts: Counter[str] = Counter()
+        self._waiting: deque[Event] = deque()
+        self._is_dropping = False
+        self._is_stopping = False
+        self._thread: threading.Thread | None = None
+
+    def stop(self, seconds: float = 1.0) -> None:
+        """Let ``on_event`` have what waits for it, for so long."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(seconds)
+
+    def tell(self, name: str, /, *, trouble: BaseException | None = None, **fields: object) -> None:
+        """Tell an event of the table. ``trouble`` is logged with its traceback. Raises and waits for nothing."""
+        kind = EVENTS[name]
+        with self._changed:
+            self._counts[name] += 1
+        _log(name, kind.level, fields, trouble)
+        if kind.is_heard and self._on_event is not None:
+            self._line_up(_event(name, fields))
+
+    def take_counts(self) -> dict[str, int]:
+        """How often each event was told since the last time that this was asked."""
+        with self._changed:
+            taken, self._counts = self._counts, Counter()
+        return taken
+
+    # on_event
+
+    def _line_up(self, event: Event) -> None:
+        with self._changed:
+            is_full = len(self._waiting) >= MOST_WAITING
+            news, self._is_dropping = is_full and not self._is_dropping, is_full
+            if not is_full:
+                self._waiting.append(event)
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._hear, name="wsrm-mq-on-event", daemon=True)
+                    self._thread.start()
+                self._changed.notify()
+        if news:
+            self.tell("on_event.dropped", event=event.name)
+
+    def _hear(self) -> None:
+        assert self._on_event is not None
+        while (event := self._next()) is not None:
+            try:
+                self._on_event(event)
+            except Exception as error:
+                self.tell("on_event.failed", event=event.name, trouble=error)
+
+    def _next(self) -> Event | None:
+        with self._changed:
+            while not self._waiting and not self._is_stopping:
+                self._changed.wait()
+            if self._waiting:
+                return self._waiting.popleft()
+            self._thread = None
+            return None
+
+
+def tell(name: str, /, *, trouble: BaseException | None = None, **fields: object) -> None:
+    """Tell an event where no engine is known: it is logged, not more."""
+    _log(name, EVENTS[name].level, fields, trouble)
+
+
+def _event(name: str, fields: Mapping[str, object]) -> Event:
+    sequence, number = fields.get("sequence"), fields.get("number")
+    detail = next((str(fields[field]) for field in ("error", "reason") if fields.get(field) is not None), "")
+    return Event(
+        name,
+        sequence if isinstance(sequence, str) else None,
+        number if isinstance(number, int) else None,
+        detail,
+        fields,
+    )
+
+
+# the log
+
+
+def _log(name: str, level: int, fields: Mapping[str, object], trouble: BaseException | None) -> None:
+    log = logging.getLogger(f"wsrm_mq.{name.partition('.')[0]}")
+    if not log.isEnabledFor(level):
+        return
+    caller = sys._getframe(2)
+    about = (type(trouble), trouble, trouble.__traceback__) if trouble is not None else None
+    place = caller.f_code
+    record = log.makeRecord(
+        log.name, level, place.co_filename, caller.f_lineno, line(name, fields), (), about, place.co_name
+    )
+    record.event, record.fields = name, fields
+    if trouble is not None:  # formatters take this text as it is: its lines cannot be taken for lines of the log
+        lines = "".join(traceback.format_exception(trouble)).splitlines()
+        record.exc_text = "\n".join(f"    {inert(one)}" for one in lines)
+    log.handle(record)
+
+
+def line(name: str, fields: Mapping[str, object]) -> str:
+    """``name key=value key="a value with blanks"``, in one line."""
+    return " ".join([name, *(f"{key}={_value(value)}" for key, value in fields.items() if value is not None)])
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    if text and text.isprintable() and not any(char in text for char in ' "=\\'):
+        return text
+    return '"' + inert(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'

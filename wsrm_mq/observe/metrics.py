@@ -1,0 +1,262 @@
+"""Prometheus metrics, read from the store at scrape: the same numbers whichever process is asked.
+
+The page ``docs/observability.md`` shows the table; a test holds it against this one. The sequence is never a label.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from wsrm_mq.queue.counts import BOUNDS, RECEIVED
+from wsrm_mq.queue.overview import OTHER, Counted, Overview, counted, overview, shown_queues
+from wsrm_mq.queue.reading import snapshot
+
+__all__ = ["METRICS", "Metric", "StoreCollector"]
+
+
+class Scrape(NamedTuple):
+    """One look at the store."""
+
+    now: int
+    at: Overview
+    counts: list[Counted]
+    shown: frozenset[str]
+    """Names of the queues that are told apart."""
+
+    def endpoint(self, queue: str) -> str:
+        return queue if queue in self.shown else OTHER
+
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+
+
+class Metric(NamedTuple):
+    """A metric under the name that Prometheus knows it by."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+    samples: Callable[[Scrape], Samples]
+
+
+def _received(scrape: Scrape) -> Samples:
+    return (((one.queue, one.label, one.name), one.value) for one in scrape.counts if one.name in RECEIVED)
+
+
+def _counts(*names: str) -> Callable[[Scrape], Samples]:
+    """Of what is counted for each queue, whatever its label."""
+    return lambda scrape: (((one.queue,), one.value) for one in scrape.counts if one.name in names)
+
+
+def _labelled(name: str) -> Callable[[Scrape], Samples]:
+    return lambda scrape: (((one.queue, one.label), one.value) for one in scrape.counts if one.name == name)
+
+
+def _took(scrape: Scrape) -> Samples:
+    """By bucket: what was delivered, and what was not."""
+    timed = (one for one in scrape.counts if one.name in ("delivered", "took") and one.label)
+    return (((one.queue, one.label), one.value) for one in timed)
+
+
+def _by_queue(values: Callable[[Scrape], dict[str, float]]) -> Callable[[Scrape], Samples]:
+    return lambda scrape: (((queue,), value) for queue, value in values(scrape).items())
+
+
+def _age(scrape: Scrape) -> dict[str, float]:
+    """In seconds; 0 where all is delivered. A clock that was stepped back makes nothing younger than new."""
+    ages = dict.fromkeys(scrape.shown, 0.0)
+    for queue, waiting in scrape.at.waiting.items():
+        name, oldest = scrape.endpoint(queue), waiting.oldest
+        ages[name] = max(ages.get(name, 0.0), (scrape.now - oldest) / 1000 if oldest is not None else 0.0)
+    return ages
+
+
+METRICS: Final = (
+    Metric(
+        "wsrm_messages_received_total",
+        "counter",
+        ("endpoint", "version", "outcome"),
+        f"Messages with a Sequence header, by what became of them: {', '.join(RECEIVED)}",
+        _received,
+    ),
+    Metric(
+        "wsrm_messages_delivered_total",
+        "counter",
+        ("endpoint",),
+        "Messages that the application has taken",
+        _counts("delivered"),
+    ),
+    Metric(
+        "wsrm_messages_replayed_total",
+        "counter",
+        ("endpoint",),
+        "Those of them that were read back from the store: held, tried again, or found at a start",
+        _counts("replayed"),
+    ),
+    Metric(
+        "wsrm_delivery_failures_total",
+        "counter",
+        ("endpoint", "fault"),
+        "Attempts that failed: exception, http_error, soap_fault, refused, holder_died",
+        _labelled("failed"),
+    ),
+    Metric(
+        "wsrm_delivery_duration_seconds",
+        "histogram",
+        ("endpoint",),
+        "How long the application ran, whatever came of it",
+        _took,
+    ),
+    Metric(
+        "wsrm_ledger_events_total",
+        "counter",
+        ("endpoint", "event"),
+        "Rows of the ledger: created, ended, dead, blocked, resumed, skipped and so on",
+        _labelled("ledger"),
+    ),
+    Metric(
+        "wsrm_events_total",
+        "counter",
+        ("event",),
+        "Events told, by name; see the table of events",
+        lambda scrape: (((one.label,), one.value) for one in scrape.counts if one.name == "event"),
+    ),
+    Metric(
+        "wsrm_sequences",
+        "gauge",
+        ("endpoint", "state"),
+        "Sequences in the store, by protocol state",
+        lambda scrape: ((key, count) for key, count in scrape.at.sequences.items()),
+    ),
+    Metric(
+        "wsrm_sequences_blocked",
+        "gauge",
+        ("endpoint",),
+        "Sequences that a message has stopped: they wait for an operator",
+        _by_queue(lambda scrape: dict(scrape.at.blocked)),
+    ),
+    Metric(
+        "wsrm_messages_held",
+        "gauge",
+        ("endpoint",),
+        "Messages that wait behind a gap",
+        _by_queue(lambda scrape: {queue: one.held for queue, one in scrape.at.waiting.items()}),
+    ),
+    Metric(
+        "wsrm_messages_ready",
+        "gauge",
+        ("endpoint",),
+        "Messages that wait for the application: next, running, to be tried again, or behind such a one",
+        _by_queue(lambda scrape: {queue: one.ready for queue, one in scrape.at.waiting.items()}),
+    ),
+    Metric(
+        "wsrm_dead_letters",
+        "gauge",
+        ("endpoint",),
+        "Messages in the dead letters of the endpoint",
+        _by_queue(lambda scrape: dict(scrape.at.dead_letters)),
+    ),
+    Metric(
+        "wsrm_oldest_undelivered_age_seconds",
+        "gauge",
+        ("endpoint",),
+        "Age of the oldest message that is not settled; 0 without one",
+        _by_queue(_age),
+    ),
+    Metric(
+        "wsrm_instances",
+        "gauge",
+        ("state",),
+        "Processes that use the store: live, or dead and not noticed yet",
+        lambda scrape: ((("live",), len(scrape.at.instances)), (("dead",), scrape.at.dead_instances)),
+    ),
+    Metric(
+        "wsrm_store_bytes",
+        "gauge",
+        ("file",),
+        "Size of the store's file and of its write-ahead log: store, wal",
+        lambda scrape: ((("store",), scrape.at.file_bytes), (("wal",), scrape.at.wal_bytes)),
+    ),
+    Metric(
+        "wsrm_disk_free_bytes",
+        "gauge",
+        (),
+        "Free space on the disk of the store",
+        lambda scrape: (((), scrape.at.disk_free),),
+    ),
+    Metric(
+        "wsrm_store_reserve_spent",
+        "gauge",
+        (),
+        "1 while the disk is full and the reserve is in use: nothing new is accepted",
+        lambda scrape: (((), scrape.at.is_reserve_spent),),
+    ),
+)
+
+
+class StoreCollector(Collector):
+    """Collects ``METRICS`` from a store. ``reader`` lends a read-only connection; ``clock`` answers ms."""
+
+    def __init__(
+        self, reader: Callable[[], AbstractContextManager[sqlite3.Connection]], clock: Callable[[], int]
+    ) -> None:
+        self._reader = reader
+        self._clock = clock
+
+    def describe(self) -> Iterable[Family]:
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        with self._reader() as db, snapshot(db):
+            shown = frozenset(shown_queues(db).values())
+            scrape = Scrape(self._clock(), overview(db), counted(db), shown)
+        for metric in METRICS:
+            yield _FAMILIES[metric.kind](metric, scrape)
+
+
+def _summed(metric: Metric, scrape: Scrape) -> dict[tuple[str, ...], float]:
+    """The samples; those of queues that are not told apart are one."""
+    total: dict[tuple[str, ...], float] = {}
+    for labels, value in metric.samples(scrape):
+        if metric.labels[:1] == ("endpoint",) and labels[0]:
+            labels = (scrape.endpoint(labels[0]), *labels[1:])
+        total[labels] = total.get(labels, 0.0) + value
+    return total
+
+
+def _counter(metric: Metric, scrape: Scrape) -> Family:
+    family = CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    for labels, value in _summed(metric, scrape).items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _gauge(metric: Metric, scrape: Scrape) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    for labels, value in _summed(metric, scrape).items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(metric: Metric, scrape: Scrape) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    found = _summed(metric, scrape)
+    sums = {one.queue: one.value / 1e6 for one in scrape.counts if one.name == "took_us"}
+    for endpoint in dict.fromkeys(labels[0] for labels in found):
+        so_far, buckets = 0.0, []
+        for bound in (*BOUNDS, float("inf")):
+            so_far += found.get((endpoint, f"{bound:g}"), 0.0)
+            buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", so_far))
+        family.add_metric((endpoint,), buckets, sums.get(endpoint, 0.0))
+    return family
+
+
+_FAMILIES: Final = {"counter": _counter, "gauge": _gauge, "histogram": _histogram}

@@ -1,0 +1,80 @@
+"""Going on with a store that may have forgotten what it acknowledged: a backup, a file that was put back.
+
+Of an open sequence the source may have acknowledgements that this store knows nothing of. Left open, it would wait for
+ever for numbers that nobody sends again. So it ends as failed, and the source is told SequenceTerminated with its next
+message. What this store has not delivered may have been delivered since: nothing of it runs again unless the operator
+says so, and then as a possible redelivery.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.ownership import free
+from wsrm_mq.sequence.inbound import GaveUp, receive
+from wsrm_mq.sequence.states import State
+from wsrm_mq.store import identity
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["ADOPTED", "Adopted", "adopt", "confirm"]
+
+ADOPTED = "store_adopted"
+"""What dead letters are marked with, and how their sequences ended."""
+
+_UNSETTLED = "SELECT count(*) FROM entry WHERE sequence = ? AND outcome IS NULL"
+_CONCERNED = """
+SELECT id FROM sequence WHERE state <> 'ended' OR owner IS NOT NULL
+UNION SELECT sequence FROM entry WHERE outcome IS NULL AND sequence IS NOT NULL
+"""
+
+
+class Adopted(NamedTuple):
+    ended: int
+    """Sequences that were open."""
+    undelivered: int
+    """Messages that are neither delivered nor dead letters."""
+
+
+def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) -> Adopted:
+    """Make this the store, whatever it has forgotten. No process may use it meanwhile. ``deliver``: what is undelivered
+    goes to the application, marked as a possible redelivery; else to the dead letters."""
+    ended = undelivered = 0
+    for (key,) in tx.execute(_CONCERNED).fetchall():
+        is_open, unsettled = _end(tx, key, deliver)
+        ended += is_open
+        undelivered += unsettled
+    # The instances of the store that it comes from do not live here.
+    tx.execute("UPDATE instance SET ended_at = ? WHERE ended_at IS NULL", (tx.now,))
+    fate = "delivered as possible redeliveries" if deliver else "dead letters"
+    _take(tx, "adopted", f"{ended} open sequences ended, {undelivered} messages {fate}: {reason}", actor)
+    return Adopted(ended, undelivered)
+
+
+def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
+    """Make this the store, because an operator knows that it is the newest state: it goes on as it is."""
+    _take(tx, "confirmed", reason, actor)
+    return Adopted(0, 0)
+
+
+def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
+    record = tx.sequence(key)
+    assert record is not None
+    is_open = record.value.state is not State.ENDED
+    (unsettled,) = tx.execute(_UNSETTLED, (key,)).fetchone()
+    gives_up = bool(unsettled) and not deliver
+    free(record)
+    if gives_up:
+        record.blocked = None
+        record.wait(tx.now, None)
+    if is_open or gives_up:
+        step = receive(record.value, GaveUp(ADOPTED if gives_up else None), tx.now)
+        apply_step(tx, record, step, reason=ADOPTED)
+    if unsettled and deliver:
+        record.redelivery_below = max(record.redelivery_below, record.value.received.highest + 1)
+    return is_open, unsettled
+
+
+def _take(tx: Transaction, event: str, reason: str, actor: str) -> None:
+    identity.rename(tx)
+    tx.ledger(event, reason=reason, actor=actor)

@@ -1,0 +1,87 @@
+"""Connections as the store knows them: by the messages that came on them.
+
+Only reads, on any read-only connection to the store. Times are ms since the epoch.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import NotFound
+
+__all__ = ["ConnectionView", "connection", "connections", "find_connection"]
+
+
+class ConnectionView(NamedTuple):
+    """A connection's inbound queue."""
+
+    name: str
+    peer: str | None
+    """The address that its last message came from."""
+    principal: str | None
+    """That of its last message."""
+    messages: int
+    unsettled: int
+    first_seen: int
+    last_seen: int
+
+
+_NEWEST: Final = """
+WITH RECURSIVE each (name) AS (
+    SELECT min(connection) FROM message WHERE connection IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(connection) FROM message WHERE connection > each.name) FROM each WHERE each.name IS NOT NULL
+)
+SELECT name, (SELECT max(id) FROM message WHERE connection = name) AS last FROM each WHERE name IS NOT NULL
+ORDER BY last DESC LIMIT :count
+"""
+"""From one name to the next along the index, whatever number of messages each has."""
+
+_COUNTED: Final = """
+SELECT count(*), min(id), (
+    SELECT count(*) FROM message m JOIN entry e ON e.message = m.id
+    WHERE m.connection = :name AND e.outcome IS NULL
+) FROM message WHERE connection = :name
+"""
+
+
+def connections(db: sqlite3.Connection, *, limit: int = 50) -> list[ConnectionView]:
+    """The connections that sent something last, newest first."""
+    return [_view(db, name, last) for name, last in db.execute(_NEWEST, {"count": limit}).fetchall()]
+
+
+def connection(db: sqlite3.Connection, name: str) -> ConnectionView:
+    """The connection with this name, or ``NotFound``."""
+    (last,) = db.execute("SELECT max(id) FROM message WHERE connection = ?", (name,)).fetchone()
+    if last is None:
+        raise NotFound(f"There is no connection {name}, or its messages were pruned.")
+    return _view(db, name, last)
+
+
+def find_connection(db: sqlite3.Connection, text: str) -> str:
+    """The name that ``text`` means: itself, or the only one that begins with it. Raises ``NotFound``."""
+    exact = db.execute("SELECT 1 FROM message WHERE connection = ? LIMIT 1", (text,)).fetchone()
+    if exact is not None:
+        return text
+    found: list[str] = []
+    after = text
+    while len(found) < 3:
+        (name,) = db.execute("SELECT min(connection) FROM message WHERE connection > ?", (after,)).fetchone()
+        if name is None or not name.startswith(text):
+            break
+        found.append(after := name)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFound(f"There is no connection {text}; `wsrm-mq connection list` shows those there are.")
+    raise NotFound(f"{text} fits several connections: {', '.join(found[:2])}, … Write more of it.")
+
+
+def _view(db: sqlite3.Connection, name: str, last: int) -> ConnectionView:
+    messages, first, unsettled = db.execute(_COUNTED, {"name": name}).fetchone()
+    (first_seen,) = db.execute("SELECT received_at FROM message WHERE id = ?", (first,)).fetchone()
+    peer, principal, last_seen = db.execute(
+        "SELECT json_extract(environ, '$.REMOTE_ADDR'), principal, received_at FROM message WHERE id = ?", (last,)
+    ).fetchone()
+    return ConnectionView(name, peer, principal, messages, unsettled, first_seen, last_seen)

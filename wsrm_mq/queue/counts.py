@@ -1,0 +1,45 @@
+"""What is counted of messages: the names in the table ``counter``, and what their labels are.
+
+A verb counts; ``store.counting`` says when that is in the store.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["BOUNDS", "RECEIVED", "delivered", "failed", "took"]
+
+RECEIVED: Final = ("accepted", "held", "duplicate", "discarded", "no_room", "refused")
+"""What is counted of a message with a Sequence header, by what became of it: deliverable at once, held, known already,
+dropped as its sequence promises, sent away with 503, answered with a fault. The label is the version of RM."""
+
+BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the durations that are counted together, in seconds."""
+
+_TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
+
+
+def delivered(tx: Transaction, queue: int, seconds: float | None, is_replay: bool) -> None:
+    """Its label is the bucket of its duration: one number less to count. ``None``: it is not called yet."""
+    if seconds is None:
+        tx.count("delivered", queue)
+    else:
+        tx.count("delivered", queue, _TOOK[bisect_left(BOUNDS, seconds)])
+        tx.count("took_us", queue, "", int(seconds * 1e6))
+    if is_replay:
+        tx.count("replayed", queue)
+
+
+def failed(tx: Transaction, queue: int, fault: str, seconds: float | None = None) -> None:
+    tx.count("failed", queue, fault)
+    if seconds is not None:
+        took(tx, queue, seconds)
+
+
+def took(tx: Transaction, queue: int, seconds: float) -> None:
+    """An operation ran so long, which is not counted with a delivery: its bucket, and the sum in microseconds."""
+    tx.count("took", queue, _TOOK[bisect_left(BOUNDS, seconds)])
+    tx.count("took_us", queue, "", int(seconds * 1e6))

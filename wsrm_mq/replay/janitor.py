@@ -1,0 +1,135 @@
+"""The thread that keeps house: it tells the witness what is durable, and prunes what is kept for no longer.
+
+It never delays an acceptance: what is due is found by reading, deleted in short transactions, and after each it rests
+for longer than that took. One instance at a time prunes; a lock file beside the store says which.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from wsrm_mq.errors import StoreError
+from wsrm_mq.events.telling import Events
+from wsrm_mq.queue import retention
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.queue.retention import Kept, Pruned
+from wsrm_mq.store.repeated import Repeated
+from wsrm_mq.store.store import Store
+
+__all__ = ["Janitor", "rest_after"]
+
+WITNESS_SECONDS: Final = 5.0
+SWEEP_SECONDS: Final = 60.0
+_RESTS: Final = 3.0
+"""So many times as long as a batch took it rests after it, at least _LEAST_REST."""
+_LEAST_REST: Final = 0.01
+_ROW_BYTES: Final = 2048
+"""What the end of a message adds to the write-ahead log, about."""
+
+
+def rest_after(took: float) -> float:
+    """Seconds between two batches."""
+    return max(_LEAST_REST, _RESTS * took)
+
+
+class Janitor:
+    def __init__(
+        self,
+        store: Store,
+        policy_of: PolicyOf,
+        events: Events | None = None,
+        *,
+        witness_seconds: float = WITNESS_SECONDS,
+        sweep_seconds: float = SWEEP_SECONDS,
+    ) -> None:
+        self._store = store
+        self._policy_of = policy_of
+        self._events = events or Events()
+        self._witness_seconds = witness_seconds
+        self._sweep_seconds = sweep_seconds
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._trouble = Repeated()
+
+    def start(self) -> None:
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-janitor", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """It ends after the batch that it is at."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _loop(self) -> None:
+        sweep_at = time.monotonic() + min(self._sweep_seconds, self._witness_seconds)
+        while not self._stopping.wait(self._witness_seconds):
+            try:
+                self._store.bear_witness()
+                if time.monotonic() >= sweep_at:
+                    sweep_at = time.monotonic() + self._sweep_seconds
+                    self.sweep()
+                self._trouble.over()
+            except StoreError as error:
+                self._trouble.tell(self._events, "janitor.store_error", error)
+            except Exception as error:
+                self._events.tell("janitor.failed", trouble=error)
+
+    def sweep(self) -> Pruned:
+        """Prune all that is due, unless another instance is at it; ends early where it is stopped."""
+        pruned = Pruned()
+        with _alone(self._store.path) as is_alone:
+            if not is_alone:
+                return pruned
+            now = self._store.clock()
+            for batch in retention.batches(self._store.reader, self._kept, now):
+                began = time.monotonic()
+                pruned = pruned.plus(self._store.call(batch, size=_ROW_BYTES * len(batch.entries)))
+                if self._stopping.wait(rest_after(time.monotonic() - began)):
+                    break
+            self._forget_instances(now)
+        if any(pruned):
+            self._events.tell("janitor.pruned", **pruned._asdict())
+        return pruned
+
+    def _kept(self, partner: str | None) -> Kept:
+        policy = self._policy_of(partner)
+        return Kept(policy.retain, policy.retain_ended)
+
+    def _forget_instances(self, now: int) -> None:
+        term = self._kept(None).ended
+        if term is None or self._stopping.is_set():
+            return
+        with self._store.reader() as db:
+            is_due = db.execute(retention.OLD_INSTANCE, (now - term,)).fetchone() is not None
+        if is_due:
+            self._store.call(lambda tx: retention.forget_instances(tx, now - term))
+
+
+@contextmanager
+def _alone(store: Path) -> Iterator[bool]:
+    """Whether no other instance prunes; none will while this lasts."""
+    try:
+        handle = os.open(store.with_name(store.name + ".d") / "janitor", os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError:  # without its directory there is nobody to agree with; the next sweep comes
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            is_alone = False
+        else:
+            is_alone = True
+        yield is_alone
+    finally:
+        os.close(handle)

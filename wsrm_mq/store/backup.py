@@ -1,0 +1,216 @@
+"""A copy of a store, made while services write to it.
+
+SQLite's online backup, in steps, all of them within one read transaction: without it the copy would begin anew with
+every commit of another process, and under load never end. A read transaction keeps the write-ahead log from being used
+again from its beginning, so the copy does nothing else while it holds one: the copy is synced, stamped and verified
+afterwards. A log that grows too far, or a disk that fills, ends the copy, not the service.
+
+The copy is made under another name. Its own name it gets when it is verified and on disk: there is a whole copy of that
+name or none.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.store import identity, instances
+from wsrm_mq.store.connection import connect_reader, store_errors
+
+__all__ = ["MAX_LOG_GROWTH", "Progress", "Verify", "backup"]
+
+STEP_PAGES: Final = 1024
+MAX_LOG_GROWTH: Final = 1024 * 1024 * 1024
+LEAST_FREE: Final = 16 * 1024 * 1024
+"""Bytes that the copy leaves free, on its own disk and on that of the store."""
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+
+Progress = Callable[[int, int], object]
+"""Pages done, pages in all."""
+Verify = Callable[[sqlite3.Connection], object]
+"""Raises, or answers something, where the copy is not good."""
+
+
+def backup(
+    path: Path,
+    target: Path,
+    *,
+    verify: Verify,
+    now: int,
+    force: bool = False,
+    progress: Progress = lambda _done, _pages: None,
+    max_log_growth: int = MAX_LOG_GROWTH,
+) -> int:
+    """Copy the store at ``path`` to ``target``, stamped as a copy of the time ``now``; answers its size in bytes.
+
+    Raises ``NotAllowed`` where the target may not be written, ``StoreFull`` where the disk has no room,
+    ``StoreCorrupt`` where the copy is not good.
+    """
+    _refuse_target(path, target, force)
+    with closing(connect_reader(path)) as source, store_errors(path):
+        if source.execute("SELECT 1 FROM sqlite_master WHERE name = 'identity'").fetchone() is None:
+            raise NotAllowed(f"{path}: has a schema too old to mark a copy as one. Stop the service and copy the file.")
+        _refuse_full(source, target)
+        with _unfinished(target) as (part, handle):
+            with store_errors(part):
+                _copy(source, path, part, progress, max_log_growth)
+                _absorb(source)
+                _finish(part, verify, now)
+            os.fsync(handle)
+            size = part.stat().st_size
+            _put(part, target, force)
+    return size
+
+
+def _refuse_target(path: Path, target: Path, force: bool) -> None:
+    if not target.parent.is_dir():
+        raise NotAllowed(f"{target.parent}: there is no such directory.")
+    if target.is_dir():
+        raise NotAllowed(f"{target}: is a directory; name the file that the copy shall be.")
+    if target.exists() and target.samefile(path):
+        raise NotAllowed(f"{target}: is the store itself.")
+    if instances.in_use(target):
+        raise NotAllowed(f"{target}: is a store that a service uses.")
+    there = next((name for name in _names(target) if name.exists()), None)
+    if there is not None and not force:
+        raise NotAllowed(f"{there} exists already; it stays as it is. Name another file, or say --force.")
+
+
+def _names(target: Path) -> Iterator[Path]:
+    """The target, and files that SQLite would take for a part of it."""
+    yield target
+    yield from (target.with_name(target.name + suffix) for suffix in _BESIDE)
+
+
+def _refuse_full(source: sqlite3.Connection, target: Path) -> None:
+    (pages,) = source.execute("PRAGMA page_count").fetchone()
+    (page_size,) = source.execute("PRAGMA page_size").fetchone()
+    needed = pages * page_size + LEAST_FREE
+    free = shutil.disk_usage(target.parent).free
+    if free < needed:
+        raise _full(target, f"the copy needs {needed} bytes, {free} are free")
+
+
+def _full(target: Path, why: str) -> StoreFull:
+    return StoreFull(f"{target}: {why}.", "Make room, or put the copy on another disk. The store is as it was.")
+
+
+@contextmanager
+def _unfinished(target: Path) -> Iterator[tuple[Path, int]]:
+    """A file for the copy while it is none, locked; what a killed backup left of the same target is removed."""
+    for left in target.parent.glob(f"{target.name}.*.part"):
+        if not _is_locked(left):
+            _remove(left)
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise StoreUnavailable(f"{part}: cannot be created: {error.strerror}.") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield part, handle
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise _full(target, "the disk is full") from error
+        raise StoreUnavailable(f"{target}: {error.strerror}.") from error
+    except StoreFull as error:
+        raise _full(target, "the disk is full") from error
+    finally:
+        _remove(part)
+        os.close(handle)
+
+
+def _is_locked(part: Path) -> bool:
+    try:
+        handle = os.open(part, os.O_RDWR)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _remove(part: Path) -> None:
+    for name in _names(part):
+        name.unlink(missing_ok=True)
+
+
+def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress, max_log_growth: int) -> None:
+    log = path.with_name(path.name + "-wal")
+    log_before = _size(log)
+
+    def look(_status: int, remaining: int, pages: int) -> None:
+        if _size(log) - log_before > max_log_growth:
+            raise StoreError(
+                f"{path}: its write-ahead log grew by more than {max_log_growth} bytes meanwhile; no copy was made.",
+                "Make the copy when less is written, or to a faster disk.",
+            )
+        if shutil.disk_usage(path.parent).free < LEAST_FREE:
+            raise StoreError(f"{path}: its disk is nearly full; no copy was made.", "Make room first.")
+        progress(pages - remaining, pages)
+
+    with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+        copy.execute("PRAGMA synchronous = OFF")  # it is synced when it is whole
+        source.execute("BEGIN")
+        try:
+            source.execute("SELECT 1 FROM sqlite_master").fetchone()
+            source.backup(copy, pages=STEP_PAGES, progress=look)
+        finally:
+            source.execute("ROLLBACK")
+
+
+def _absorb(source: sqlite3.Connection) -> None:
+    """What could not be checkpointed meanwhile: done here, it does not make a service's next checkpoint long."""
+    source.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _finish(part: Path, verify: Verify, now: int) -> None:
+    """Make it one file without a log, which can be read where nothing can be written."""
+    with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+        copy.execute("PRAGMA journal_mode = DELETE").fetchone()
+        identity.stamp(copy, now)
+        wrong = verify(copy)
+        if wrong:
+            raise StoreCorrupt(f"The copy is not good: {wrong}.", "Run `wsrm-mq store verify` on the store.")
+
+
+def _put(part: Path, target: Path, force: bool) -> None:
+    """Give the copy its name."""
+    if force:
+        for beside in list(_names(target))[1:]:
+            beside.unlink(missing_ok=True)
+        part.replace(target)
+    else:
+        try:
+            target.hardlink_to(part)  # a rename would overwrite what came there meanwhile
+        except FileExistsError as error:
+            raise NotAllowed(
+                f"{target} exists already; it stays as it is. Name another file, or say --force."
+            ) from error
+        except OSError:  # a file system without links
+            part.rename(target)
+    handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

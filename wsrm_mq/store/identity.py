@@ -1,0 +1,185 @@
+"""Which store this is, and whether what stands at its place is the newest state of it.
+
+A copy from the past has forgotten what was acknowledged since. Served as if nothing had happened, it would lose
+messages and deliver others twice, in silence. Two things tell:
+
+* ``store backup`` **stamps** its copy: it is not served before somebody has adopted it.
+* a **witness**, a small file in the directory beside the store, has the store's id and the highest ``mark`` seen. The
+  mark in the store grows with every start, every stop, every act of an operator, and every few seconds while
+  something is written. Commit first, then the witness: it may lag behind what is durable and never leads it. A store
+  with less than its witness was put there from elsewhere.
+
+What neither can tell: a snapshot of the whole directory takes the witness along; and of a file copied from under a
+running service, the last seconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import sqlite3
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from wsrm_mq.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.events.telling import tell
+from wsrm_mq.store.connection import connect_reader, store_errors
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["Identity", "Witness", "admit", "advance", "identify", "is_older", "rename", "stamp"]
+
+
+ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
+
+
+class Identity(NamedTuple):
+    id: str
+    mark: int
+    copied_at: int | None
+    """This file is a copy, made at this time (ms since the epoch) and not adopted since."""
+
+
+def identify(db: sqlite3.Connection) -> Identity:
+    row = db.execute("SELECT id, mark, copied_at FROM identity").fetchone()
+    if row is None:
+        raise StoreCorrupt("The store does not say which it is.")
+    return Identity(*row)
+
+
+def advance(tx: Transaction) -> Identity:
+    """Move the mark. The witness is told when this is committed."""
+    return Identity(*tx.execute(ADVANCE).fetchall()[0])
+
+
+def rename(tx: Transaction) -> None:
+    """From now on this is a store of its own, no copy of another."""
+    tx.execute("UPDATE identity SET id = ?, mark = mark + 1, copied_at = NULL", (secrets.token_hex(16),))
+
+
+def stamp(db: sqlite3.Connection, now: int) -> None:
+    """Mark this file as a copy."""
+    db.execute("UPDATE identity SET copied_at = coalesce(copied_at, ?)", (now,))
+
+
+class Witness:
+    """The file beside a store at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.with_name(path.name + ".d") / "witness"
+        self._known: Identity | None = None
+        """What this process wrote there last."""
+
+    def seen(self) -> Identity | None:
+        """What was written there last by anybody; ``None`` where nothing can be read."""
+        try:
+            found = json.loads(self.file.read_bytes())
+            return Identity(str(found["store"]), int(found["mark"]), None)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def tell(self, committed: Identity) -> None:
+        """Write down what is durable. Where that fails it lags behind, which is allowed."""
+        known = self._known
+        if known is not None and (committed.id != known.id or committed.mark < known.mark):
+            return  # the file was replaced under this process: the witness must not forget
+        try:
+            self.begin(committed)
+        except StoreUnavailable as error:
+            tell("store.witness_not_told", error=error)
+
+    def tell_of(self, path: Path) -> None:
+        """Write down what is committed in the store at ``path``."""
+        try:
+            with closing(connect_reader(path)) as db, store_errors(path):
+                committed = identify(db)
+        except StoreError as error:
+            tell("store.witness_not_told", error=error)
+            return
+        self.tell(committed)
+
+    def remind(self) -> None:
+        """Write it again where somebody removed it."""
+        if self._known is not None and not self.file.exists():
+            self.tell(self._known)
+
+    def begin(self, committed: Identity) -> None:
+        """Write it, or raise ``StoreUnavailable``: a store that is in use has to have one."""
+        unfinished = self.file.with_name(f"witness.{secrets.token_hex(4)}")
+        try:
+            self.file.parent.mkdir(mode=0o700, exist_ok=True)
+            handle = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            try:
+                os.write(handle, json.dumps({"store": committed.id, "mark": committed.mark}).encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            unfinished.replace(self.file)
+        except OSError as error:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            kind = StoreFull if error.errno == errno.ENOSPC else StoreUnavailable
+            raise kind(f"{self.file}: cannot be written: {error.strerror}.") from error
+        self._known = committed
+
+
+def admit(path: Path) -> Witness:
+    """The witness of a store that is going to be written. Raises ``StoreUnconfirmed`` for one that may have forgotten
+    what it acknowledged."""
+    witness = Witness(path)
+    seen = witness.seen()  # first: a service that runs moves the mark in the store, then the witness
+    with closing(connect_reader(path)) as db, store_errors(path):
+        found = identify(db)
+        is_empty = db.execute("SELECT 1 FROM sequence").fetchone() is None
+    doubt = _doubt(found, seen, is_empty)
+    if doubt is not None:
+        raise StoreUnconfirmed(f"{path}: {doubt.what}", doubt.hint)
+    if seen is None or seen.id != found.id:
+        if seen is not None:
+            tell("store.new", path=path)
+        witness.begin(found)
+    return witness
+
+
+def is_older(path: Path, found: Identity) -> bool:
+    """Whether the witness proves that a service has written to this store since."""
+    seen = Witness(path).seen()
+    return seen is not None and seen.id == found.id and found.mark < seen.mark
+
+
+class _Doubt(NamedTuple):
+    what: str
+    hint: str
+
+
+_OLDER: Final = (
+    "Put the newest store in its place, if there is one. Else go on with this one: `wsrm-mq store adopt` says what is "
+    "lost by that, and does it."
+)
+_PERHAPS: Final = (
+    "If this is its newest state, as when it was moved with the service stopped, say so with `wsrm-mq store adopt "
+    "--current`. If it is an older one, or you are not sure: `wsrm-mq store adopt`."
+)
+
+
+def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> _Doubt | None:
+    if found.copied_at is not None:
+        made = datetime.fromtimestamp(found.copied_at // 1000, UTC)
+        text = f"is a copy of {made:%Y-%m-%d %H:%M:%S} UTC; it has forgotten what was acknowledged since."
+        return _Doubt(text, _OLDER)
+    if is_empty:
+        return None  # whoever asks it for a sequence learns that it has none
+    if seen is None:
+        if found.mark == 0:
+            return None  # from a version without a witness
+        return _Doubt("has been in use, but its witness, in the directory beside it, is missing.", _PERHAPS)
+    if seen.id != found.id:
+        return _Doubt("is not the store that was used here before.", _PERHAPS)
+    if found.mark < seen.mark:
+        return _Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
+    return None

@@ -1,0 +1,71 @@
+"""Giving free pages back to the disk.
+
+What was pruned leaves free pages in the file, which later messages fill again: a store that is pruned stops growing by
+itself. Making the file smaller means writing all of it anew, under a lock that nobody can accept a message beside; so
+it is done only while no service runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import NotAllowed, StoreFull
+from wsrm_mq.store import instances
+from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
+
+__all__ = ["Room", "room", "vacuum"]
+
+SLACK: Final = 1024 * 1024
+
+
+class Room(NamedTuple):
+    """Bytes of a store's file."""
+
+    size: int
+    reclaimable: int
+    """Free pages: used for what comes next, or given back by ``vacuum``."""
+
+    @property
+    def needed(self) -> int:
+        """Free space for ``vacuum``: all that is in use is written twice, to a temporary file and to the log."""
+        return 2 * (self.size - self.reclaimable) + SLACK
+
+
+def room(db: sqlite3.Connection) -> Room:
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    (page_size,) = db.execute("PRAGMA page_size").fetchone()
+    return Room(pages * page_size, free * page_size)
+
+
+def vacuum(path: Path) -> tuple[int, int]:
+    """Write the file anew without free pages; answers its size before and after, in bytes. A crash leaves it as it
+    was. Raises ``NotAllowed`` while a service runs, ``StoreFull`` without the space that it needs."""
+    refuse(path)
+    before = path.stat().st_size
+    os.environ["SQLITE_TMPDIR"] = str(path.parent)  # where the space was looked for; read when the file is made
+    with closing(connect_writer(path)) as db, store_errors(path):
+        db.execute("VACUUM")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return before, path.stat().st_size
+
+
+def refuse(path: Path) -> Room:
+    """What ``vacuum`` would give back, or why it cannot be."""
+    used = instances.in_use(path)
+    if used:
+        raise NotAllowed(
+            f"{path}: is used by {used} processes, which could accept nothing meanwhile. Stop the service "
+            "first; or leave it: free pages are used for what comes next."
+        )
+    with closing(connect_reader(path)) as db, store_errors(path):
+        found = room(db)
+    free = shutil.disk_usage(path.parent).free
+    if free < found.needed:
+        raise StoreFull(f"{path}: to write it anew takes {found.needed} bytes, {free} are free.", "Make room first.")
+    return found

@@ -1,0 +1,165 @@
+"""OpenTelemetry spans, and every name of theirs: the semantic conventions of messaging are not stable yet.
+
+Three spans for a message: ``receive``, a child of what the request's ``traceparent`` says; ``process``, the call of
+the application, in a trace of its own that *links* to the receive span (between the two there may be a gap, a crash, or
+days); and ``settle``, until the outcome is stored, a child of process. What the application does is a child of process.
+
+Nothing is imported that the application has not imported, and without a provider nothing is asked: ``tracer`` is
+``None``, and a message costs a look at it. A provider that is set later is noticed within a second.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+    from wsrm_mq.replay.delivery import Delivery, Outcome
+
+__all__ = ["RECEIVED_IN", "look", "processing", "receive", "settle", "tracer"]
+
+SCOPE: Final = "wsrm_mq"
+SYSTEM: Final = "messaging.system"
+DESTINATION: Final = "messaging.destination.name"
+OPERATION: Final = "messaging.operation.type"
+OPERATION_NAME: Final = "messaging.operation.name"
+MESSAGE_ID: Final = "messaging.message.id"
+CONVERSATION: Final = "messaging.message.conversation_id"
+NUMBER: Final = "wsrm.message_number"
+ATTEMPT: Final = "wsrm.attempt"
+OUTCOME: Final = "wsrm.outcome"
+ERROR: Final = "error.type"
+OUR_SYSTEM: Final = "ws-rm"
+
+TRACEPARENT: Final = "HTTP_TRACEPARENT"
+TRACESTATE: Final = "HTTP_TRACESTATE"
+RECEIVED_IN: Final = "wsrm.traceparent"
+"""Key of the kept request: the receive span, as a traceparent. No peer can set it, it is no HTTP header."""
+
+tracer: Tracer | None = None
+"""Makes spans; ``None`` while nobody wants any."""
+
+
+def look() -> None:
+    """Find out whether a provider of spans is set by now. Once a second, and at start."""
+    global tracer
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        tracer = None
+        return
+    provider = trace.get_tracer_provider()
+    is_set = not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+    tracer = provider.get_tracer(SCOPE) if is_set else None
+
+
+class Receive:
+    """The span of a message's receipt. ``environ`` is the kept request, which names the span."""
+
+    __slots__ = ("_span", "environ")
+
+    def __init__(self, span: Span, environ: str) -> None:
+        self._span = span
+        self.environ = environ
+
+    def end(self, outcome: str, error: str | None = None) -> None:
+        """``outcome`` as it is counted; ``error``: why nothing was stored."""
+        self._span.set_attribute(OUTCOME, outcome)
+        _end(self._span, error)
+
+
+def receive(
+    making: Tracer, environ: str, destination: str, message_id: str | None, identifier: str, number: int
+) -> Receive:
+    """Begin the span of a message that arrives. ``environ`` is the kept request, as JSON."""
+    from opentelemetry.trace import SpanKind
+
+    kept = json.loads(environ)
+    attributes = _attributes("receive", destination, message_id, identifier, number)
+    span = making.start_span(f"receive {destination}", _remote(kept), SpanKind.CONSUMER, attributes)
+    context = span.get_span_context()
+    if context.is_valid:
+        kept[RECEIVED_IN] = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+        environ = json.dumps(kept, separators=(",", ":"))
+    return Receive(span, environ)
+
+
+def processing(call: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
+    """``call`` in a span of its own, while anybody wants spans."""
+
+    def called(delivery: Delivery) -> Outcome:
+        return call(delivery) if tracer is None else _process(tracer, call, delivery)
+
+    return called
+
+
+def _process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, SpanKind, get_current_span, set_span_in_context, use_span
+
+    kept = json.loads(delivery.environ)
+    destination = f"{kept.get('SCRIPT_NAME', '')}{kept.get('PATH_INFO', '')}" or "/"
+    attributes = _attributes("process", destination, delivery.message_id, delivery.identifier, delivery.number)
+    received = get_current_span(_remote(kept, RECEIVED_IN) or _remote(kept) or Context()).get_span_context()
+    span = making.start_span(
+        f"process {destination}",
+        Context(),
+        SpanKind.CONSUMER,
+        {**attributes, ATTEMPT: delivery.attempt},
+        links=[Link(received)] if received.is_valid else [],
+    )
+    with use_span(span, end_on_exit=False):
+        outcome = call(delivery)
+    _end(span, outcome.fault or None)
+    attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
+    settling = making.start_span(
+        f"settle {destination}", set_span_in_context(span, Context()), SpanKind.CLIENT, attributes
+    )
+    outcome.settling = settling
+    return outcome
+
+
+def settle(outcome: Outcome, error: BaseException | None) -> None:
+    """What came of a call is stored, or could not be."""
+    if outcome.settling is not None:
+        _end(outcome.settling, type(error).__name__ if error is not None else None)
+
+
+def _attributes(
+    operation: str, destination: str, message_id: str | None, identifier: str, number: int
+) -> dict[str, Any]:
+    attributes = {
+        SYSTEM: OUR_SYSTEM,
+        DESTINATION: destination,
+        OPERATION: operation,
+        OPERATION_NAME: operation,
+        MESSAGE_ID: message_id,
+        CONVERSATION: identifier,
+        NUMBER: number,
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _remote(kept: dict[str, Any], key: str = TRACEPARENT) -> Context | None:
+    """What a traceparent of the kept request says; the propagator reads it as the specification wants."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    if key not in kept:
+        return None
+    carrier = {"traceparent": kept[key]}
+    if TRACESTATE in kept:
+        carrier["tracestate"] = kept[TRACESTATE]
+    return TraceContextTextMapPropagator().extract(carrier)
+
+
+def _end(span: Span, error: str | None) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    if error is not None:
+        span.set_attribute(ERROR, error)
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
