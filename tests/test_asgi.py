@@ -6,6 +6,7 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -339,27 +340,24 @@ def test_who_waits_for_the_lock_too_long_is_sent_away_and_comes_again(server: AS
 def test_killed_again_and_again_under_load_it_loses_repeats_and_swaps_nothing(mortal: ASGIServer) -> None:
     over = threading.Event()
     clients = [Client(mortal) for _ in range(3)]
-    last = [0] * len(clients)
 
-    def work(which: int) -> None:
+    def work(client: Client) -> int:
+        """Each second message before the first; answers the last one."""
+        last = 0
         while not over.is_set():
-            clients[which].until_acknowledged(last[which] + 2)  # the later one first
-            clients[which].until_acknowledged(last[which] + 1)
-            last[which] += 2
+            client.until_acknowledged(last + 2)
+            client.until_acknowledged(last + 1)
+            last += 2
+        return last
 
-    threads = [in_background(lambda which=which: work(which)) for which in range(len(clients))]  # type: ignore[misc]
-    port = mortal.port
-    for life in range(3):
-        time.sleep(0.2 + 0.15 * life)
-        mortal.kill()
-        mortal.start()
-        for client in clients:
-            assert client.server.port == mortal.port != port
-        port = mortal.port
-    over.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
+    with ThreadPoolExecutor() as threads:
+        works = [threads.submit(work, client) for client in clients]
+        for life in range(3):
+            time.sleep(0.2 + 0.15 * life)
+            mortal.kill()
+            mortal.start()
+        over.set()
+        last = [work.result(60) for work in works]
     for client, count in zip(clients, last, strict=True):
         assert count > 0
         wanted = list(range(1, count + 1))

@@ -28,6 +28,7 @@ import click
 import pytest
 
 from wsrm_mq import WSRMMiddleware
+from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.config import OPTIONS, Settings, load
@@ -393,7 +394,8 @@ def test_every_option_of_a_partner_is_told() -> None:
 
 def test_every_keyword_of_the_middleware_is_told() -> None:
     told = {row[0].strip("`") for row in table_after(_CONFIGURATION, "What only Python can say")}
-    keywords = inspect.signature(WSRMMiddleware.__init__).parameters
+    keywords = inspect.signature(WSRMASGIMiddleware.__init__).parameters
+    assert set(keywords) >= set(inspect.signature(WSRMMiddleware.__init__).parameters)
     assert told == set(keywords) - {"self", "app", "store", "options"}
 
 

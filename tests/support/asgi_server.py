@@ -41,26 +41,28 @@ class ASGIServer:
 
     def start(self, *more: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+            port = free.getsockname()[1]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [*self._command, "--port", str(self.port), *more],
+                [*self._command, "--port", str(port), *more],
                 cwd=ROOT,
                 env=os.environ | {"SERVED": self._served},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        assert within(30, self._answers, bool), self.log.read_text()[-4000:]
+        assert within(30, lambda: self._answers(port), bool), self.log.read_text()[-4000:]
+        self.port = port
 
-    def _answers(self) -> bool:
+    def _answers(self, port: int) -> bool:
         try:
-            with Wire(self.port, timeout=5) as wire:
+            with Wire(port, timeout=5) as wire:
                 return wire.ask(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").status == 200
         except (OSError, EOFError):
             return False
 
     def kill(self) -> None:
+        self.port = 0  # whoever connects to a port that nobody listens on may reach himself
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self.ended()
