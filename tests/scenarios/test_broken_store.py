@@ -23,6 +23,7 @@ from tests.support.disk import Disk
 from tests.support.orders_server import OrdersServer, within
 from tests.support.raw import Answer
 from tests.support.source import Source, good_exchange
+from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
 from wsrm_mq.testing import EnvelopeFactory
 
@@ -429,6 +430,7 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
 ) -> None:
     source, identifier = begun(server, speak)
     take(server.store)
+    a_look_is_due()
     for number in (2, 4, 2):
         turned_away(source.put(identifier, number))
     log = server.log.read_text()
@@ -470,6 +472,7 @@ def test_a_store_that_comes_back_as_it_was_is_used_again(
 ) -> None:
     source, identifier = begun(server, speak)
     server.store.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
     turned_away(source.put(identifier, 2))
     (tmp_path / "elsewhere.db").rename(server.store)
     goes_on(source, identifier)
@@ -489,6 +492,7 @@ def test_a_store_taken_from_two_servers_is_saved_whole(
     try:
         with Source(second, speak) as other:
             names("", "-wal", "-shm")(server.store)
+            a_look_is_due()
             for each in (source, other):
                 turned_away(each.put(identifier, 2))
     finally:

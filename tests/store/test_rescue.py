@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Mount
 from tests.store.test_writer import Told, note, noted
 from tests.support.disk import Disk
+from tests.support.stored import a_look_is_due
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.rescue import file_ids, rescued_path
 from wsrm_mq.store.store import Store
@@ -29,6 +30,7 @@ def test_the_files_of_an_open_store_keep_their_identity(store: Store) -> None:
 def test_all_that_was_committed_is_saved_and_nothing_later_is_committed(store: Store) -> None:
     store.call(note("before"))
     store.path.unlink()
+    a_look_is_due()
     with pytest.raises(StoreUnavailable, match="was removed or replaced") as refused:
         store.call(note("after"))
     assert "store.db.rescued" in refused.value.hint
@@ -41,6 +43,7 @@ def test_all_that_was_committed_is_saved_and_nothing_later_is_committed(store: S
 
 def test_what_must_be_stored_waits_and_is_stored_when_the_file_is_back(store: Store, tmp_path: Path) -> None:
     store.path.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
     told = Told()
     store.submit(note("settled"), told, keep=True)
     with pytest.raises(StoreUnavailable):
@@ -58,6 +61,7 @@ def test_where_nothing_can_be_saved_the_operator_learns_where_it_still_is(path: 
     store.open()
     store.call(note("before"))
     store.path.unlink()
+    a_look_is_due()
     disk.fill()
     with pytest.raises(StoreUnavailable, match="was removed or replaced") as refused:
         store.call(note("after"))
@@ -73,6 +77,7 @@ def test_a_directory_that_is_gone_ends_nothing(path: Path) -> None:
     store = Store(home / "store.db")
     store.open()
     shutil.rmtree(home)
+    a_look_is_due()
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="could not be saved"):
             store.call(note("something"))
@@ -83,6 +88,7 @@ def test_a_store_that_was_replaced_during_a_fork_is_not_written(store: Store, tm
     store.call(note("before"))
     store.suspend()
     store.path.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
     other = Store(store.path)
     other.open()
     store.resume()
@@ -96,6 +102,7 @@ def test_a_store_that_was_replaced_during_a_fork_is_not_written(store: Store, tm
 
 def test_a_fork_does_not_wait_for_what_cannot_be_stored(store: Store, tmp_path: Path) -> None:
     store.path.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
     told = Told()
     store.submit(note("settled"), told, keep=True)
     suspending = threading.Thread(target=store.suspend)

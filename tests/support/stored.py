@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from wsrm_mq.store.writer import LOOK_SECONDS
 
 _KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
 _SEQUENCE = "identifier, state, ended, last_number, expected, discard_from"
@@ -21,6 +24,11 @@ def write_locked(store: Path) -> Iterator[None]:
         yield
     finally:
         db.close()
+
+
+def a_look_is_due() -> None:
+    """After files were taken away: the writer looks where they are only so often."""
+    time.sleep(2 * LOOK_SECONDS)
 
 
 class Stored:

@@ -18,6 +18,7 @@ __all__ = ["Reserve", "is_spent"]
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE
 _LOOK_EVERY_SECONDS: Final = 1.0
+_ASK_EVERY_SECONDS: Final = 0.02
 
 
 def is_spent(store: Path) -> bool:
@@ -34,14 +35,20 @@ class Reserve:
         self._size = size
         self._looked_at = 0.0
         self._made = False
+        self._asked_at = float("-inf")
+        self._is_there = True
 
     @property
     def is_spent(self) -> bool:
-        """It was there, and has been given up since, by this instance or another."""
-        try:
-            return self._made and not self._path.exists()
-        except OSError:  # the directory may not be read: then nothing is known of it
-            return False
+        """It was there, and has been given up since, by this instance, or by another a moment ago."""
+        now = time.monotonic()
+        if now - self._asked_at >= _ASK_EVERY_SECONDS:
+            self._asked_at = now
+            try:
+                self._is_there = self._path.exists()
+            except OSError:  # the directory may not be read: then nothing is known of it
+                self._is_there = True
+        return self._made and not self._is_there
 
     def restore(self) -> None:
         """Make the file if it is missing and there is room; looks only once a second."""
@@ -51,7 +58,7 @@ class Reserve:
         self._looked_at = now
         try:
             if self._path.exists():
-                self._made = True
+                self._made = self._is_there = True
                 return
             if shutil.disk_usage(self._path.parent).free < _PLENTY:
                 return
@@ -60,11 +67,12 @@ class Reserve:
                 os.posix_fallocate(handle, 0, self._size)
             finally:
                 os.close(handle)
-            self._made = True
+            self._made = self._is_there = True
         except OSError:
             self.release()
 
     def release(self) -> None:
+        self._is_there = False
         try:
             self._path.unlink()
         except OSError:

@@ -60,6 +60,9 @@ LINGER_SECONDS: Final = 0.005
 LINGERING: Final = 32
 """Verbs that nobody waits for are written with the next that somebody waits for; so long, or until there are so many,
 they wait for it."""
+LOOK_SECONDS: Final = 0.02
+"""So often, at most, the writer looks whether its files stand at their place. A look gives up the interpreter's lock,
+and getting that back costs more than the look."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
@@ -136,6 +139,7 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._files: FileIds = ()
+        self._looked_at = float("-inf")
         self._lost: StoreUnavailable | None = None
         self._trouble = Repeated()
         self._thread: threading.Thread | None = None
@@ -319,6 +323,14 @@ class Writer:
         """Whether what is open here is what stands at the store's place."""
         return file_ids(self.path) == self._files
 
+    def _files_gone(self) -> bool:
+        """Looked up now and then: what is committed in between is in the open files, and is saved with them."""
+        now = time.monotonic()
+        if self._lost is None and now - self._looked_at < LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        return not self.has_its_files
+
     def look_after_files(self) -> None:
         """Find out that the files are gone although nobody writes; cheap to ask for."""
         if self._lost is None and not self.has_its_files:
@@ -462,7 +474,7 @@ class Writer:
         who write."""
         db = self._db
         assert db is not None
-        if not self.has_its_files:
+        if self._files_gone():
             if not wait:
                 return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
             self._lost = self._lost or self._removed()

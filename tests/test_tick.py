@@ -1,0 +1,129 @@
+"""What one commit of an event loop takes: all that is here, and those who are about to come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.tick import QUICK_SECONDS, Regulars, Tick
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "store.db")
+    opened.open()
+    yield opened
+    opened.close()
+
+
+def note(word: str) -> Any:
+    def verb(tx: Transaction) -> str:
+        tx.ledger(word)
+        return word
+
+    return verb
+
+
+def noted(store: Store) -> list[str]:
+    with store.reader() as db:
+        return [word for (word,) in db.execute("SELECT event FROM ledger ORDER BY id")]
+
+
+async def together(store: Store, words: list[str], tick: Tick | None = None) -> tuple[list[str], int]:
+    """Commit ``words``, one for each of as many clients; answers what was told, and how many commits it took."""
+    tick = tick or Tick(asyncio.get_running_loop(), store.writer)
+    before = store.writer.commits
+    told: list[str] = []
+
+    async def one(word: str) -> None:
+        assert await tick.commit(note(word), 10, told.append, f"client {word}") == word
+
+    await asyncio.gather(*map(one, words))
+    return told, store.writer.commits - before
+
+
+def test_what_many_connections_sent_is_one_commit_in_the_order_it_came(store: Store) -> None:
+    words = [f"word{number}" for number in range(20)]
+    told, commits = asyncio.run(together(store, words))
+    assert (told, commits) == (words, 1)
+    assert noted(store) == words
+
+
+def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Store) -> None:
+    async def conversation() -> None:
+        tick = Tick(asyncio.get_running_loop(), store.writer)
+
+        def broken(_tx: Transaction) -> None:
+            raise ZeroDivisionError
+
+        results = await asyncio.gather(
+            tick.commit(note("before"), 1, lambda _: None, None),
+            tick.commit(broken, 1, lambda _: None, None),
+            tick.commit(note("after"), 1, lambda _: None, None),
+            return_exceptions=True,
+        )
+        assert results[::2] == ["before", "after"]
+        assert isinstance(results[1], ZeroDivisionError)
+
+    asyncio.run(conversation())
+    assert noted(store) == ["before", "after"]
+
+
+def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> None:
+    async def conversation() -> None:
+        tick = Tick(asyncio.get_running_loop(), store.writer)
+        waiting = asyncio.ensure_future(tick.commit(note("given up"), 1, lambda _: None, "client"))
+        waiting.cancel()
+        await tick.commit(note("next"), 1, lambda _: None, "other")
+
+    asyncio.run(conversation())
+    assert noted(store) == ["given up", "next"]
+
+
+def test_what_lingers_while_nobody_sends_is_written_soon(store: Store) -> None:
+    async def conversation() -> None:
+        tick = Tick(asyncio.get_running_loop(), store.writer)
+        await tick.commit(note("message"), 1, lambda _: None, "client")
+        settled = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        told = lambda _result, _error: loop.call_soon_threadsafe(settled.set)  # noqa: E731
+        await asyncio.to_thread(lambda: store.submit(note("settlement"), told, keep=True, lingers=True))
+        await asyncio.wait_for(settled.wait(), 5)
+
+    asyncio.run(conversation())
+    assert noted(store) == ["message", "settlement"]
+
+
+def test_what_is_sent_to_a_closed_store_is_refused(store: Store) -> None:
+    async def conversation() -> None:
+        tick = Tick(asyncio.get_running_loop(), store.writer)
+        await asyncio.to_thread(store.close)
+        with pytest.raises(StoreUnavailable):
+            await tick.commit(note("late"), 1, lambda _: None, "client")
+
+    asyncio.run(conversation())
+
+
+def test_a_client_that_had_its_answer_is_waited_for_until_it_proves_slow() -> None:
+    regulars = Regulars()
+    regulars.answered("a", 1.0)
+    assert regulars.are_due
+    regulars.came("a", 1.0 + QUICK_SECONDS / 2)
+    assert not regulars.are_due
+    regulars.answered("a", 2.0)
+    regulars.give_up()
+    regulars.answered("a", 3.0)
+    assert not regulars.are_due
+    regulars.came("a", 3.0 + 2 * QUICK_SECONDS)
+    regulars.answered("a", 4.0)
+    assert not regulars.are_due
+    regulars.came("a", 4.0 + QUICK_SECONDS / 2)  # quick again
+    regulars.answered("a", 5.0)
+    assert regulars.are_due
