@@ -22,6 +22,8 @@ try:
     import uwsgi  # there where uWSGI serves, and nowhere else
 except ImportError:
     uwsgi = None
+if not hasattr(uwsgi, "connection_fd"):  # a directory of that name can be imported too
+    uwsgi = None
 
 __all__ = ["Connections", "correct_peer"]
 

@@ -153,12 +153,16 @@ class HandOver(NamedTuple):
 
 EMPTY: Final = Answer(202)
 _USUAL_LIMITS: Final = Limits()
+_REMEMBERED: Final = 4_096
+"""Kinds of messages of a client."""
+_NO_BODY: Final = Body(b"")
 _UNNUMBERED: Final = SequenceHeader("", 0)
 """Stands in an ``Arrival`` until the transaction has given it its place."""
 
 
 class RMDestination:
-    """Stateless between requests. ``one_way`` holds actions and ``{namespace}operation`` names."""
+    """Remembers nothing of a request that it could not do without. ``one_way`` holds actions and
+    ``{namespace}operation`` names."""
 
     def __init__(
         self,
@@ -170,6 +174,7 @@ class RMDestination:
         events: Events | None = None,
     ) -> None:
         self._events = events or Events()
+        self._known: dict[tuple[object, ...], Arrival] = {}
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
@@ -210,7 +215,31 @@ class RMDestination:
             return Answer(
                 413, f"The body is larger than {peer.max_body} bytes.\n".encode(), "text/plain; charset=utf-8"
             )
+        if headers.alike is not None and tracing.tracer is None and not (peer.strict_addressing or peer.verify_body):
+            return self._like_the_last(request, headers, principal, peer)
         self._check_strictly(request, headers, peer)
+        return self._examine_for(request, headers, principal, peer)
+
+    def _like_the_last(
+        self, request: Request, headers: Headers, principal: str | None, peer: Peer
+    ) -> Answer | Forward | Commit:
+        """What was decided of a message of the same client that is alike is decided of this one: most are."""
+        environ = request.capture()
+        key = (headers.alike, environ, principal, peer.name, request.address, request.connection)
+        known = self._known.get(key)
+        if known is not None and headers.sequence is not None:
+            arrival = known._replace(header=headers.sequence, message_id=headers.message_id, body=request.body)
+            return _accepting(arrival, headers, request, peer)
+        examined = self._examine_for(request, headers, principal, peer)
+        if isinstance(examined, Commit) and examined.arrival is not None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = examined.arrival._replace(body=_NO_BODY)
+        return examined
+
+    def _examine_for(
+        self, request: Request, headers: Headers, principal: str | None, peer: Peer
+    ) -> Answer | Forward | Commit:
         rm = headers.rm
         if rm is None or not headers.is_rm:
             if peer.require_rm:
@@ -294,16 +323,7 @@ class RMDestination:
             ack_requested=headers.ack_requested,
             waits=not one_way or robust,
         )
-        return Commit(
-            lambda tx: accept(tx, arrival),
-            headers,
-            request,
-            peer,
-            size=request.body.size,
-            arrival=arrival,
-            receiving=receiving,
-            who=sender.who,
-        )
+        return _accepting(arrival, headers, request, peer, receiving)
 
     def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
         """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
@@ -470,6 +490,21 @@ class RMDestination:
         if commit.peer.one_way_answer == "empty" and not (commit.headers.ack_requested or receipt.acknowledge_now):
             return EMPTY
         return _acknowledge(commit.headers, acknowledgements)
+
+
+def _accepting(
+    arrival: Arrival, headers: Headers, request: Request, peer: Peer, receiving: tracing.Receive | None = None
+) -> Commit:
+    return Commit(
+        lambda tx: accept(tx, arrival),
+        headers,
+        request,
+        peer,
+        size=request.body.size,
+        arrival=arrival,
+        receiving=receiving,
+        who=arrival.sender.who,
+    )
 
 
 def _check_reply_to(headers: Headers) -> None:

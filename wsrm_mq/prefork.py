@@ -25,6 +25,8 @@ def defer(start: Callable[[], None]) -> bool:
         import uwsgi
     except ImportError:
         return False
+    if not hasattr(uwsgi, "opt"):  # a directory of that name can be imported too
+        return False
     if not {"threads", "enable-threads"} & {_text(option) for option in uwsgi.opt}:
         raise ConfigurationError(
             "uWSGI runs Python's threads only during requests, so nothing would be delivered between them."

@@ -60,6 +60,8 @@ def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
         import uwsgi
     except ImportError:
         raise BodyRefused(411, "Send Content-Length.") from None
+    if not hasattr(uwsgi, "chunked_read"):  # a directory of that name can be imported too
+        raise BodyRefused(411, "Send Content-Length.")
     return _Chunks(uwsgi.chunked_read), None
 
 

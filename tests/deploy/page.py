@@ -48,7 +48,8 @@ error_log stderr;
 events {{ worker_connections 256; }}
 http {{
     access_log off;
-    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;
+    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;  # Python can import that: it is not uWSGI
     scgi_temp_path scgi;
     include {directory}/wsrm.conf;
 }}

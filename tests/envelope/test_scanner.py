@@ -31,7 +31,8 @@ OTHER = "http://example.com/sequences/7"
 def read(scanner: Scanner | None, envelope: bytes, content_type: str, limits: Limits = USUAL) -> Headers | str:
     """The headers, or the fault by its name and reason."""
     try:
-        return scanner.scan(envelope, content_type) if scanner else scan(envelope, content_type, None, limits)
+        found = scanner.scan(envelope, content_type) if scanner else scan(envelope, content_type, None, limits)
+        return found._replace(alike=None)
     except EnvelopeError as error:
         return f"{error.fault.name}: {error.fault.reason}"
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,7 +94,7 @@ def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(one
     records = []
     for gaps in (1, 60, 30, 5, 200):
         record = one.record(one.create().terms.identifier)
-        record.value = replace(record.value, received=AckRanges.of(range(1, 2 * gaps, 2)))
+        record.value = record.value._replace(received=AckRanges.of(range(1, 2 * gaps, 2)))
         records.append(record)
 
     def kept() -> list[int]:

@@ -52,6 +52,9 @@ class Headers(NamedTuple):
     """Content-Type's, that of the root part where there is one."""
     offset: int = 0
     """Where the envelope begins in the request body: not 0 in a multipart one."""
+    alike: object = None
+    """The same for all messages that are alike but for Identifier, MessageNumber and MessageID (``Scanner``); ``None``
+    where that is not known."""
 
     @property
     def is_rm(self) -> bool:

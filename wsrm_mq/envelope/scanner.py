@@ -42,6 +42,7 @@ _START_TAG: Final = re.compile(rb"""<(?:[^<>"']|"[^<"]*"|'[^<']*')*>""")
 _POSITIONS: Final = {name: position for position, name in enumerate(Headers._fields)}
 _MESSAGE_ID: Final = _POSITIONS["message_id"]
 _SEQUENCE: Final = _POSITIONS["sequence"]
+_ALIKE: Final = _POSITIONS["alike"]
 
 
 class _Alike(NamedTuple):
@@ -131,4 +132,6 @@ def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None
         if text is None or text[1].decode("ascii") != meant[field[1]]:
             return None
         after.append((field[1], head[field.end(2) : end]))
-    return _Alike(list(headers), after)
+    values = list(headers)
+    values[_ALIKE] = object()
+    return _Alike(values, after)

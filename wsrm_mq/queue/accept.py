@@ -10,7 +10,7 @@ import io
 import secrets
 import shutil
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.queue.connection_room import crowded
@@ -335,7 +335,7 @@ def _within_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step
         return decline(record.value, tx.now, no_room)
     ended = receive(record.value, GaveUp("max_held_bytes"), tx.now)
     fault = SequenceTerminated(no_room, arrival.header.identifier, ours=True)
-    return replace(ended, act=None, fault=fault, no_room=no_room)
+    return ended._replace(act=None, fault=fault, no_room=no_room)
 
 
 def _lack_on_connection(tx: Transaction, record: SequenceRecord, arrival: Arrival) -> str:

@@ -6,8 +6,6 @@ entries follow to the dead-letter queue in batches.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wsrm_mq.sequence.inbound import Step, TimePassed, receive
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
@@ -82,7 +80,7 @@ def bury(
     row = {"key": position, "dead_letters": dead_letters, "reason": reason, "now": tx.now}
     if tx.execute(sql.BURY, row).rowcount:
         if number in record.value.unnamed:
-            record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
+            record.value = record.value._replace(unnamed=record.value.unnamed.remove(number))
         tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from wsrm_mq.queue.counts import delivered, failed
@@ -128,4 +127,4 @@ def fail(
 
 def _name(record: SequenceRecord, number: int) -> None:
     if record.value.unnamed is not EMPTY and number in record.value.unnamed:
-        record.value = replace(record.value, unnamed=record.value.unnamed.remove(number))
+        record.value = record.value._replace(unnamed=record.value.unnamed.remove(number))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from dataclasses import replace
 
 from wsrm_mq.queue.accept import Arrival, Receipt, accept_into, count
 from wsrm_mq.queue.connection_room import crowded
@@ -38,7 +37,7 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival) -> Receipt:
     receipt.given = header
     count(tx, arrival, receipt, record.queue)
     if record.connection is None:  # nothing can follow it, so nobody need hear of its end
-        record.follow(replace(record.value, state=State.ENDED, ended=Ended.TERMINATED))
+        record.follow(record.value._replace(state=State.ENDED, ended=Ended.TERMINATED))
         record.ended_at = tx.now
     return receipt
 

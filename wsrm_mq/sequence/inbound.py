@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -114,8 +114,7 @@ class Bounds:
     """A number at or above ``expected + window`` is not accepted (D-SEQ-024)."""
 
 
-@dataclass(frozen=True, slots=True)
-class InboundSequence:
+class InboundSequence(NamedTuple):
     terms: Terms
     active_at: int
     """Last traffic, ms since the epoch."""
@@ -185,8 +184,7 @@ class GaveUp:
 Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | TimePassed | GaveUp
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """``act`` is what was done; a fault leaves ``act`` ``None``. Fields below it say what the store has to write."""
 
     sequence: InboundSequence
@@ -230,7 +228,7 @@ def receive(
         if isinstance(event, TimePassed):
             return expired
         step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
-        return replace(step, ended_now=True, released_across=expired.released_across)
+        return step._replace(ended_now=True, released_across=expired.released_across)
     if isinstance(event, TimePassed):
         return Step(sequence, Act.IGNORE)
 
@@ -243,7 +241,7 @@ def receive(
         return _accept(sequence, event, now, bounds, named, empty_last)
     if cell.act in (Act.CLOSE, Act.TERMINATE, Act.END):
         return _finish(sequence, event, cell.act, cell.state, now)
-    return Step(replace(sequence, active_at=now), cell.act)
+    return Step(sequence._replace(active_at=now), cell.act)
 
 
 def _classify(sequence: InboundSequence, event: Input) -> Event:
@@ -291,7 +289,7 @@ def _accept(
         disposition = Disposition.LATE
     received = sequence.received.add(number)
     last_number = number if header.last else sequence.last_number
-    # Written out, not replace(): this runs for every message.
+    # Written out, not _replace(): this runs for every message.
     accepted = InboundSequence(
         terms=terms,
         active_at=now,
@@ -340,7 +338,7 @@ def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
 def decline(sequence: InboundSequence, now: int, no_room: str) -> Step:
     """Do not take a message, for want of room. It counts as traffic where that matters, else nothing is written for
     it: to turn messages away has to be cheaper than to take them."""
-    following = sequence if sequence.terms.inactivity is None else replace(sequence, active_at=now)
+    following = sequence if sequence.terms.inactivity is None else sequence._replace(active_at=now)
     return Step(following, no_room=no_room)
 
 
@@ -350,18 +348,18 @@ def _would_be_held(sequence: InboundSequence, number: int) -> bool:
 
 def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now: int) -> Step:
     if isinstance(event, CloseSequence | TerminateSequence) and event.last_number is not None:
-        sequence = replace(sequence, last_number=event.last_number)
+        sequence = sequence._replace(last_number=event.last_number)
     if isinstance(event, GaveUp):
         ended: Ended | None = sequence.ended or Ended.FAILED
         settled = (
-            replace(sequence, discard_from=1, discard_reason=event.discard_reason)
+            sequence._replace(discard_from=1, discard_reason=event.discard_reason)
             if event.discard_reason is not None
             else _apply_behavior(sequence)
         )
     else:
         ended = Ended.TERMINATED if state is State.ENDED else None
         settled = _apply_behavior(sequence)
-    following = replace(settled, state=state, ended=ended, active_at=now)
+    following = settled._replace(state=state, ended=ended, active_at=now)
     return Step(
         following,
         act,
@@ -384,13 +382,13 @@ def _refuse(sequence: InboundSequence, fault: type[faults.Fault], state: State, 
     if sequence.state is State.ENDED:
         return Step(sequence, fault=answer)
     if state is State.ENDED:
-        return replace(_end(sequence, Ended.REFUSED), act=None, fault=answer)
-    return Step(replace(sequence, active_at=now), fault=answer)
+        return _end(sequence, Ended.REFUSED)._replace(act=None, fault=answer)
+    return Step(sequence._replace(active_at=now), fault=answer)
 
 
 def _end(sequence: InboundSequence, how: Ended) -> Step:
     """The end that no TerminateSequence asked for."""
-    following = replace(_apply_behavior(sequence), state=State.ENDED, ended=how)
+    following = _apply_behavior(sequence)._replace(state=State.ENDED, ended=how)
     return Step(following, Act.END, released_across=_crossed(sequence, following), ended_now=True)
 
 
@@ -401,12 +399,12 @@ def _apply_behavior(sequence: InboundSequence) -> InboundSequence:
         return sequence
     everything = sequence.received.highest + 1
     if sequence.is_complete or sequence.terms.behavior is IncompleteSequenceBehavior.NO_DISCARD:
-        return replace(sequence, limit=max(sequence.limit, everything))
+        return sequence._replace(limit=max(sequence.limit, everything))
     if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        return replace(sequence, discard_from=1, discard_reason="incomplete_sequence")
+        return sequence._replace(discard_from=1, discard_reason="incomplete_sequence")
     if sequence.expected == everything:  # only the tail is missing: nothing lies behind the gap
         return sequence
-    return replace(sequence, discard_from=sequence.expected, discard_reason=sequence.terms.incomplete_reason)
+    return sequence._replace(discard_from=sequence.expected, discard_reason=sequence.terms.incomplete_reason)
 
 
 def _crossed(before: InboundSequence, after: InboundSequence) -> AckRanges:
