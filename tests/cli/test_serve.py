@@ -126,6 +126,23 @@ def test_a_service_is_made_reliable_by_one_command(serve: Serve, wsrm: Wsrm) -> 
     assert (found["identifier"], found["queue"]) == (identifier, "/orders")
 
 
+def test_each_keep_alive_connection_is_recorded_as_one(serve: Serve, wsrm: Wsrm) -> None:
+    served = serve("shop:app", "--port", "0")
+    identifier = served.create()
+    where = urlsplit(served.url)
+    for numbers in ((1, 2), (3,)):
+        kept = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        for number in numbers:
+            message = SOURCE.message(identifier, number, reply_to="none")
+            kept.request("POST", "/orders", message, {"Content-Type": SOURCE.content_type})
+            assert kept.getresponse().read()
+        kept.close()
+    assert eventually(lambda: served.calls().count("end") == 3)
+    found = document(wsrm("connection", "list", "--json"))["connections"]
+    assert sorted(one["messages"] for one in found) == [1, 2]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+/\w+", one["name"]) for one in found), "a port that comes back is another"
+
+
 def test_the_file_and_the_environment_say_what_is_served(
     serve: Serve, somewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -40,8 +41,7 @@ class ASGIServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = _free_port()
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 [*self._command, "--port", str(port), *more],
@@ -62,7 +62,7 @@ class ASGIServer:
             return False
 
     def kill(self) -> None:
-        self.port = 0  # whoever connects to a port that nobody listens on may reach himself
+        self.port = 0
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self.ended()
@@ -97,6 +97,17 @@ class ASGIServer:
 
     def effects_soon(self, sequence: str, wanted: list[int], seconds: float = 10) -> list[int]:
         return within(seconds, lambda: self.effects(sequence), lambda seen: seen == wanted)
+
+
+def _free_port() -> int:
+    """One that the system gives to no client: who asks whether somebody listens there must not reach himself."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
 
 
 class Client:
