@@ -1,7 +1,8 @@
 """What the middleware itself costs: server with it minus server without it, same requests, answers of one size.
 
-Measured on the fronts whose threads call WSGI applications. The bound is for the front on which the middleware is
-cheapest: threads that wake each other are most of what it costs, and how often they must is the front's doing too.
+Measured on three servers whose threads call WSGI applications, and on the one that ``wsrm-mq serve`` starts, an event
+loop. The bound is for the front on which the middleware is cheapest: threads that wake each other are much of what it
+costs, and how often they must is the front's doing too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bench.sides import Amount, Side, bare, reliable
 
 __all__ = ["measure"]
 
-_FRONTS: Final = ("uWSGI", "granian", "waitress")
+_FRONTS: Final = ("uvicorn", "uWSGI", "granian", "waitress")
 _CONNECTIONS: Final = 8
 
 
