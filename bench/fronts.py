@@ -112,8 +112,12 @@ def _uvicorn(make: Make, announce: Announce) -> None:
     """Python on uvloop and httptools: one event loop for all."""
     import uvicorn
 
+    from wsrm_mq.cli.serve import spare_the_collector
+
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-    config = uvicorn.Config(make(), loop="uvloop", http="httptools", log_level="critical", access_log=False)
+    application = make()
+    spare_the_collector()  # as `wsrm-mq serve` does
+    config = uvicorn.Config(application, loop="uvloop", http="httptools", log_level="critical", access_log=False)
     announce(listening.getsockname()[1])
     uvicorn.Server(config).run(sockets=[listening])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Loaded, Settings
     from wsrm_mq.wsgi import WSRMMiddleware
 
-__all__ = ["serve"]
+__all__ = ["serve", "spare_the_collector"]
 
 DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
@@ -74,6 +75,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
 
     try:
         listener = Listener(settings.host, settings.port)
+        spare_the_collector()
         with _observed(middleware, settings):
             stopped_by, all_answered = listener.run(
                 served,
@@ -94,6 +96,14 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
         sys.stderr.flush()
         os._exit(status)  # a thread that never ends would keep the process
     context.exit(status)
+
+
+def spare_the_collector() -> None:
+    """What is loaded by now stays: the garbage collector need not go through it time and again. What a message leaves
+    behind has no cycles, so it may look less often too."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @contextmanager
