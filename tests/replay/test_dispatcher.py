@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.in_process import TWO_WAY, InProcess, taken, until
+from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.replay import dispatcher as dispatching
 
@@ -316,3 +316,23 @@ def test_a_request_whose_turn_comes_after_a_close_runs_nothing(start: Start) -> 
     wsrm.open()
     assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(1,)])
     assert [redelivery for _, _, redelivery in service.calls] in ([False], [False, True])
+
+
+def test_a_request_that_comes_while_the_process_ends_starts_nothing_anew(start: Start) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behave(_environ: dict[str, Any]) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    wsrm = start(Service(behave))
+    assert wsrm.put(wsrm.create(), 1).startswith("200")
+    assert begun.wait(5)
+    end = threading.Thread(target=wsrm.middleware.engine.drain)
+    end.start()
+    assert until(lambda: not wsrm.middleware.engine.is_running)
+    wsrm.post(FACTORY.create_sequence())
+    go_on.set()
+    end.join(10)
+    assert wsrm.rows("SELECT count(*), count(ended_at) FROM instance") == [(1, 1)]
+    assert wsrm.post(FACTORY.create_sequence())[0].startswith("503")
