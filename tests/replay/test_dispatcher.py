@@ -306,7 +306,7 @@ def test_a_request_whose_turn_comes_after_a_close_runs_nothing(start: Start) -> 
         go_on.wait(10)
         return run_here(*arguments)
 
-    engine.dispatcher.run_here = late  # type: ignore[method-assign]  # a thread that gets no turn for a while
+    engine.dispatcher.run_here = late  # type: ignore[method-assign, assignment]  # a thread that gets no turn for a while
     request = threading.Thread(target=wsrm.put, args=(identifier, 1), kwargs={"reply_to": TWO_WAY})
     request.start()
     assert waits.wait(5)
