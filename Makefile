@@ -13,7 +13,7 @@ WORKERS ?= 2
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
-	@echo "make test           the whole test suite"
+	@echo "make test           the test suite; ARGS=--long adds the tests that take minutes"
 	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT="
 	@echo "make conformance    which acceptance rows are covered by a test that ran"
 	@echo "make mutants        30 deliberate protocol faults, each caught by a test"

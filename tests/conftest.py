@@ -19,10 +19,20 @@ Mount = Callable[..., Path]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--front", choices=FRONTS, help="behind which server the orders service of the tests runs")
     parser.addoption("--ci", action="store_true", help="a test that is skipped, for want of whatever, fails")
+    parser.addoption("--long", action="store_true", help="tests that take minutes too; --ci and --conformance mean it")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     orders_server.front = config.getoption("front") or orders_server.front
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if any(map(config.getoption, ("long", "ci", "conformance"))):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -119,7 +119,7 @@ class Client:
                 answer = None
             if answer is not None and answer.status != 503:
                 if answer.status not in (200, 202):
-                    raise Refused(f"{source.identifier}: {answer.status} {answer.body[:300]!r}")
+                    raise Refused(f"{source.identifier}: {answer.status} {answer.body[:1500]!r}")
                 return
             time.sleep(0.05)
         raise Refused(f"{source.identifier} could not be ended in {PATIENCE_SECONDS:.0f} s")
@@ -163,7 +163,7 @@ class Client:
     def _read(self, source: Source, wire: Wire) -> None:
         answer = wire.read()
         if answer.status not in (200, 202, 503):
-            raise Refused(f"{source.identifier}: {answer.status} {answer.body[:300]!r}")
+            raise Refused(f"{source.identifier}: {answer.status} {answer.body[:1500]!r}")
         if answer.body and answer.status != 503 and answer.fault:
             raise Refused(f"{source.identifier}: {answer.body[:600]!r}")
         if answer.status != 503:

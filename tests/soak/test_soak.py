@@ -59,6 +59,7 @@ def kills(faults: Faults, end: float) -> None:
         time.sleep(KILL_EVERY_SECONDS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.scenario("Q-108")
 def test_a_minute_in_which_some_process_dies_every_200_ms_loses_repeats_and_swaps_nothing(tmp_path: Path) -> None:

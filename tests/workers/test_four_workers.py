@@ -98,6 +98,7 @@ def test_the_same_through_a_proxy_that_mixes_its_clients_connections(
     assert len(fleet.calls(source.identifier)) == LAST
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_slow_operation_in_one_worker_is_not_run_a_second_time_by_another(launch: Launch, reach: Reach) -> None:
     """Neither the time it takes, nor a clock that is stepped an hour on and two back meanwhile, nor a death elsewhere
