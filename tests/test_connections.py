@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.in_process import FACTORY, InProcess, taken, until
 from wsrm_mq import connections as module
 from wsrm_mq.connections import Connections, correct_peer
+from wsrm_mq.store import connection as store_connection
 
 PEER = {"REMOTE_ADDR": "192.0.2.1", "REMOTE_PORT": "4711"}
 
@@ -113,3 +119,21 @@ def test_elsewhere_than_under_uwsgi_the_peer_is_left_as_it_is() -> None:
     environ = {**PEER, "UWSGI_ROUTER": "http"}
     correct_peer(environ)
     assert environ == {**PEER, "UWSGI_ROUTER": "http"}
+
+
+def test_a_connection_that_closes_while_the_store_is_busy_is_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_connection, "BUSY_TIMEOUT_MS", 50)
+    wsrm = InProcess(tmp_path, lambda _environ, start_response: taken(start_response), queue_one_way=True)
+    socket = Thing()
+    body = FACTORY.envelope("urn:orders/Put", '<o:put xmlns:o="urn:orders"/>', reply_to=FACTORY.none)
+    assert wsrm.post(body, **{"werkzeug.socket": socket})[0].startswith("202")  # type: ignore[arg-type]
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(1,)])
+    with closing(sqlite3.connect(wsrm.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        del socket
+        time.sleep(1.5)  # the watch has looked
+        other.execute("ROLLBACK")
+    assert until(lambda: wsrm.rows("SELECT state FROM sequence") == [("ended",)], 5)
+    wsrm.middleware.close(5)

@@ -46,7 +46,6 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.inbound import DeliveryAssurance
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import UNSEQUENCED, WSA_2005, SOAPVersion
@@ -478,7 +477,7 @@ class RMDestination:
             connection=arrival.connection,
             body=arrival.body,
             wants_reply=arrival.wants_reply,
-            at_most_once=arrival.policy.assurance is DeliveryAssurance.AT_MOST_ONCE,
+            at_most_once=receipt.at_most_once,
             is_waited_for=arrival.waits,
         )
 

@@ -78,7 +78,7 @@ class Engine:
         self._left_open = 0
         """The process in which a close did not finish."""
         self._deferred = 0
-        """The process that is not to start, only those that it forks."""
+        """The process that is not to start: one that only forks those that do, or one that ends."""
         self.starts_in_child = True
         """Whether a fork's child begins to deliver by itself; else its first request does."""
         self.store: Store
@@ -172,6 +172,8 @@ class Engine:
         return finished
 
     def drain(self) -> None:
+        """``close``, for a process that ends: a request that still comes starts nothing anew."""
+        self._deferred = os.getpid()
         if not self.close(_DRAIN_SECONDS):
             self.events.tell("engine.cut_off", path=self._where)
 

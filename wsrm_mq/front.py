@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from wsrm_mq.application import Application, CallApplication, Environ, capture
@@ -180,8 +181,9 @@ class Front:
     def _end_connections(self) -> None:
         """What closed connections sent without WS-RM is complete."""
         names = self._connections.closed()
-        if names:
-            self.engine.store.call(lambda tx: end_connections(tx, names))
+        if names:  # told once: it is tried until it is stored, and the watch does not wait for it
+            verb = partial(end_connections, names=names)
+            self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
         principal = self._authenticate(environ, headers)

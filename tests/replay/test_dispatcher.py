@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.in_process import TWO_WAY, InProcess, taken, until
+from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.replay import dispatcher as dispatching
 
@@ -258,3 +258,81 @@ def test_a_one_way_message_that_is_answered_with_an_error_and_no_fault_was_not_t
     identifier = wsrm.create()
     wsrm.put(identifier, 1)
     assert until(lambda: service.numbers(identifier) == [1, 1])
+
+
+def test_what_is_run_at_most_once_is_not_run_again_when_a_late_number_fills_its_gap(start: Start) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behave(environ: dict[str, Any]) -> None:
+        if environ["wsrm.message_number"] == 1:
+            begun.set()
+            go_on.wait(10)
+
+    service = Service(behave)
+    wsrm = start(service, assurance="at_most_once", ordered=False)
+    identifier = wsrm.create()
+    assert wsrm.put(identifier, 1).startswith("200")
+    assert begun.wait(5)
+    assert wsrm.put(identifier, 3).startswith("200")  # kept in memory for the run, which reads it from the store
+    go_on.set()
+    assert until(lambda: len(service.calls) == 2)
+    assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+    assert wsrm.put(identifier, 2).startswith("200")
+    assert until(lambda: len(service.calls) >= 3)
+    assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+    assert service.numbers(identifier) == [1, 3, 2]
+
+
+def test_what_a_sequence_was_granted_holds_though_the_configuration_has_changed(start: Start, tmp_path: Path) -> None:
+    service = Service(lambda environ: None if environ["wsrm.redelivery"] else "503 Not now")
+    wsrm = start(service, retry=(0.05,))
+    identifier = wsrm.create()
+    assert wsrm.middleware.close(5)
+    wsrm = start(service, retry=(0.05,), assurance="at_most_once")
+    assert wsrm.put(identifier, 1).startswith("200")
+    assert until(lambda: len(service.calls) == 2), "a failed message of an exactly_once sequence is tried again"
+
+
+def test_a_request_whose_turn_comes_after_a_close_runs_nothing(start: Start) -> None:
+    service = Service()
+    wsrm = start(service)
+    identifier = wsrm.create()
+    engine = wsrm.middleware.engine
+    waits, go_on = threading.Event(), threading.Event()
+    run_here = engine.dispatcher.run_here
+
+    def late(*arguments: Any) -> float:
+        waits.set()
+        go_on.wait(10)
+        return run_here(*arguments)
+
+    engine.dispatcher.run_here = late  # type: ignore[method-assign, assignment]  # a thread that gets no turn for a while
+    request = threading.Thread(target=wsrm.put, args=(identifier, 1), kwargs={"reply_to": TWO_WAY})
+    request.start()
+    assert waits.wait(5)
+    assert wsrm.middleware.close(5)
+    go_on.set()
+    request.join(10)
+    wsrm.open()
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(1,)])
+    assert [redelivery for _, _, redelivery in service.calls] in ([False], [False, True])
+
+
+def test_a_request_that_comes_while_the_process_ends_starts_nothing_anew(start: Start) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behave(_environ: dict[str, Any]) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    wsrm = start(Service(behave))
+    assert wsrm.put(wsrm.create(), 1).startswith("200")
+    assert begun.wait(5)
+    end = threading.Thread(target=wsrm.middleware.engine.drain)
+    end.start()
+    assert until(lambda: not wsrm.middleware.engine.is_running)
+    wsrm.post(FACTORY.create_sequence())
+    go_on.set()
+    end.join(10)
+    assert wsrm.rows("SELECT count(*), count(ended_at) FROM instance") == [(1, 1)]
+    assert wsrm.post(FACTORY.create_sequence())[0].startswith("503")

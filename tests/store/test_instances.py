@@ -287,3 +287,21 @@ def test_a_child_that_lives_on_does_not_keep_its_dead_parent_alive(path: Path, p
     process.stdin.write("\n")
     process.stdin.flush()
     assert read(process, 1) == ["parent False"]
+
+
+def test_a_process_without_a_free_file_wakes_nobody_and_goes_on(path: Path, presence: Presence) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    taken: list[int] = []
+    try:
+        while True:
+            try:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                break
+        os.close(taken.pop())  # enough to look at the directory, not for the socket
+        wake(path, [presence.name])
+    finally:
+        for handle in taken:
+            os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

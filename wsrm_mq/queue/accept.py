@@ -27,7 +27,17 @@ from wsrm_mq.sequence.elements import (
     TerminateSequence,
 )
 from wsrm_mq.sequence.faults import CreateSequenceRefused, Fault, MalformedMessage, SequenceTerminated, UnknownSequence
-from wsrm_mq.sequence.inbound import Disposition, GaveUp, InboundSequence, Step, Terms, decline, grant, receive
+from wsrm_mq.sequence.inbound import (
+    DeliveryAssurance,
+    Disposition,
+    GaveUp,
+    InboundSequence,
+    Step,
+    Terms,
+    decline,
+    grant,
+    receive,
+)
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
@@ -129,6 +139,8 @@ class Receipt:
     """Key of the sequence."""
     partner: str | None = None
     """Of the sequence: its policy rules retries."""
+    at_most_once: bool = False
+    """What the sequence was granted, whatever the policy says by now."""
     is_stuck: bool = False
     """Its sequence is blocked or waits for a retry: that takes longer than a request waits."""
     owned_elsewhere: bool = False
@@ -424,6 +436,7 @@ def _end(tx: Transaction, record: SequenceRecord, element: CloseSequence | Termi
 def _look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
     receipt.sequence = record.id
     receipt.partner = record.partner
+    receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
     receipt.is_stuck = not receipt.settled and (record.blocked is not None or record.waits_for_retry(tx.now))
     receipt.owned_elsewhere = record.owner is not None and record.owner != tx.instance
     receipt.discarding = record.discarding

@@ -111,8 +111,11 @@ class Dispatcher:
     def run_here(self, claim: Claim, delivery: Delivery, patience: float) -> float:
         """Run one message in this thread, and wait for what became of it to be stored, at most ``patience`` seconds:
         that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
-        pool. Answers what is left of ``patience``, which the application's own time does not use up."""
+        pool. Answers what is left of ``patience``, which the application's own time does not use up. After ``stop`` it
+        runs nothing: what came of it could not be stored, and the next start delivers it."""
         with self._changed:
+            if self._stopping:
+                return patience
             self._here += 1
         try:
             return self._run_here(claim, delivery, patience)
@@ -319,6 +322,7 @@ class Dispatcher:
     def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
         """At most once: a crash from here on loses the message, nothing repeats it."""
         done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
+        self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
         outcome = self._called(delivery)
 
         def note(tx: Transaction) -> None:
@@ -358,6 +362,7 @@ class Dispatcher:
             ),
             keep=True,
         )
+        self._fresh.forget(claim.sequence)  # this one too: it may have been kept after it was read
         tracing.settle(outcome, None)
         if done.aftermath is not Aftermath.RETRY:
             self._waiters.notify(delivery.position)

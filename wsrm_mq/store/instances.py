@@ -189,5 +189,7 @@ def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
                     sender.sendto(word.encode("ascii"), _address(directory, name))
                 except OSError:
                     continue
+    except OSError:  # no file is free: they look by themselves soon
+        return
     finally:
         os.close(directory)
