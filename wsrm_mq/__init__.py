@@ -1,4 +1,4 @@
-"""WS-ReliableMessaging for any WSGI SOAP service.
+"""WS-ReliableMessaging for any WSGI or ASGI SOAP service.
 
 The public names; the first is all that most users need. They are loaded when first used, so that the command line and
 the inbox stay quick to import.

@@ -144,6 +144,16 @@ def test_a_sequence_whose_process_died_without_another_asks_for_the_service(wsrm
     assert next_step == "next: wsrm-mq store info"
 
 
+def test_a_gap_that_nobody_is_there_to_fill_says_so(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, 3)
+    service.deliver(sequence, 1)
+    assert "start the service" not in explained(wsrm, sequence.terms.identifier)[0]
+    service.presence.close()
+    sentence = explained(wsrm, sequence.terms.identifier)[0]
+    assert sentence.startswith("waiting: It waits for number 2")
+    assert sentence.endswith("No process of the service lives to take it: start the service.")
+
+
 def test_a_sequence_whose_process_died_is_taken_over_where_another_lives(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1)
     service.presence.close()

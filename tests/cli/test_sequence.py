@@ -129,7 +129,7 @@ def test_a_rehearsal_says_what_would_happen_and_changes_nothing(wsrm: Wsrm, serv
     sequence = stopped(service)
     before = list(service.instance.db.iterdump())
     for command in (("resume", sequence.terms.identifier), ("skip", sequence.terms.identifier, "2")):
-        result = wsrm("sequence", *command, "--dry-run", *WHY)
+        result = wsrm("sequence", *command, "--dry-run")
         assert result.exit_code == 0, result.output
         assert "This would " in result.stderr
         assert "Nothing was changed." in result.stderr
@@ -224,3 +224,21 @@ def test_an_ended_sequence_can_still_be_skipped_on(wsrm: Wsrm, service: Service)
     service.instance.end(TerminateSequence(sequence.terms.identifier))
     assert wsrm("sequence", "skip", sequence.terms.identifier, 1, "--yes", *WHY).exit_code == 0
     assert service.instance.outcomes(service.key(sequence)) == {1: "dead", 2: None}
+
+
+@pytest.mark.parametrize("command", ["skip", "resume"])
+def test_what_a_dead_process_ran_is_left_to_the_next_one(wsrm: Wsrm, service: Service, command: str) -> None:
+    sequence = service.sequence(1)
+    arguments = ("sequence", command, sequence.terms.identifier, *(["1"] if command == "skip" else []), "--yes", *WHY)
+    assert "is being run; wait until it stops" in wsrm(*arguments).stderr
+    service.presence.close()
+    result = wsrm(*arguments)
+    assert result.exit_code == 4
+    assert "a process that died" in result.stderr
+    assert "start the service" in result.stderr
+
+
+def test_show_has_the_next_step_of_explain(wsrm: Wsrm, service: Service) -> None:
+    sequence = stopped(service)
+    name = sequence.terms.identifier
+    assert f"next     wsrm-mq sequence resume {name} --reason TEXT" in wsrm("sequence", "show", name).stdout

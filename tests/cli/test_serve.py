@@ -170,7 +170,7 @@ def test_an_application_that_is_wrapped_already_is_served_as_it_is(serve: Serve,
         assert served.create()
         status, said = served.end(signal.SIGTERM)
         assert status == 0
-        assert "wrapped already" in said
+        assert "wrapped already; the options it was given hold, and --store changes nothing." in said
     assert (somewhere / "own.db").exists()
     assert not (somewhere / "other.db").exists()
 

@@ -42,9 +42,17 @@ def test_it_shows_what_there_is(service: Service, wsrm: Wsrm) -> None:
 
 def test_an_empty_store_of_nobody_is_shown_at_once(path: Path, wsrm: Wsrm) -> None:
     shown = wsrm("status").stdout
-    assert "processes           0 live" in shown
+    assert "processes           0 live: start the service" in shown
     assert "oldest undelivered  none" in shown
     assert "per second          nothing runs" in shown
+
+
+def test_a_copy_is_shown_as_one_that_is_not_served(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1)
+    assert "not served" not in wsrm("status").stdout
+    assert wsrm("store", "backup", "copy.db").exit_code == 0
+    assert "not served: the store is a copy of" in wsrm("status", "--store", "copy.db").stdout
+    assert "wsrm-mq store adopt" in document(wsrm("status", "--store", "copy.db", "--json"))["unconfirmed"]
 
 
 def test_a_process_that_died_is_not_live(service: Service, wsrm: Wsrm) -> None:

@@ -128,10 +128,12 @@ def test_a_copy_is_not_changed_nor_served_before_it_is_adopted(wsrm: Wsrm, copy:
 
 
 def test_adopt_says_what_is_lost_and_a_service_can_start(wsrm: Wsrm, copy: Path) -> None:
-    tried = wsrm("store", "adopt", "--store", copy, "--reason", "disk", "--dry-run", "--json")
+    tried = wsrm("store", "adopt", "--store", copy, "--dry-run", "--json")
     assert document(tried) == {"ended": 2, "undelivered": 3, "dry_run": True}
     for sentence in ("2 open sequences end", "3 messages that it has not delivered go to the dead letters", "partners"):
         assert sentence in tried.stderr
+    assert "\n- 2 open sequences" in tried.stderr
+    assert "it can be served as it is" not in tried.stderr
     assert wsrm("store", "adopt", "--store", copy, "--reason", "disk").exit_code == 4
     with pytest.raises(StoreUnconfirmed):
         serve(copy)
@@ -167,6 +169,14 @@ def test_a_file_that_the_witness_proves_to_be_older_is_not_called_current(wsrm: 
     serve(path)
 
 
+def test_adopt_says_where_it_is_not_needed(wsrm: Wsrm, path: Path) -> None:
+    service = Service(path, 0)
+    service.sequence(1)
+    service.close()
+    serve(path)
+    assert "it can be served as it is" in wsrm("store", "adopt", "--dry-run").stderr
+
+
 def test_adopt_is_refused_while_a_service_runs(wsrm: Wsrm, service: Service) -> None:
     result = wsrm("store", "adopt", *WHY)
     assert result.exit_code == 4
@@ -195,12 +205,12 @@ def test_vacuum_gives_back_what_prune_made_free(wsrm: Wsrm, path: Path) -> None:
     assert wsrm("store", "prune", "--older-than", 60, *WHY).exit_code == 0
     refused = wsrm("store", "vacuum", "--yes")
     assert refused.exit_code == 4
-    assert "is used by 1 processes" in refused.stderr
+    assert "is used by 1 process," in refused.stderr
     service.close()
     assert document(wsrm("store", "info", "--json"))["reclaimable"] > 700_000
     tried = document(wsrm("store", "vacuum", "--dry-run", "--json"))
     done = document(wsrm("store", "vacuum", "--yes", "--json"))
-    assert abs(done["after"] - tried["after"]) <= 64 * 1024  # the estimate knows nothing of the order of pages
-    assert done["after"] < done["before"] - 700_000
+    assert max(done["after"], tried["after"]) < done["before"] - 700_000
+    assert done["after"] == pytest.approx(tried["after"], abs=16_384)  # rows are packed anew: a page more or less
     assert document(wsrm("store", "info", "--json"))["reclaimable"] == 0
     assert wsrm("store", "verify").exit_code == 0

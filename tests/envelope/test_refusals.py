@@ -1,4 +1,4 @@
-"""What a scan refuses, and with which fault (conformance §6)."""
+"""What a scan refuses, and with which fault."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ARRIVED = {
     "gap and tail missing": ((1, 3), 5),
     "nothing": ((), None),
 }
-# conformance §4.3: what is delivered in the end
+# what is delivered in the end
 DELIVERED = {
     (NO_DISCARD, "complete"): [1, 2, 3],
     (NO_DISCARD, "complete, last number unsaid"): [1, 2, 3],

@@ -13,7 +13,7 @@ from wsrm_mq.errors import WSRMError
 __all__ = ["main", "program"]
 
 COMMANDS: Final = {
-    "serve": ("wsrm_mq.cli.serve", "Serve a WSGI SOAP service, made reliable."),
+    "serve": ("wsrm_mq.cli.serve", "Serve a SOAP service (WSGI or ASGI), made reliable."),
     "demo": ("wsrm_mq.cli.demo", "See it work: a service, a partner, a bad line."),
     "status": ("wsrm_mq.cli.status", "Show on one screen how the service does."),
     "check": ("wsrm_mq.cli.check", "Be a plug-in of Nagios: 0, 1, 2 or 3."),
@@ -56,7 +56,7 @@ class Program(click.Group):
 @click.group("wsrm-mq", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wsrm-mq", message="wsrm-mq %(version)s")
 def program() -> None:
-    """WS-ReliableMessaging for any WSGI SOAP service.
+    """WS-ReliableMessaging for any WSGI or ASGI SOAP service.
 
     \b
     Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 not found,

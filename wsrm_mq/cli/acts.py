@@ -36,7 +36,10 @@ def signed(command: C) -> C:
     return reason(actor(command))
 
 
-def reason_given(reason: str | None) -> str:
+def reason_given(reason: str | None, is_dry: bool = False) -> str:
+    """Whoever only asks what would happen needs none."""
+    if is_dry:
+        return reason or ""
     if reason is None or not reason.strip():
         raise Refused('a reason has to be given: --reason "…". It goes to the ledger.')
     return reason

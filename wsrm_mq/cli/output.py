@@ -29,9 +29,9 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def say(text: object) -> None:
+def say(text: object, *, keep: str = "") -> None:
     """A line of talk."""
-    click.echo(inert(text), err=True)
+    click.echo(inert(text, keep=keep), err=True)
 
 
 def write(text: object, *, keep: str = "") -> None:

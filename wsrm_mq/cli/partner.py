@@ -39,7 +39,7 @@ def _settings(config: Path | None) -> Settings:
 @config_option
 @json_option
 def list_(config: Path | None, is_json: bool) -> None:
-    """List the partners in the order in which they are tried, and whom each means."""
+    """List the partners and whom each means. They are tried in this order."""
     from wsrm_mq.config import as_values
 
     own = as_values(_settings(config))["partners"]

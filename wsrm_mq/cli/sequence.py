@@ -100,7 +100,9 @@ def show(place: Place, is_json: bool, part: str) -> None:
         for name, value in view._asdict().items()
         if name not in ("key", "owner")
     )
-    fields([("verdict", found.word), ("", found.sentence)])
+    write("")
+    next_step = place.command(found.next_step)
+    fields([("verdict", found.word), ("", found.sentence), *([("next", next_step)] if next_step else [])])
     show_ledger(events)
 
 
@@ -183,7 +185,7 @@ def _act(
     from wsrm_mq.queue.reading import find_sequence, sequence
     from wsrm_mq.store.store import run_once
 
-    why = {"reason": reason_given(reason), "actor": actor or login()}
+    why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:
         identifier = sequence(db, find_sequence(db, part)).identifier
     rehearsed = rehearse(place, lambda tx: verb(tx, identifier, **why))

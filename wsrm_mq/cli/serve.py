@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["serve", "spare_the_collector"]
 
+_ITS_OWN: Final = {
+    "store": "--store",
+    "paths": "--path",
+    "one_way": "--one-way",
+    "headers": "--headers",
+    "acknowledge": "--acknowledge",
+}
+"""What the middleware is told, not the server; one that is there already was told by its application."""
 DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
 
@@ -38,7 +46,7 @@ DRAIN_SECONDS: Final = 30.0
 @config_option
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]")
-@click.option("--threads", type=int, help="Threads that answer requests.  [default: 64]")
+@click.option("--threads", type=int, help="Threads that run two-way operations.  [default: 64]")
 @click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]")
 @click.option("--path", "paths", multiple=True, help="Cover this path and what is below it only. Repeatable.")
 @click.option("--one-way", multiple=True, help='An action or operation without an answer. Repeatable; or "auto".')
@@ -146,7 +154,11 @@ def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, WSRMMi
 
     for wrapped in (application, getattr(application, "wsgi_app", None)):
         if isinstance(wrapped, WSRMMiddleware | WSRMASGIMiddleware):
-            say("wsrm-mq: the application is wrapped already; the options it was given hold.")
+            ignored = ", ".join(flag for name, flag in _ITS_OWN.items() if loaded.origins[name] == "flag")
+            say(
+                "wsrm-mq: the application is wrapped already; the options it was given hold"
+                + (f", and {ignored} changes nothing." if ignored else ".")
+            )
             threads = loaded.settings.threads
             return application if is_asgi(application) else behind_threads(application, threads), wrapped
     middleware = WSRMASGIMiddleware.from_settings(application, serving(loaded))

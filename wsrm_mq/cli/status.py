@@ -28,6 +28,7 @@ class Look(NamedTuple):
     at: Overview
     verdicts: Verdicts
     counts: list[Counted]
+    unconfirmed: str | None
     taken: float
 
 
@@ -75,10 +76,14 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
 def _look(place: Place) -> Look:
     from wsrm_mq.queue.overview import counted, overview, verdicts
     from wsrm_mq.queue.reading import snapshot
+    from wsrm_mq.store.identity import why_unconfirmed
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db, snapshot(db):
-        return Look(now, overview(db), verdicts(db, now), counted(db), time.monotonic())
+        at = overview(db)
+        doubt = None if at.instances else why_unconfirmed(db, place.path)  # with a live one somebody confirmed it
+        what = None if doubt is None else f"{doubt.what} {doubt.hint}"
+        return Look(now, at, verdicts(db, now), counted(db), what, time.monotonic())
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
@@ -104,6 +109,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "wal_bytes": at.wal_bytes,
         "disk_free_bytes": at.disk_free,
         "disk_full": at.is_reserve_spent,
+        "unconfirmed": found.unconfirmed,
         "blocked": [
             {
                 "sequence": one.identifier,
@@ -124,7 +130,7 @@ def _show(document: dict[str, Any], found: Look) -> None:
     fields(
         [
             ("at", moment(document["at"])),
-            ("processes", f"{len(found.at.instances)} live" + (f", {dead} dead and not noticed yet" if dead else "")),
+            ("processes", _processes(len(found.at.instances), dead)),
             ("sequences", _counts(document["sequences"])),
             ("verdicts", _counts(document["verdicts"]) + ("" if document["all_judged"] else " (of those looked at)")),
             ("held", document["held"]),
@@ -135,8 +141,8 @@ def _show(document: dict[str, Any], found: Look) -> None:
                 "per second",
                 ", ".join(f"{name} {value:g}" for name, value in document["rates"].items()) or "nothing runs",
             ),
-            ("store", f"{_megabytes(found.at.file_bytes)}, write-ahead log {_megabytes(found.at.wal_bytes)}"),
-            ("disk", f"{_megabytes(found.at.disk_free)} free" + (", FULL" if document["disk_full"] else "")),
+            ("store", f"{_size(found.at.file_bytes)}, write-ahead log {_size(found.at.wal_bytes)}"),
+            ("disk", f"{_size(found.at.disk_free)} free" + (", FULL" if document["disk_full"] else "")),
         ]
     )
     if found.at.instances:
@@ -145,6 +151,8 @@ def _show(document: dict[str, Any], found: Look) -> None:
             ("instance", "host", "process", "since"),
             [(one.name, one.host, one.pid, moment(one.started_at)) for one in found.at.instances],
         )
+    if document["unconfirmed"]:
+        write(f"\nnot served: the store {document['unconfirmed']}", keep="\n")
     for one in document["blocked"][:SHOWN]:
         write(f"\nblocked: {one['sequence']}: {one['sentence']}", keep="\n")
         if one["next_step"]:
@@ -157,5 +165,13 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "none"
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+def _processes(live: int, dead: int) -> str:
+    text = f"{live} live" + (f", {dead} dead and not noticed yet" if dead else "")
+    return text if live else f"{text}: start the service"
+
+
+def _size(size: int) -> str:
+    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= least:
+            return f"{size / least:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"

@@ -168,6 +168,9 @@ This store may have forgotten what was acknowledged after it was copied or put b
 _CURRENT = """\
 You say that this is the newest state of the store: that no service has written to another copy of it since. If that is
 wrong, messages are lost and others run twice, without a sign. If you are not sure, leave --current out."""
+_NEEDLESS = """\
+Nothing says that this store was copied or put back: it can be served as it is. Adopt it only if you know better: a
+snapshot of its disk leaves no trace."""
 _FATES = {
     True: "are delivered, marked as possible redeliveries: without the inbox, what was done since is done again",
     False: "go to the dead letters (store_adopted): they may have been delivered since; --deliver delivers them",
@@ -200,9 +203,10 @@ def adopt(
 
     if current and deliver:
         raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
-    why = {"reason": reason_given(reason), "actor": actor or login()}
+    why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:
         found = identity.identify(db)
+        is_confirmed = identity.why_unconfirmed(db, place.path) is None
     if current and identity.is_older(place.path, found):
         raise NotAllowed(f"{place.path}: is older than what was here before: the witness beside it says so.")
 
@@ -212,7 +216,9 @@ def adopt(
         return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
 
     adopted = rehearse(place, verb, unconfirmed=True)
-    say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]))
+    if is_confirmed:
+        say(_NEEDLESS, keep="\n")
+    say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]), keep="\n")
     if dry_run:
         say("Nothing was changed.")
     else:

@@ -1,7 +1,7 @@
 """From the elements of an outline to the RM values.
 
-Each reader raises ``EnvelopeError`` with the fault that its element earns (conformance §6). Children and
-attributes that it does not know are passed over (NS-007).
+Each reader raises ``EnvelopeError`` with the fault that its element earns. Children and attributes that it does
+not know are passed over (NS-007).
 """
 
 from __future__ import annotations

@@ -118,8 +118,7 @@ def ending_response(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """The response to ``ending``, with the final acknowledgement as a header: WCF breaks off without it
-    (conformance §1.5)."""
+    """The response to ``ending``, with the final acknowledgement as a header: WCF breaks off without it."""
     local = f"{type(ending).__name__}Response"
     headers = addressing_headers(addressing, rm.action(local), relates_to, to)
     body = (

@@ -1,4 +1,4 @@
-"""``fault``: any fault of ``sequence.faults`` as a SOAP message (conformance §2.2, §2.4, §5.1)."""
+"""``fault``: any fault of ``sequence.faults`` as a SOAP message (WS-RM 1.1, section 4)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def find_connection(db: sqlite3.Connection, text: str) -> str:
         return found[0]
     if not found:
         raise NotFound(f"There is no connection {text}; `wsrm-mq connection list` shows those there are.")
-    raise NotFound(f"{text} fits several connections: {', '.join(found[:2])}, … Write more of it.")
+    several = ", ".join(found[:2]) + (", …" if len(found) > 2 else "")
+    raise NotFound(f"{text} fits several connections: {several}. Write more of it.")
 
 
 def _view(db: sqlite3.Connection, name: str, last: int) -> ConnectionView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.verdict import live_instances
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -32,7 +33,8 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
     record = _idle(tx, identifier)
     if number not in record.value.received:
         raise NotAllowed(
-            f"number {number} of {identifier} was never received; only what stops a sequence can be skipped."
+            f"number {number} of {identifier} was never received; only what stops a sequence can be skipped. "
+            "A gap is filled by the source, or left when it closes or terminates the sequence."
         )
     position, stopper = _stopper(tx, record)
     if number != stopper:
@@ -50,7 +52,12 @@ def _idle(tx: Transaction, identifier: str) -> SequenceRecord:
     if record is None:
         raise NotFound(f"There is no sequence {identifier}.")
     if record.owner is not None:
-        raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
+        if record.owner in {one.key for one in live_instances(tx.db)}:
+            raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
+        raise NotAllowed(
+            f"{identifier} was being run by a process that died. A process that lives takes it over within seconds: "
+            "start the service if none does, then try again."
+        )
     return record
 
 
@@ -63,5 +70,5 @@ def _stopper(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:
         return record.blocked, number
     found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
     if found is None or not record.cursor < record.value.deliver_below:
-        raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver.")
+        raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver: nothing of it is stopped.")
     return found[0], record.cursor

@@ -19,7 +19,7 @@ from wsrm_mq.store.transaction import Transaction
 __all__ = ["Room", "TooLarge", "buffer_remaining", "full", "lack_of_room", "too_many_sequences"]
 
 MOST_REMAINING: Final = 4_096
-"""The largest BufferRemaining (conformance §1.5)."""
+"""The largest BufferRemaining that is told."""
 
 
 @dataclass(frozen=True, slots=True)

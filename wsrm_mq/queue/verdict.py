@@ -295,6 +295,8 @@ def _waiting(at: Situation) -> Found | None:
         text = f"It waits for {missing}; {held} behind {behind} {since}."
     else:
         text = f"{held} {since} until the source says that the sequence is complete ({view.behavior})."
+    if not at.live:
+        text += " No process of the service lives to take it: start the service."
     return "waiting", text, _messages(view, "live")
 
 

@@ -66,7 +66,7 @@ class SequenceAcknowledgement(NamedTuple):
     nacks: tuple[int, ...] = ()
     final: bool = False
     buffer_remaining: int | None = None
-    """How many messages more there is room for: WCF's flow control, an extension (conformance §1.5)."""
+    """How many messages more there is room for: WCF's flow control, an extension."""
 
 
 @dataclass(frozen=True, slots=True)

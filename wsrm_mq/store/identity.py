@@ -32,7 +32,7 @@ from wsrm_mq.store.connection import connect_reader, store_errors
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Identity", "Witness", "admit", "advance", "identify", "is_older", "rename", "stamp"]
+__all__ = ["Identity", "Witness", "admit", "advance", "identify", "is_older", "rename", "stamp", "why_unconfirmed"]
 
 
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
@@ -132,11 +132,9 @@ def admit(path: Path) -> Witness:
     """The witness of a store that is going to be written. Raises ``StoreUnconfirmed`` for one that may have forgotten
     what it acknowledged."""
     witness = Witness(path)
-    seen = witness.seen()  # first: a service that runs moves the mark in the store, then the witness
     with closing(connect_reader(path)) as db, store_errors(path):
-        found = identify(db)
-        is_empty = db.execute("SELECT 1 FROM sequence").fetchone() is None
-    doubt = _doubt(found, seen, is_empty)
+        doubt = why_unconfirmed(db, path)
+        seen, found = witness.seen(), identify(db)
     if doubt is not None:
         raise StoreUnconfirmed(f"{path}: {doubt.what}", doubt.hint)
     if seen is None or seen.id != found.id:
@@ -152,14 +150,23 @@ def is_older(path: Path, found: Identity) -> bool:
     return seen is not None and seen.id == found.id and found.mark < seen.mark
 
 
-class _Doubt(NamedTuple):
+class Doubt(NamedTuple):
+    """Why a store is not served before somebody confirms it, and what to do about it."""
+
     what: str
     hint: str
 
 
+def why_unconfirmed(db: sqlite3.Connection, path: Path) -> Doubt | None:
+    """What speaks against serving this store as it is."""
+    seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
+    is_empty = db.execute("SELECT 1 FROM sequence").fetchone() is None
+    return _doubt(identify(db), seen, is_empty)
+
+
 _OLDER: Final = (
-    "Put the newest store in its place, if there is one. Else go on with this one: `wsrm-mq store adopt` says what is "
-    "lost by that, and does it."
+    "Put the newest store in its place, if there is one. Else go on with this one: `wsrm-mq store adopt` does that, "
+    "and with --dry-run says what is lost by it."
 )
 _PERHAPS: Final = (
     "If this is its newest state, as when it was moved with the service stopped, say so with `wsrm-mq store adopt "
@@ -167,19 +174,19 @@ _PERHAPS: Final = (
 )
 
 
-def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> _Doubt | None:
+def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | None:
     if found.copied_at is not None:
         made = datetime.fromtimestamp(found.copied_at // 1000, UTC)
         text = f"is a copy of {made:%Y-%m-%d %H:%M:%S} UTC; it has forgotten what was acknowledged since."
-        return _Doubt(text, _OLDER)
+        return Doubt(text, _OLDER)
     if is_empty:
         return None  # whoever asks it for a sequence learns that it has none
     if seen is None:
         if found.mark == 0:
             return None  # from a version without a witness
-        return _Doubt("has been in use, but its witness, in the directory beside it, is missing.", _PERHAPS)
+        return Doubt("has been in use, but its witness, in the directory beside it, is missing.", _PERHAPS)
     if seen.id != found.id:
-        return _Doubt("is not the store that was used here before.", _PERHAPS)
+        return Doubt("is not the store that was used here before.", _PERHAPS)
     if found.mark < seen.mark:
-        return _Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
+        return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
     return None

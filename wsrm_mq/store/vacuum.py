@@ -60,8 +60,8 @@ def refuse(path: Path) -> Room:
     used = instances.in_use(path)
     if used:
         raise NotAllowed(
-            f"{path}: is used by {used} processes, which could accept nothing meanwhile. Stop the service "
-            "first; or leave it: free pages are used for what comes next."
+            f"{path}: is used by {used} process{'' if used == 1 else 'es'}, which could accept nothing meanwhile. Stop "
+            "the service first; or leave it: free pages are used for what comes next."
         )
     with closing(connect_reader(path)) as db, store_errors(path):
         found = room(db)
