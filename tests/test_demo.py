@@ -16,6 +16,7 @@ import pytest
 from wsrm_mq.demo.run import Result
 from wsrm_mq.demo.sight import Sight
 from wsrm_mq.demo.source import Fate, Line
+from wsrm_mq.queue.ownership import RUN_AHEAD
 
 pytestmark = pytest.mark.xdist_group("demo")  # one demo for all of them
 
@@ -74,7 +75,7 @@ def test_what_the_demo_tells_is_what_the_service_did(told: dict[str, object], ke
 
 
 def test_the_crash_comes_between_effect_and_settlement(told: dict[str, object]) -> None:
-    assert told["redelivered"] == 1, "no message was delivered again: the crash had no consequence"
+    assert 1 <= int(str(told["redelivered"])) <= RUN_AHEAD + 1, "the crash had no consequence"
 
 
 def test_the_store_of_the_demo_is_kept_whole(told: dict[str, object], kept: Path) -> None:

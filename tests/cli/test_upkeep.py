@@ -200,6 +200,7 @@ def test_vacuum_gives_back_what_prune_made_free(wsrm: Wsrm, path: Path) -> None:
     assert document(wsrm("store", "info", "--json"))["reclaimable"] > 700_000
     tried = document(wsrm("store", "vacuum", "--dry-run", "--json"))
     done = document(wsrm("store", "vacuum", "--yes", "--json"))
-    assert done["after"] == tried["after"] < done["before"] - 700_000
+    assert abs(done["after"] - tried["after"]) <= 64 * 1024  # the estimate knows nothing of the order of pages
+    assert done["after"] < done["before"] - 700_000
     assert document(wsrm("store", "info", "--json"))["reclaimable"] == 0
     assert wsrm("store", "verify").exit_code == 0

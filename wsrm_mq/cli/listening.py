@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -48,7 +47,6 @@ class Listener:
         which signal it was and whether all requests were answered.
 
         Raises ``Stopped`` where the application does not start."""
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         server = self._server(app, announce=lambda: announce(self.url), ending=ending, drain_seconds=drain_seconds)
 
         def stop() -> None:

@@ -52,4 +52,5 @@ def log_to_stderr(level: str, form: str) -> None:
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(_FORMATS[form]())
     logging.basicConfig(level=level.upper(), handlers=[lines])
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for chatty in ("alembic", "uvicorn.error"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -84,7 +84,8 @@ METRICS: Final = (
         "wsrm_messages_received_total",
         "counter",
         ("endpoint", "version", "outcome"),
-        f"Messages with a Sequence header, by what became of them: {', '.join(RECEIVED)}",
+        "Messages with a Sequence header, and with version `none` those that `queue_one_way` stores, by what became of "
+        f"them: {', '.join(RECEIVED)}",
         _received,
     ),
     Metric(
