@@ -322,8 +322,8 @@ class Dispatcher:
     def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
         """At most once: a crash from here on loses the message, nothing repeats it."""
         done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
-        self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
         outcome = self._called(delivery)
+        self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
 
         def note(tx: Transaction) -> None:
             record = tx.sequence(claim.sequence)
