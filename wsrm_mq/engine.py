@@ -23,6 +23,7 @@ from typing import Final
 from wsrm_mq import tracing
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events, OnEvent
+from wsrm_mq.gate import Gate
 from wsrm_mq.prefork import defer
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
@@ -39,6 +40,8 @@ __all__ = ["Engine"]
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
+_CALL_SECONDS: Final = 2.0
+"""How long a fork waits for operations that run; one that takes longer is forked with what it has open."""
 _DRAIN_SECONDS: Final = 30.0
 """How long an end of the process may wait for what runs; servers give their workers as much."""
 
@@ -82,6 +85,7 @@ class Engine:
         self.starts_in_child = True
         """Whether a fork's child begins to deliver by itself; else its first request does."""
         self.store: Store
+        self._gate: Gate
         self.waiters: Waiters
         self.dispatcher: Dispatcher
         self.watch: Watch
@@ -130,9 +134,10 @@ class Engine:
         )
         store.open()
         waiters = Waiters(self._max_waiting)
+        self._gate = Gate(self._call)
         dispatcher = Dispatcher(
             store,
-            self._call,
+            self._gate,
             self._policy_of,
             waiters,
             threads=self._threads,
@@ -179,6 +184,7 @@ class Engine:
 
     def before_fork(self) -> None:
         if self._has_store:
+            self._gate.close(_CALL_SECONDS)
             self.watch.stop()
             self.janitor.stop()
             self.store.suspend()
@@ -186,6 +192,7 @@ class Engine:
     def after_fork_in_parent(self) -> None:
         if self._has_store:
             self.store.resume()
+            self._gate.open()
         if self.is_running:
             self.watch.start()
             self.janitor.start()

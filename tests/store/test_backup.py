@@ -275,7 +275,7 @@ def test_free_pages_are_used_again_and_vacuum_gives_them_back(store: Store) -> N
 
 
 def test_vacuum_is_refused_while_a_service_runs(store: Store) -> None:
-    with pytest.raises(NotAllowed, match="is used by 1 processes"):
+    with pytest.raises(NotAllowed, match="is used by 1 process,"):
         vacuum(store.path)
 
 

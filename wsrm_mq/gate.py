@@ -1,0 +1,52 @@
+"""The application is not forked in the middle of a call.
+
+A server that preloads the application forks its workers from a process that delivers messages too. What a call has
+open then would be in the child as well, and a SQLite connection of the application's own that is carried over a fork
+breaks its file. So a fork waits for the calls to end, and none begins meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from wsrm_mq.replay.delivery import Call, Delivery, Outcome
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """Calls the application while it is open."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._changed = threading.Condition(threading.Lock())
+        self._inside: set[int] = set()
+        """The threads that call."""
+        self._is_open = True
+
+    def __call__(self, delivery: Delivery) -> Outcome:
+        me = threading.get_ident()
+        with self._changed:
+            while not self._is_open:
+                self._changed.wait()
+            self._inside.add(me)
+        try:
+            return self._call(delivery)
+        finally:
+            with self._changed:
+                self._inside.discard(me)
+                if not self._is_open:
+                    self._changed.notify_all()
+
+    def close(self, seconds: float) -> bool:
+        """Let nobody in, and wait for those inside to leave, at most ``seconds``; not for this thread, where it is the
+        application itself that forks. Answers whether all have left."""
+        me = threading.get_ident()
+        with self._changed:
+            self._is_open = False
+            return self._changed.wait_for(lambda: not self._inside - {me}, seconds)
+
+    def open(self) -> None:
+        with self._changed:
+            self._is_open = True
+            self._changed.notify_all()
