@@ -12,7 +12,6 @@ import contextlib
 import inspect
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,10 +20,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
-from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, call_asgi, environ_of
+from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
-from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
@@ -34,6 +32,7 @@ from wsrm_mq.front import (
     Authenticate,
     Front,
     Hooks,
+    Served,
     asks_for_wsdl,
     carries_rm,
     is_soap,
@@ -41,7 +40,7 @@ from wsrm_mq.front import (
     refusal,
 )
 from wsrm_mq.queue.accept import Body, Created, Receipt
-from wsrm_mq.request_body import BodyRefused
+from wsrm_mq.request_body import BodyRefused, Spool, too_large
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import Tick
 
@@ -55,7 +54,7 @@ DRAIN_SECONDS: Final = 30.0
 Interface = Literal["auto", "asgi", "wsgi"]
 
 
-class WSRMASGIMiddleware:
+class WSRMASGIMiddleware(Served):
     """An ASGI application that speaks WS-ReliableMessaging for ``app``, which is an ASGI or a WSGI application.
 
     ::
@@ -68,7 +67,8 @@ class WSRMASGIMiddleware:
 
     Constructing it opens the store (``StoreError`` if it cannot be) and delivers what a crash left undelivered; to an
     ASGI application from its start-up on, or from the first request where the server has no lifespan. The end of the
-    lifespan closes the store.
+    lifespan closes the store. ``close`` is not to be called in the loop's own thread where ``app`` is an ASGI
+    application: it still runs there.
     """
 
     def __init__(
@@ -126,23 +126,6 @@ class WSRMASGIMiddleware:
             self.start()
 
     # life
-
-    def start(self) -> None:
-        """Open the store and begin to deliver; does nothing where that is done."""
-        self._front.start()
-
-    def stop_waiting(self) -> None:
-        """The end is near: answer the requests that wait for a message, and let none wait from now on."""
-        self._front.is_ending = True
-
-    def close(self, timeout: float | None = None) -> bool:
-        """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
-        seconds. Not to be called in the loop's own thread where ``app`` is an ASGI application: it still runs there."""
-        return self._front.close(timeout)
-
-    @property
-    def engine(self) -> Engine:
-        return self._front.engine
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Ours around that of the application, if it has one: it is called when it has started and before it stops."""
@@ -362,32 +345,19 @@ async def _read_body(environ: Environ, receive: Receive, limit: int, spool_over:
     ``BodyRefused``."""
     length = environ.get("CONTENT_LENGTH", "")
     if length.isdecimal() and int(length) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         content = message.get("body", b"")
         if len(content) <= spool_over:
             return Body(content)
-    spool: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)  # noqa: SIM115 - Body keeps it
-    size = 0
+    spool = Spool(limit, spool_over)
     while message["type"] == "http.request":
-        size += len(message.get("body", b""))
-        if size > limit:
-            raise _too_large(limit)
-        spool.write(message.get("body", b""))
+        spool.add(message.get("body", b""))
         if not message.get("more_body"):
-            break
+            return spool.body()
         message = await receive()
-    else:
-        return None
-    if size <= spool_over:
-        spool.seek(0)
-        return Body(spool.read())
-    return Body(None, spool, size)
-
-
-def _too_large(limit: int) -> BodyRefused:
-    return BodyRefused(413, f"The body is larger than {limit} bytes.")
+    return None
 
 
 def _replayed(body: Body, receive: Receive) -> Receive:
@@ -408,21 +378,11 @@ def _replayed(body: Body, receive: Receive) -> Receive:
 
 async def _whole(app: ASGIApplication, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
     """The whole answer of an application: its start message and the body."""
-    started: list[Message] = []
-    written: list[bytes] = []
-    is_answered = asyncio.Event()
-
-    async def keep(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            started.append(message)
-        elif message["type"] == "http.response.body":
-            written.append(message.get("body", b""))
-            if not message.get("more_body"):
-                is_answered.set()
+    answer = WholeAnswer()
 
     async def received() -> Message:
         """Once it has answered, its client is gone: so a server has it, which has not seen the answer yet."""
-        asked, answered = asyncio.ensure_future(receive()), asyncio.ensure_future(is_answered.wait())
+        asked, answered = asyncio.ensure_future(receive()), asyncio.ensure_future(answer.is_whole.wait())
         try:
             await asyncio.wait((asked, answered), return_when=asyncio.FIRST_COMPLETED)
             return asked.result() if asked.done() else {"type": "http.disconnect"}
@@ -430,10 +390,8 @@ async def _whole(app: ASGIApplication, scope: Scope, receive: Receive) -> tuple[
             asked.cancel()
             answered.cancel()
 
-    await app(scope, received, keep)
-    if not started:
-        raise RuntimeError("the application sent no http.response.start")
-    return started[0], b"".join(written)
+    await app(scope, received, answer.send)
+    return answer.start, answer.content
 
 
 async def _send_whole(start: Message, content: bytes, send: Send) -> None:

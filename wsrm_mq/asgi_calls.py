@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from wsrm_mq.application import CallApplication, Environ
 
-__all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "call_asgi", "environ_of"]
+__all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "call_asgi", "environ_of"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -85,19 +85,45 @@ def call_asgi(
     return call
 
 
+class WholeAnswer:
+    """Takes what an application sends, until it is all there."""
+
+    def __init__(self) -> None:
+        self._start: Message | None = None
+        self._written: list[bytes] = []
+        self.is_whole = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+        elif message["type"] == "http.response.body":
+            self._written.append(message.get("body", b""))
+            if not message.get("more_body"):
+                self.is_whole.set()
+
+    @property
+    def start(self) -> Message:
+        """The message with status and headers. Raises ``RuntimeError`` where the application sent none."""
+        if self._start is None:
+            raise RuntimeError("the application sent no http.response.start")
+        return self._start
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._written)
+
+
 async def _exchange(
     app: ASGIApplication, environ: Environ, state: dict[str, Any]
 ) -> tuple[str, list[tuple[str, str]], bytes]:
     source = environ["wsgi.input"]
     left = int(environ["CONTENT_LENGTH"])
-    is_answered = asyncio.Event()
-    started: list[tuple[str, list[tuple[str, str]]]] = []
-    written: list[bytes] = []
+    answer = WholeAnswer()
 
     async def receive() -> Message:
         nonlocal left
         if left < 0:  # nobody hangs up before the answer is whole
-            await is_answered.wait()
+            await answer.is_whole.wait()
             return {"type": "http.disconnect"}
         piece = source.read(_PIECE)
         left = left - len(piece) if piece else 0
@@ -105,22 +131,11 @@ async def _exchange(
         left = left or -1
         return {"type": "http.request", "body": piece, "more_body": more}
 
-    async def send(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            started[:] = [(status_line(message["status"]), _decoded(message.get("headers", ())))]
-        elif message["type"] == "http.response.body":
-            written.append(message.get("body", b""))
-            if not message.get("more_body"):
-                is_answered.set()
-
     try:
-        await app({**_scope_of(environ), "state": dict(state)}, receive, send)
+        await app({**_scope_of(environ), "state": dict(state)}, receive, answer.send)
     finally:
         source.close()
-    if not started:
-        raise RuntimeError("the application sent no http.response.start")
-    status, headers = started[0]
-    return status, headers, b"".join(written)
+    return status_line(answer.start["status"]), _decoded(answer.start.get("headers", ())), answer.content
 
 
 def _scope_of(environ: Environ) -> Scope:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from wsrm_mq.queue.accept import Body
 
-__all__ = ["BodyRefused", "read_body"]
+__all__ = ["BodyRefused", "Spool", "read_body", "too_large"]
 
 _PIECE: Final = 65_536
 
@@ -23,6 +23,33 @@ class BodyRefused(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+def too_large(limit: int) -> BodyRefused:
+    return BodyRefused(413, f"The body is larger than {limit} bytes.")
+
+
+class Spool:
+    """A body as it comes in, piece by piece: in memory, above ``spool_over`` bytes in a temporary file."""
+
+    def __init__(self, limit: int, spool_over: int) -> None:
+        self._limit = limit
+        self._spool_over = spool_over
+        self._file: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)  # noqa: SIM115 - Body keeps it
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Raises ``BodyRefused`` where it is more than ``limit`` bytes with this."""
+        self.size += len(piece)
+        if self.size > self._limit:
+            raise too_large(self._limit)
+        self._file.write(piece)
+
+    def body(self) -> Body:
+        if self.size <= self._spool_over:
+            self._file.seek(0)
+            return Body(self._file.read())
+        return Body(None, self._file, self.size)
 
 
 class _Chunks:
@@ -39,7 +66,7 @@ def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int) -> Bod
     """Read the whole body. ``limit`` and ``spool_over`` are in bytes. Raises ``BodyRefused``."""
     source, length = _source(environ)
     if length is not None and length > limit:
-        raise BodyRefused(413, f"The body is larger than {limit} bytes.")
+        raise too_large(limit)
     if length is not None and length <= spool_over:
         content = _read_exactly(source, length)
         if len(content) < length:
@@ -78,19 +105,12 @@ def _read_exactly(source: Any, length: int) -> bytes:
 
 
 def _spool(source: Any, length: int | None, limit: int, spool_over: int) -> Body:
-    spool: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)  # noqa: SIM115 - Body keeps it
-    size = 0
-    while length is None or size < length:
-        piece = source.read(_PIECE if length is None else min(_PIECE, length - size))
+    spool = Spool(limit, spool_over)
+    while length is None or spool.size < length:
+        piece = source.read(_PIECE if length is None else min(_PIECE, length - spool.size))
         if not piece:
             break
-        size += len(piece)
-        if size > limit:
-            raise BodyRefused(413, f"The body is larger than {limit} bytes.")
-        spool.write(piece)
-    if length is not None and size < length:
-        raise BodyRefused(400, f"The body ended after {size} of {length} bytes.")
-    if size <= spool_over:
-        spool.seek(0)
-        return Body(spool.read())
-    return Body(None, spool, size)
+        spool.add(piece)
+    if length is not None and spool.size < length:
+        raise BodyRefused(400, f"The body ended after {spool.size} of {length} bytes.")
+    return spool.body()

@@ -13,11 +13,10 @@ from typing import Any
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
-from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, asks_for_wsdl, is_disguised, is_soap, refusal
+from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, Served, asks_for_wsdl, is_disguised, is_soap, refusal
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.request_body import BodyRefused, read_body
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -25,7 +24,7 @@ from wsrm_mq.store.writer import Clock, wall_clock
 __all__ = ["WSRMMiddleware"]
 
 
-class WSRMMiddleware:
+class WSRMMiddleware(Served):
     """A WSGI application that speaks WS-ReliableMessaging for ``app``.
 
     ::
@@ -75,28 +74,11 @@ class WSRMMiddleware:
 
     # life
 
-    def start(self) -> None:
-        """Open the store and begin to deliver; does nothing where that is done."""
-        self._front.start()
-
-    def stop_waiting(self) -> None:
-        """The end is near: answer the requests that wait for a message, and let none wait from now on."""
-        self._front.is_ending = True
-
-    def close(self, timeout: float | None = None) -> bool:
-        """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
-        seconds."""
-        return self._front.close(timeout)
-
     def __enter__(self) -> WSRMMiddleware:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def engine(self) -> Engine:
-        return self._front.engine
 
     # requests
 

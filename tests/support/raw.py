@@ -188,13 +188,10 @@ class Wire:
         self.socket.sendall(data)
 
     def read(self) -> Answer:
-        """The next response; ``EOFError`` if the server closed instead."""
-        line = self._reader.readline()
-        if not line:
-            raise EOFError("closed without a response")
-        status = int(line.split()[1])
+        """The next response; ``EOFError`` if the server closed before the end of it."""
+        status = int(self._line().split()[1])
         fields = {}
-        while line := self._reader.readline().strip():
+        while line := self._line().strip():
             name, _, value = line.decode().partition(":")
             fields[name.strip().lower()] = value.strip()
         if status < 200:
@@ -204,14 +201,26 @@ class Wire:
     def _body(self, fields: dict[str, str]) -> bytes:
         if fields.get("transfer-encoding") == "chunked":
             parts = []
-            while size := int(self._reader.readline(), 16):
-                parts.append(self._reader.read(size))
-                self._reader.readline()
-            self._reader.readline()
+            while size := int(self._line(), 16):
+                parts.append(self._exactly(size))
+                self._line()
+            self._line()
             return b"".join(parts)
         if "content-length" in fields:
-            return self._reader.read(int(fields["content-length"]))
+            return self._exactly(int(fields["content-length"]))
         return self._reader.read() if fields.get("connection") == "close" else b""
+
+    def _line(self) -> bytes:
+        line = self._reader.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError(f"closed after {line!r}, before the end of the response")
+        return line
+
+    def _exactly(self, size: int) -> bytes:
+        content = self._reader.read(size)
+        if len(content) < size:
+            raise EOFError(f"closed after {len(content)} of {size} bytes of a body")
+        return content
 
     def ask(self, request: bytes) -> Answer:
         self.send(request)
