@@ -19,6 +19,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.indexing import Indexing
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
@@ -57,6 +58,7 @@ class Watch:
         self._poll_seconds = poll_seconds
         self._chores = chores
         self._stopping = threading.Event()
+        self._indexing = Indexing(store, self._stopping.is_set)
         self._neighbours = Neighbours(store.path)
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
@@ -107,6 +109,7 @@ class Watch:
             try:
                 tracing.look()
                 self._count()
+                self._indexing.look()
                 self._store.writer.look_after_files()
                 self._stay_in_place(presence)
                 words = presence.wait(0 if self._busy else self._seconds())
