@@ -142,7 +142,7 @@ LOOKING: Final = (
     ("store", "info"),
     ("store", "verify"),
     ("sequence", "list"),
-    ("sequence", "explain", "urn:uuid:1"),
+    ("sequence", "explain", "urn:uuid:nobody"),
     ("message", "list"),
     ("store", "migrate"),
 )
