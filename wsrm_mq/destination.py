@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -266,13 +267,15 @@ class RMDestination:
         if isinstance(element, CloseSequence | TerminateSequence):
             if rm.has_close:  # 1.0: TerminateSequence is one-way
                 _check_reply_to(headers)
-            return Commit(
-                lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer, who=sender.who
+            verb = partial(
+                lifecycle, sender=sender, element=element, policy=policy, ack_requested=headers.ack_requested
             )
+            return Commit(verb, headers, request, peer, who=sender.who)
         if headers.sequence is not None:
             return self._message(request, headers, sender, peer)
         if headers.ack_requested:
-            return Commit(lambda tx: lifecycle(tx, sender, None, headers.ack_requested), headers, request, peer)
+            verb = partial(lifecycle, sender=sender, element=None, policy=policy, ack_requested=headers.ack_requested)
+            return Commit(verb, headers, request, peer)
         if headers.acknowledgements:
             return self._stray_acknowledgement(headers)
         return _fault(

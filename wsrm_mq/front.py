@@ -183,7 +183,7 @@ class Front:
     def settled(self, commit: Commit, position: int) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""
         with self.engine.store.reader() as db:
-            found = settlement(db, position)
+            found = settlement(db, position, commit.peer.policy if commit.arrival is not None else None)
         if found is None:
             return None
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
