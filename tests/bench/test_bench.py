@@ -12,18 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from bench import load as generator
 from bench.__main__ import QUICK, run
-from bench.load import GeneratorTooBusy, Plan, RunIsVoid, load, steps
+from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
 from bench.messages import NOBODY, template
 from bench.parts import PARTS
 from bench.report import report
 from bench.samples import Sample, medians
-from bench.sides import Amount
+from bench.sides import Amount, unless_too_busy
 from wsrm_mq.testing import Reply
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +139,39 @@ def test_a_generator_that_needs_too_much_of_a_core_makes_a_run_void(
     monkeypatch.setattr(generator, "MOST_CPU_SHARE", 0.0)
     with pytest.raises(GeneratorTooBusy, match="the generator that is measured"):
         load(peer.server_port, planned([(0, number) for number in range(1, 50)]))
+
+
+def busy_load(rate: int, share: float) -> Load:
+    return Load(rate, 1.0, share, 1.0, 1.0, 5.0, {}, 0, 0)
+
+
+@pytest.mark.parametrize("attempts", [1, 6])
+def test_a_generator_that_is_too_busy_is_held_to_less_and_less_until_it_is_not(attempts: int) -> None:
+    """However its share varies: here it says each time that it went faster than it was let."""
+    held_to: list[int] = []
+
+    def measure(most: int) -> str:
+        held_to.append(most)
+        if len(held_to) < attempts:
+            raise GeneratorTooBusy(busy_load(10_000, 0.31))
+        return "measured"
+
+    assert unless_too_busy(measure) == "measured"
+    assert held_to[0] == 0, "nothing is held that need not be"
+    assert all(0 < after <= 0.81 * before for before, after in pairwise(held_to[1:]))
+    assert len(held_to) == attempts
+
+
+def test_a_run_is_void_only_when_no_try_was_good() -> None:
+    held_to: list[int] = []
+
+    def measure(most: int) -> None:
+        held_to.append(most)
+        raise GeneratorTooBusy(busy_load(most or 10_000, 0.60))
+
+    with pytest.raises(GeneratorTooBusy):
+        unless_too_busy(measure)
+    assert len(held_to) == 6
 
 
 @needs("gcc")

@@ -209,7 +209,8 @@ def test_wcf_is_told_of_the_room_on_replies_and_when_it_asks_too(at) -> None:
     identifier = source.create()
     assert source.put(identifier, 3).text("BufferRemaining") == "1"
     answer = source.echo(identifier, 1, "one")
-    assert (answer.reply.body_name, answer.acked, answer.text("BufferRemaining")) == ("echoResponse", [(1, 1), (3, 3)], "2")
+    assert (answer.reply.body_name, answer.acked) == ("echoResponse", [(1, 1), (3, 3)])
+    assert answer.text("BufferRemaining") == "2"
     assert source.echo(identifier, 1, "one").text("BufferRemaining") == "2", "a duplicate gets the stored reply"
     assert source.ask(identifier).text("BufferRemaining") == "2"
     assert source.put(identifier, 2).text("BufferRemaining") == "4"
