@@ -19,6 +19,7 @@ from bench.sides import Amount, Side, reliable, sent, unless_too_busy
 from wsrm_mq.config import Settings
 from wsrm_mq.queue.accept import Sender, create
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
+from wsrm_mq.store.beside import beside
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -60,6 +61,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
 def _sides(front: str, store: _Prepared, scale: Scale, most: int) -> dict[str, Side]:
     """By subject, on a copy of the store."""
     shutil.copyfile(store.path, scale.store())
+    shutil.copytree(beside(store.path), beside(scale.store()))  # or nobody knows that this is its newest state
     with reliable(front, scale.store()) as server:
         server.warm_up(scale.amount)
         plans = _plans(store.identifiers, scale.amount)

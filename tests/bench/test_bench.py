@@ -200,6 +200,28 @@ def test_a_small_run_measures_server_null_application_and_gsoap(tmp_path: Path) 
     assert all(said in text for said in ("| waitress ", "fsync of a page: median", "of a core", "gSOAP 2.8"))
 
 
+@needs("gcc", "soapcpp2")
+@pytest.mark.timeout(240)
+def test_small_runs_open_prepared_stores_and_send_a_mix(tmp_path: Path) -> None:
+    scale = QUICK._replace(
+        amount=Amount(0.1),
+        gsoap_messages=300,
+        open_sequences=(1, 40),
+        gsoap_open_sequences=41,
+        mixed=20,
+        directory=tmp_path,
+    )
+    measured: dict[str, list[Sample]] = {}
+    run(["d", "f"], scale, measured)
+    assert [(sample.case, sample.subject.partition(",")[0]) for sample in measured["d"]] == [
+        ("1 open", "gSOAP queue"),
+        ("41 open", "gSOAP queue"),
+        *[(case, "uvicorn") for case in ("1 open", "1 open", "40 open", "40 open")],
+    ]
+    assert [sample.subject for sample in measured["f"]] == ["uvicorn, in order", "uvicorn, mix"]
+    assert all(sample.values["rate"] > 0 for samples in measured.values() for sample in samples)
+
+
 @pytest.mark.parametrize("letter", PARTS)
 def test_every_part_says_how_it_is_measured_and_draws_what_its_tables_show(letter: str) -> None:
     part = PARTS[letter]
