@@ -168,7 +168,7 @@ def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> Non
     def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
         return {"number": number, "position": operate.skip(tx, identifier, number, **why)}
 
-    _act(place, part, verb, "move number {number} of {sequence} to the dead letters, and go on {when}", is_json, **act)
+    _act(place, part, verb, "move number {number} of {sequence} to the dead letters{later}", is_json, **act)
 
 
 def _act(
@@ -191,16 +191,17 @@ def _act(
     why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:
         identifier = sequence(db, find_sequence(db, part)).identifier
-        when = "now" if live_instances(db) else "when the service starts"
+        is_served = bool(live_instances(db))
+    when, later = ("now", "") if is_served else ("when the service starts", "; it goes on when the service starts")
     rehearsed = rehearse(place, lambda tx: verb(tx, identifier, **why))
-    text = consequence.format(sequence=identifier, when=when, **rehearsed)
+    text = consequence.format(sequence=identifier, when=when, later=later, **rehearsed)
     if dry_run:
         result = rehearsed
         say(f"This would {text}. Nothing was changed.")
     else:
         ask(f"This will {text}.", yes)
         result = run_once(place.path, lambda tx: verb(tx, identifier, **why))
-        say(f"Done: {consequence.format(sequence=identifier, when=when, **result)}.")
+        say(f"Done: {consequence.format(sequence=identifier, when=when, later=later, **result)}.")
     document = {"sequence": identifier, **result, "dry_run": dry_run}
     if is_json:
         as_json(**document)
