@@ -211,10 +211,6 @@ class RMDestination:
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
         principal, peer = request.identify(headers)
-        if peer.max_body is not None and request.body.size > peer.max_body:
-            return Answer(
-                413, f"The body is larger than {peer.max_body} bytes.\n".encode(), "text/plain; charset=utf-8"
-            )
         if headers.alike is not None and tracing.tracer is None and not (peer.strict_addressing or peer.verify_body):
             return self._like_the_last(request, headers, principal, peer)
         self._check_strictly(request, headers, peer)

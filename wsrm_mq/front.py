@@ -25,7 +25,7 @@ from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import end_connections
-from wsrm_mq.request_body import BodyRefused
+from wsrm_mq.request_body import BodyRefused, too_large
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import RM_VERSIONS
 
@@ -141,8 +141,9 @@ class Front:
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
     def examine(self, environ: Environ, body: Body, call: object = None) -> Answer | Forward | Commit:
-        """What is to be done for a request that is covered. ``call``: the server's own function that came with the
-        request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
+        """What is to be done for a request that is covered; raises what ``refusal`` answers. ``call``: the server's own
+        function that came with the request, WSGI's start_response or ASGI's receive; some servers show the connection
+        there."""
         correct_peer(environ)
         if not self.engine.is_running:
             if self.is_ending:
@@ -154,7 +155,7 @@ class Front:
                 content_type=environ.get("CONTENT_TYPE", ""),
                 soap_action=environ.get("HTTP_SOAPACTION"),
                 body=body,
-                identify=lambda headers: self._identify(environ, headers),
+                identify=lambda headers: self._identify(environ, headers, body.size),
                 capture=lambda: capture(environ),
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
@@ -195,12 +196,14 @@ class Front:
             verb = partial(end_connections, names=names)
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
-    def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
+    def _identify(self, environ: Environ, headers: Headers, size: int) -> tuple[str | None, Peer]:
+        """Who sends ``size`` bytes. Raises ``BodyRefused`` where that is more than he may."""
         principal = self._authenticate(environ, headers)
         matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
-        if matched is None:
-            return principal, self._default_peer
-        return principal, self._peers[matched[0]]
+        peer = self._default_peer if matched is None else self._peers[matched[0]]
+        if peer.max_body is not None and size > peer.max_body:
+            raise too_large(peer.max_body)
+        return principal, peer
 
     def _policy_of(self, partner: str | None) -> QueuePolicy:
         """The policy of a partner; that of everybody else where his section is gone."""
