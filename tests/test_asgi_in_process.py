@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -439,3 +440,44 @@ def test_a_child_does_not_call_an_asgi_application_before_a_loop_serves_it(tmp_p
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     middleware.close(20)
+
+
+def test_a_hook_sees_each_request_with_its_own_scope_however_alike_they_are(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    lengths: list[str] = []
+
+    def authenticate(environ: dict[str, Any], _headers: Any) -> str:
+        seen.append(environ["asgi.scope"])
+        lengths.append(environ["CONTENT_LENGTH"])
+        environ["REMOTE_PORT"] = "changed"  # its own copy
+        return "somebody"
+
+    service = Operations()
+    app = WSRMASGIMiddleware(service, tmp_path / "store.db", authenticate=authenticate)
+
+    bodies = [FACTORY.create_sequence(), FACTORY.create_sequence(message_id="urn:another:request")]
+
+    async def run() -> list[Exchange]:
+        named = [(b"content-type", FACTORY.content_type.encode())]
+        return [await asked(app, body, headers=[*named, (b"content-length", b"%d" % len(body))]) for body in bodies]
+
+    try:
+        exchanges = asyncio.run(run())
+    finally:
+        app.close(20)
+    assert [scope is exchange.scope for scope, exchange in zip(seen, exchanges, strict=True)] == [True, True]
+    assert lengths == [str(len(body)) for body in bodies]
+
+
+def test_requests_that_are_alike_but_for_one_header_are_kept_with_their_own(
+    middleware: WSRMASGIMiddleware, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        identifier = await create(middleware)
+        for number, header in enumerate((b"one", b"one", b"two"), 1):
+            headers = [(b"content-type", FACTORY.content_type.encode()), (b"x-trace", header)]
+            await asked(middleware, FACTORY.message(identifier, number, reply_to=TWO_WAY), headers=headers)
+
+    asyncio.run(run())
+    kept = Stored(tmp_path / "store.db").rows("SELECT environ FROM message ORDER BY id")
+    assert [json.loads(environ)["HTTP_X_TRACE"] for (environ,) in kept] == ["one", "one", "two"]

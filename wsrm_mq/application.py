@@ -12,8 +12,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from http import HTTPStatus
-from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from wsrm_mq.envelope import Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
@@ -60,6 +58,8 @@ _HOP_BY_HOP: Final = frozenset(
         "upgrade",
     }
 )
+_CLIENT_ERROR: Final = 400
+_SERVER_ERROR: Final = 500
 _PIECE: Final = 1024 * 1024
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
@@ -87,8 +87,21 @@ def _as_json(items: tuple[tuple[str, str], ...]) -> str:
 
 
 @lru_cache(_CLIENTS)
-def _from_json(environ: str) -> Mapping[str, str]:
-    return MappingProxyType(json.loads(environ))
+def _from_json(environ: str) -> dict[str, Any]:
+    """The environ of a client's messages, as far as they are alike: to be copied."""
+    return {
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/",
+        "QUERY_STRING": "",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        **json.loads(environ),
+        "wsgi.version": (1, 0),
+        "wsgi.input_terminated": True,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+        "wsrm.replay_id": "",
+    }
 
 
 class Application:
@@ -141,19 +154,10 @@ class Application:
         refused: list[str],
     ) -> Environ:
         environ: Environ = {
-            "SCRIPT_NAME": "",
-            "PATH_INFO": "/",
-            "QUERY_STRING": "",
-            "SERVER_PROTOCOL": "HTTP/1.1",
             **kept,
             "CONTENT_LENGTH": str(size),
-            "wsgi.version": (1, 0),
             "wsgi.input": body,
-            "wsgi.input_terminated": True,
             "wsgi.errors": sys.stderr,
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": True,
-            "wsgi.run_once": False,
             "wsrm.sequence_id": delivery.identifier,
             "wsrm.message_number": delivery.number,
             "wsrm.version": delivery.rm,
@@ -161,7 +165,6 @@ class Application:
             "wsrm.attempt": delivery.attempt,
             "wsrm.connection": delivery.connection,
             "wsrm.principal": delivery.principal,
-            "wsrm.replay_id": "",
             "wsrm.refuse": refused.append,
         }
         if self._rewrite is not None:
@@ -178,12 +181,11 @@ class Application:
         content: bytes,
     ) -> Outcome:
         """Whether the answer means that the application has taken the message (design: application failure)."""
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
-        code = int(status.split(" ", 1)[0])
+        content_type = next((value for name, value in headers if name.lower() == "content-type"), "") if content else ""
         fault = is_fault(content, content_type) if content else None
         # Of a one-way message nobody reads the answer: whatever is no success and no fault has not taken it.
-        refused_at = HTTPStatus.INTERNAL_SERVER_ERROR if delivery.wants_reply else HTTPStatus.BAD_REQUEST
-        if fault is None and code >= refused_at:
+        refused_at = _SERVER_ERROR if delivery.wants_reply else _CLIENT_ERROR
+        if fault is None and int(status.split(" ", 1)[0]) >= refused_at:
             return Outcome(error=f"answered {status} without a SOAP fault", fault="http_error")
         if fault is FaultCode.RECEIVER and not delivery.wants_reply:
             return Outcome(error=f"answered {status} with a Receiver fault: {_excerpt(content)}", fault="soap_fault")

@@ -15,12 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
-from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, call_asgi, environ_of
+from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture
+from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
 from wsrm_mq.envelope.wsdl import without_outputs
@@ -51,7 +51,21 @@ _SCANNED_HERE: Final = 64 * 1024
 DRAIN_SECONDS: Final = 30.0
 """How long what runs may take to finish when the server's lifespan ends."""
 
+_REMEMBERED: Final = 4_096
+"""Kinds of requests."""
+_HEADERS: Final = 256
+"""Kinds of answers."""
+
 Interface = Literal["auto", "asgi", "wsgi"]
+
+
+class _Known(NamedTuple):
+    """What is known of requests that are alike, and ours."""
+
+    environ: Environ
+    """Of one of them, without its scope."""
+    kept: str
+    """What ``capture`` makes of it."""
 
 
 class WSRMASGIMiddleware(Served):
@@ -116,6 +130,9 @@ class WSRMASGIMiddleware(Served):
         """What the application's start-up has left for its requests."""
         call = call_asgi(app, lambda: self._loop, self._state) if self._is_asgi else partial(call_wsgi, app)
         self._front = Front(app, call, settings, hooks)
+        self._known: dict[object, _Known] = {}
+        self._shows_environ = hooks.authenticate is not None or hooks.connection_key is not None
+        """Somebody else gets to see the environ: it is made for each request."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: ThreadPoolExecutor
         self._tick: Tick | None = None
@@ -176,19 +193,24 @@ class WSRMASGIMiddleware(Served):
         if scope["type"] != "http":
             return await self._inner(scope, receive, send)
         front = self._front
-        environ = environ_of(scope)
-        if not front.covers(environ):
-            return await self._forward_untouched(environ, scope, receive, send)
-        if not is_soap(environ):
-            return await _send(NOT_SOAP, send)
+        key, length = alike(scope)
+        known = self._known.get(key)
+        if known is None:
+            environ = environ_of(scope)
+            if not front.covers(environ):
+                return await self._forward_untouched(environ, scope, receive, send)
+            if not is_soap(environ):
+                return await _send(NOT_SOAP, send)
+            known = self._remember(key, environ)
+        environ = environ_of(scope) if self._shows_environ else known.environ
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._attach(loop)
         try:
-            body = await _read_body(environ, receive, front.settings.max_body, front.settings.spool_over)
+            body = await _read_body(length, receive, front.settings.max_body, front.settings.spool_over)
             if body is None:
                 return None  # the client is gone
-            answer = await self._answer(loop, environ, body, receive)
+            answer = await self._answer(loop, environ, body, receive, known.kept)
         except (BodyRefused, StoreError, NotAuthenticated) as error:
             return await _send(refusal(error), send)
         if isinstance(answer, Forward):
@@ -196,13 +218,13 @@ class WSRMASGIMiddleware(Served):
         return await _send(answer, send)
 
     async def _answer(
-        self, loop: asyncio.AbstractEventLoop, environ: Environ, body: Body, receive: Receive
+        self, loop: asyncio.AbstractEventLoop, environ: Environ, body: Body, receive: Receive, kept: str
     ) -> Answer | Forward:
         front = self._front
         if _takes_long(environ, body, front.settings) or not front.engine.is_running:
-            examined = await asyncio.to_thread(front.examine, environ, body, receive)
+            examined = await asyncio.to_thread(front.examine, environ, body, receive, kept)
         else:
-            examined = front.examine(environ, body, receive)
+            examined = front.examine(environ, body, receive, kept)
         if not isinstance(examined, Commit):
             return examined
         runs: list[Future[float]] = []
@@ -223,6 +245,13 @@ class WSRMASGIMiddleware(Served):
             case Wait() as wait:
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
 
+    def _remember(self, key: object, environ: Environ) -> _Known:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        of_all = {name: value for name, value in environ.items() if name != "asgi.scope"}
+        self._known[key] = known = _Known(of_all, capture(environ))
+        return known
+
     def _commit(
         self, loop: asyncio.AbstractEventLoop, commit: Commit, committed: Callable[[Receipt | Created], None]
     ) -> asyncio.Future[Receipt | Created]:
@@ -230,7 +259,7 @@ class WSRMASGIMiddleware(Served):
         tick = self._tick
         if tick is None or tick.writer is not writer or tick.loop is not loop:
             self._tick = tick = Tick(loop, writer)
-        return tick.commit(commit.verb, commit.size, committed, commit.request.connection)
+        return tick.commit(commit.verb, commit.size, committed, commit.request.caller.connection)
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no
@@ -262,7 +291,7 @@ class WSRMASGIMiddleware(Served):
 
     async def _forward_untouched(self, environ: Environ, scope: Scope, receive: Receive, send: Send) -> None:
         if may_be_disguised(environ):
-            body = await _read_body(environ, receive, DISGUISED_BYTES, DISGUISED_BYTES)
+            body = await _read_body(environ["CONTENT_LENGTH"], receive, DISGUISED_BYTES, DISGUISED_BYTES)
             if body is None:
                 return None
             if carries_rm(body.content or b""):
@@ -340,10 +369,9 @@ async def _until_gone(receive: Receive) -> None:
             pass
 
 
-async def _read_body(environ: Environ, receive: Receive, limit: int, spool_over: int) -> Body | None:
-    """The whole body; large ones go to a temporary file as they come in. ``None``: the client has gone. Raises
-    ``BodyRefused``."""
-    length = environ.get("CONTENT_LENGTH", "")
+async def _read_body(length: str, receive: Receive, limit: int, spool_over: int) -> Body | None:
+    """The whole body, of which the client says that it has ``length`` bytes; large ones go to a temporary file as they
+    come in. ``None``: the client has gone. Raises ``BodyRefused``."""
     if length.isdecimal() and int(length) > limit:
         raise too_large(limit)
     message = await receive()
@@ -402,6 +430,14 @@ async def _send_whole(start: Message, content: bytes, send: Send) -> None:
 
 
 async def _send(answer: Answer, send: Send) -> None:
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply_headers(answer)]
+    length = (b"content-length", b"%d" % len(answer.body))
+    headers = [*_raw_headers(answer.content_type, answer.headers), length]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+@lru_cache(_HEADERS)
+def _raw_headers(content_type: str, headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    """Those of an answer but its length; nearly all answers have the same."""
+    named = reply_headers(content_type, headers)
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in named]

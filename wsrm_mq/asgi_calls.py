@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from wsrm_mq.application import CallApplication, Environ
 
-__all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "call_asgi", "environ_of"]
+__all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "alike", "call_asgi", "environ_of"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,6 +23,7 @@ ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 _PIECE: Final = 64 * 1024
 _CLIENTS: Final = 1_024
 """Whose headers are remembered."""
+_NAMED: Final = ("method", "path", "root_path", "query_string", "http_version", "scheme")
 _PLAIN: Final = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 _PLAIN_BACK: Final = {name: header.encode() for header, name in _PLAIN.items()}
 
@@ -51,6 +52,20 @@ def environ_of(scope: Scope) -> Environ:
     if client[1]:
         environ["REMOTE_PORT"] = str(client[1])
     return environ
+
+
+def alike(scope: Scope) -> tuple[object, str]:
+    """What is the same for two requests whose environs are, but for CONTENT_LENGTH and ``asgi.scope``; and the
+    length."""
+    length = b""
+    headers = []
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            length = value
+        else:
+            headers.append((name, value))
+    ends = tuple(scope.get("client") or ()), tuple(scope.get("server") or ())
+    return (ends, *map(scope.get, _NAMED), *headers), length.decode("latin-1")
 
 
 def _latin(text: str) -> str:

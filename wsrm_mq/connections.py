@@ -46,11 +46,11 @@ def _of_the_call(*attributes: str) -> Callable[[Environ, object], object | None]
 
 
 _OBJECTS: Final[tuple[Callable[[Environ, object], object | None], ...]] = (
+    _of_the_call("transport"),  # uvicorn's receive
     lambda environ, _call: getattr(environ.get("waitress.client_disconnected"), "__self__", None),
     lambda environ, _call: environ.get("gunicorn.socket"),
     lambda environ, _call: environ.get("werkzeug.socket"),
     _of_the_call("req", "conn"),  # cheroot's start_response
-    _of_the_call("transport"),  # uvicorn's receive
 )
 """Where servers show an object that lives as long as the connection."""
 

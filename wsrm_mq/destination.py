@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wsrm_mq import tracing
 from wsrm_mq.envelope import (
@@ -46,11 +46,10 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.states import Act
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import UNSEQUENCED, WSA_2005, SOAPVersion
 
-__all__ = ["Answer", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
+__all__ = ["Answer", "Caller", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
 
 RETRY_AFTER_SECONDS: Final = 5
 
@@ -94,20 +93,28 @@ class Peer:
     """How many of his requests may wait at a time (SEC-030)."""
 
 
-class Request(NamedTuple):
-    """A SOAP POST to a covered path."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Caller:
+    """What the requests of one client have in common: where they come from and go to, and their HTTP headers. A front
+    has one object for requests that are alike; that it is the same says so."""
 
     queue: str
     content_type: str
     soap_action: str | None
-    body: Body
-    identify: Callable[[Headers], tuple[str | None, Peer]]
-    """Who sends it (the principal, before anything is stored) and what the configuration says of him."""
-    capture: Callable[[], str]
+    environ: str
     """The part of the request that a replay needs, as JSON."""
     content_encoding: str = ""
     address: str | None = None
     connection: str | None = None
+
+
+class Request(NamedTuple):
+    """A SOAP POST to a covered path."""
+
+    caller: Caller
+    body: Body
+    identify: Callable[[Headers], tuple[str | None, Peer]]
+    """Who sends it (the principal, before anything is stored) and what the configuration says of him."""
 
 
 class Commit(NamedTuple):
@@ -154,7 +161,8 @@ EMPTY: Final = Answer(202)
 _USUAL_LIMITS: Final = Limits()
 _REMEMBERED: Final = 4_096
 """Kinds of messages of a client."""
-_NO_BODY: Final = Body(b"")
+_OWN_FIELDS: Final = 3
+"""Of an ``Arrival``: what is another in each message; the others are alike."""
 _UNNUMBERED: Final = SequenceHeader("", 0)
 """Stands in an ``Arrival`` until the transaction has given it its place."""
 
@@ -173,7 +181,7 @@ class RMDestination:
         events: Events | None = None,
     ) -> None:
         self._events = events or Events()
-        self._known: dict[tuple[object, ...], Arrival] = {}
+        self._known: dict[tuple[object, ...], tuple[Any, ...]] = {}
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
@@ -192,7 +200,8 @@ class RMDestination:
             return _refusal(error, request)
 
     def _scan(self, request: Request, scanner: Scanner) -> Headers:
-        return scanner.scan(self._source(request), request.content_type, request.soap_action)
+        caller = request.caller
+        return scanner.scan(self._source(request), caller.content_type, caller.soap_action)
 
     def _check_strictly(self, request: Request, headers: Headers, peer: Peer) -> None:
         """What is asked of this peer and not of everybody: who it is, only the headers tell."""
@@ -200,12 +209,12 @@ class RMDestination:
             self._scan(request, self._strict)
         is_kept = headers.sequence is not None or (self._queue_one_way and not headers.is_rm)
         if peer.verify_body and is_kept:
-            check_well_formed(self._source(request), request.content_type, self._limits)
+            check_well_formed(self._source(request), request.caller.content_type, self._limits)
 
     def _source(self, request: Request) -> Source:
         body = request.body
         source: Source = body.content if body.content is not None else body.open()
-        return expand(source, self._limits) if request.content_encoding == "gzip" else source
+        return expand(source, self._limits) if request.caller.content_encoding == "gzip" else source
 
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
@@ -223,17 +232,16 @@ class RMDestination:
         self, request: Request, headers: Headers, principal: str | None, peer: Peer
     ) -> Answer | Forward | Commit:
         """What was decided of a message of the same client that is alike is decided of this one: most are."""
-        environ = request.capture()
-        key = (headers.alike, environ, principal, peer.name, request.address, request.connection)
+        key = (headers.alike, request.caller, principal, peer.name)
         known = self._known.get(key)
         if known is not None and headers.sequence is not None:
-            arrival = known._replace(header=headers.sequence, message_id=headers.message_id, body=request.body)
+            arrival = Arrival(headers.sequence, headers.message_id, request.body, *known)
             return _accepting(arrival, headers, request, peer)
         examined = self._examine_for(request, headers, principal, peer)
         if isinstance(examined, Commit) and examined.arrival is not None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[key] = examined.arrival._replace(body=_NO_BODY)
+            self._known[key] = examined.arrival[_OWN_FIELDS:]
         return examined
 
     def _examine_for(
@@ -250,12 +258,12 @@ class RMDestination:
             return Forward(one_way, headers)
         assert headers.addressing is not None
         sender = Sender(
-            queue=request.queue,
+            queue=request.caller.queue,
             rm=rm,
             soap=headers.soap,
             addressing=headers.addressing,
             principal=principal,
-            peer=request.address,
+            peer=request.caller.address,
             partner=peer.name,
         )
         policy = peer.policy
@@ -296,12 +304,12 @@ class RMDestination:
                 ),
                 headers,
             )
-        environ, receiving = request.capture(), None
+        environ, receiving = request.caller.environ, None
         if tracing.tracer is not None:
             receiving = tracing.receive(
                 tracing.tracer,
                 environ,
-                request.queue,
+                request.caller.queue,
                 headers.message_id,
                 headers.sequence.identifier,
                 headers.sequence.number,
@@ -313,7 +321,7 @@ class RMDestination:
             message_id=headers.message_id,
             action=headers.action,
             environ=environ,
-            connection=request.connection,
+            connection=request.caller.connection,
             body=request.body,
             policy=policy,
             wants_reply=not one_way,
@@ -327,12 +335,12 @@ class RMDestination:
     def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
         """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
         sender = Sender(
-            queue=request.queue,
+            queue=request.caller.queue,
             rm=UNSEQUENCED,
             soap=headers.soap,
             addressing=headers.addressing or WSA_2005,
             principal=principal,
-            peer=request.address,
+            peer=request.caller.address,
             partner=peer.name,
         )
         arrival = Arrival(
@@ -340,8 +348,8 @@ class RMDestination:
             header=_UNNUMBERED,
             message_id=headers.message_id,
             action=headers.action,
-            environ=request.capture(),
-            connection=request.connection,
+            environ=request.caller.environ,
+            connection=request.caller.connection,
             body=request.body,
             policy=peer.policy,
         )
@@ -414,11 +422,11 @@ class RMDestination:
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
         if headers.body is not None:
-            answer = _lifecycle_answer(receipt, headers)
+            answer = _lifecycle_answer(receipt.acknowledgement, headers)
             return Wait(receipt.unfinished, answer, bounded=False) if receipt.unfinished is not None else answer
         if receipt.other_faults and not receipt.others:
             return _fault(receipt.other_faults[0], headers)
-        return _acknowledge(headers, receipt.others)
+        return _acknowledge(headers, list(receipt.others))
 
     def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Answer | Run | Wait:
         if not arrival.waits or (receipt.settled and not arrival.wants_reply):
@@ -442,8 +450,7 @@ class RMDestination:
         the acknowledgement alone."""
         headers = commit.headers
         if isinstance(headers.body, CloseSequence | TerminateSequence):
-            receipt = Receipt(act=Act.CONFIRM, acknowledgement=acknowledgement)
-            return _lifecycle_answer(receipt, headers)
+            return _lifecycle_answer(acknowledgement, headers)
         if reply is not None and reply.body:
             assert headers.rm is not None
             content_type = next((v for n, v in reply.headers if n.lower() == "content-type"), "")
@@ -569,7 +576,7 @@ def _refusal(error: EnvelopeError, request: Request) -> Answer:
     if isinstance(context, Headers):
         answer = _fault(error.fault, context)
     else:
-        soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.content_type.lower() else SOAPVersion.SOAP_1_1
+        soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.caller.content_type.lower() else SOAPVersion.SOAP_1_1
         status, body = render_fault(error.fault, soap, None, None, None)
         answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
     return answer._replace(status=error.status) if error.status else answer
@@ -616,7 +623,7 @@ def unavailable(reason: str, retry_after: int = RETRY_AFTER_SECONDS) -> Answer:
     return Answer(503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(retry_after)),))
 
 
-def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:
+def _lifecycle_answer(acknowledgement: SequenceAcknowledgement | None, headers: Headers) -> Answer:
     element = headers.body
     assert isinstance(element, CloseSequence | TerminateSequence)
     rm = headers.rm
@@ -624,7 +631,7 @@ def _lifecycle_answer(receipt: Receipt, headers: Headers) -> Answer:
     assert headers.addressing is not None
     if not rm.has_close:
         return EMPTY  # 1.0: TerminateSequence is one-way
-    acknowledgements = (receipt.acknowledgement,) if receipt.acknowledgement else ()
+    acknowledgements = (acknowledgement,) if acknowledgement else ()
     body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements)
     return _envelope(200, body, headers)
 
@@ -633,17 +640,14 @@ def _acknowledge(headers: Headers, acknowledgements: list[SequenceAcknowledgemen
     rm, addressing = headers.rm, headers.addressing
     assert rm is not None
     assert addressing is not None
-    sayable = tuple(ack for ack in acknowledgements if ack.ranges or rm.has_none)
+    sayable = acknowledgements if rm.has_none else [ack for ack in acknowledgements if ack.ranges]
     if not sayable:
         return EMPTY  # 1.0 cannot say that nothing was accepted
     body = sequence_acknowledgement(headers.soap, addressing, rm, sayable, headers.message_id)
     return _envelope(200, body, headers)
 
 
-def reply_headers(answer: Answer) -> list[tuple[str, str]]:
-    """The HTTP headers of an answer, with its length."""
-    headers = [(name, value) for name, value in answer.headers if name.lower() != "content-length"]
-    if answer.content_type:
-        headers.append(("Content-Type", answer.content_type))
-    headers.append(("Content-Length", str(len(answer.body))))
-    return headers
+def reply_headers(content_type: str, headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """The HTTP headers of an answer but for its length."""
+    named = [(name, value) for name, value in headers if name.lower() != "content-length"]
+    return [*named, ("Content-Type", content_type)] if content_type else named

@@ -16,7 +16,7 @@ from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
-from wsrm_mq.destination import Answer, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
+from wsrm_mq.destination import Answer, Caller, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
@@ -44,6 +44,8 @@ __all__ = [
 Authenticate = Callable[[Environ, Headers], str | None]
 
 DISGUISED_BYTES: Final = 64 * 1024
+_CALLERS: Final = 4_096
+"""That are remembered."""
 _RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_VERSIONS)
 _SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
 NOT_SOAP: Final = Answer(
@@ -113,6 +115,7 @@ class Front:
             queue_one_way=settings.queue_one_way,
             events=self.engine.events,
         )
+        self._callers: dict[tuple[str, str | None], Caller] = {}
         self.is_ending = False
 
     # life
@@ -141,27 +144,36 @@ class Front:
         path = path_of(environ)
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
 
-    def examine(self, environ: Environ, body: Body, call: object = None) -> Answer | Forward | Commit:
+    def examine(
+        self, environ: Environ, body: Body, call: object = None, kept: str | None = None
+    ) -> Answer | Forward | Commit:
         """What is to be done for a request that is covered. ``call``: the server's own function that came with the
-        request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
+        request, WSGI's start_response or ASGI's receive; some servers show the connection there. ``kept``: what
+        ``capture`` answers for this environ, where that is known."""
         correct_peer(environ)
         if not self.engine.is_asked:
             if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
-        return self.destination.examine(
-            Request(
+        caller = self._caller(environ, capture(environ) if kept is None else kept, call)
+        return self.destination.examine(Request(caller, body, partial(self._identify, environ)))
+
+    def _caller(self, environ: Environ, kept: str, call: object) -> Caller:
+        key = (kept, self._connections.name(environ, call))
+        caller = self._callers.get(key)
+        if caller is None:
+            if len(self._callers) >= _CALLERS:
+                self._callers.clear()
+            self._callers[key] = caller = Caller(
                 queue=path_of(environ),
                 content_type=environ.get("CONTENT_TYPE", ""),
                 soap_action=environ.get("HTTP_SOAPACTION"),
-                body=body,
-                identify=lambda headers: self._identify(environ, headers),
-                capture=lambda: capture(environ),
+                environ=kept,
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
-                connection=self._connections.name(environ, call),
+                connection=key[1],
             )
-        )
+        return caller
 
     def committed(self, commit: Commit, receipt: Receipt | Created) -> Run | None:
         """To be called at once after the commit, by whoever made it: the dispatcher gets its work without waiting for
@@ -198,6 +210,8 @@ class Front:
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
         principal = self._authenticate(environ, headers)
+        if not self._peers:
+            return principal, self._default_peer
         matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
         if matched is None:
             return principal, self._default_peer

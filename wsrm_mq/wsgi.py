@@ -181,5 +181,6 @@ class WSRMMiddleware(Served):
 
 
 def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:
-    start_response(answer.line, reply_headers(answer))
+    length = ("Content-Length", str(len(answer.body)))
+    start_response(answer.line, [*reply_headers(answer.content_type, answer.headers), length])
     return [answer.body]

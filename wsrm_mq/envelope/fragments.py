@@ -6,9 +6,10 @@ prefixes. Children come in the schema's order (NS-008).
 
 from __future__ import annotations
 
+import itertools
 import os
-import random
 import re
+import secrets
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -31,21 +32,32 @@ _UNMARKED: Final = (WSA_2004,)
 _BUFFER_REMAINING: Final = (
     '<netrm:BufferRemaining xmlns:netrm="http://schemas.microsoft.com/ws/2006/05/rm">{}</netrm:BufferRemaining>'
 )
+_60_BITS: Final = 2**60 - 1
+_KNOWN_SEQUENCES: Final = 4_096
 _ELEMENT_NAME: Final = re.compile(r"<[^\s/>]+")
 
 
-@lru_cache(1)
-def _random(_pid: int) -> random.Random:
-    """One of a process's own, seeded by the system: forked workers never repeat an id, and asking the system for each
-    would give up the interpreter's lock each time."""
-    return random.Random(os.urandom(32))
+class _Ids:
+    """Ids of one process: random digits of its own, and a number. Asking the system for each would give up the
+    interpreter's lock each time."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        digits = os.urandom(8).hex()
+        self.start = f"urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-{secrets.choice('89ab')}"
+        self.numbers = itertools.count(secrets.randbits(56))
+
+
+_ids = _Ids(0)
 
 
 def new_message_id() -> str:
-    """A fresh ``urn:uuid:`` (A-014): unique, not secret."""
-    digits = f"{_random(os.getpid()).getrandbits(128):032x}"
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    """A fresh ``urn:uuid:`` (A-014): unique, not secret. A forked worker never repeats one."""
+    global _ids
+    if _ids.pid != os.getpid():
+        _ids = _Ids(os.getpid())
+    number = f"{next(_ids.numbers) & _60_BITS:015x}"
+    return f"{_ids.start}{number[:3]}-{number[3:]}"
 
 
 def envelope(soap: SOAPVersion, headers: str, body: str) -> bytes:
@@ -133,7 +145,12 @@ def _acknowledgement(rm: RMVersion, ack: SequenceAcknowledgement) -> str:
             return ""
         ranges = "<wsrm:None/>"
     room = "" if ack.buffer_remaining is None else _BUFFER_REMAINING.format(ack.buffer_remaining)
+    return f"{_acknowledgement_start(rm, ack.identifier)}{ranges}{final}{room}</wsrm:SequenceAcknowledgement>"
+
+
+@lru_cache(_KNOWN_SEQUENCES)
+def _acknowledgement_start(rm: RMVersion, identifier: str) -> str:
     return (
         f'<wsrm:SequenceAcknowledgement xmlns:wsrm="{rm.namespace}">'
-        f"<wsrm:Identifier>{escape(ack.identifier)}</wsrm:Identifier>{ranges}{final}{room}</wsrm:SequenceAcknowledgement>"
+        f"<wsrm:Identifier>{escape(identifier)}</wsrm:Identifier>"
     )

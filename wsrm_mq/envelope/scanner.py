@@ -11,6 +11,7 @@ taken on trust. Whatever does not fit goes to ``scan``, and so does every doubt.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.envelope.headers import Headers
@@ -45,12 +46,17 @@ _SEQUENCE: Final = _POSITIONS["sequence"]
 _ALIKE: Final = _POSITIONS["alike"]
 
 
+Match = Callable[[bytes, int], re.Match[bytes] | None]
+
+
 class _Alike(NamedTuple):
-    """What messages have in common: their headers as values in order, and the bytes behind each of the fields."""
+    """What messages have in common: their headers as values in order, and the bytes around each of the fields."""
 
     values: list[Any]
-    fields: list[tuple[bytes, bytes]]
-    """(local name, what follows its text), in the order of the document."""
+    before: bytes
+    """What stands before the first field."""
+    fields: list[tuple[bytes, Match, bytes]]
+    """(local name, what its text has to match, what follows it), in the order of the document."""
 
 
 class Scanner:
@@ -60,36 +66,51 @@ class Scanner:
         self._limits = limits
         self._longest = min(_LONGEST, limits.header_bytes)
         self._known: dict[tuple[str, str | None, bytes], _Alike] = {}
+        self._last: dict[tuple[str, str | None], _Alike] = {}
+        """Of those the last one that fitted, by Content-Type and SOAPAction: mostly the next one fits it too."""
 
     def scan(self, source: Source, content_type: str, soap_action: str | None = None) -> Headers:
         """What ``scan`` answers, and raises."""
         if not isinstance(source, bytes):
             return scan(source, content_type, soap_action, self._limits)
+        said = content_type, soap_action
+        last = self._last.get(said)
+        headers = self._recognise(source, last) if last is not None else None
+        return headers if headers is not None else self._look_up(source, said)
+
+    def _look_up(self, source: bytes, said: tuple[str, str | None]) -> Headers:
         first = _FIELD.search(source, 0, self._longest)
-        if first is not None:
-            known = self._known.get((content_type, soap_action, source[: first.start(2)]))
-            headers = self._recognise(source, first.start(2), known) if known is not None else None
-            if headers is not None:
+        if first is None:
+            return scan(source, *said, self._limits)
+        key = (*said, source[: first.start(2)])
+        known = self._known.get(key)
+        headers = self._recognise(source, known) if known is not None else None
+        if headers is None:
+            outline = Outline()
+            headers = scan(source, *said, self._limits, outline)
+            known = _alike(source, outline.first_in_body, headers)
+            if known is None:
                 return headers
-        outline = Outline()
-        headers = scan(source, content_type, soap_action, self._limits, outline)
-        if first is not None and headers.sequence is not None and headers.offset == 0:
-            alike = _alike(source, outline.first_in_body, headers)
-            if alike is not None:
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[content_type, soap_action, source[: first.start(2)]] = alike
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+                self._last.clear()
+            self._known[key] = known
+        assert known is not None
+        self._last[said] = known
         return headers
 
-    def _recognise(self, source: bytes, position: int, known: _Alike) -> Headers | None:
+    def _recognise(self, source: bytes, known: _Alike) -> Headers | None:
+        if not source.startswith(known.before):
+            return None
+        position = len(known.before)
         values = known.values.copy()
         found: dict[bytes, str] = {}
-        for name, following in known.fields:
-            text = _VALUE[name].match(source, position)
-            if text is None or not source.startswith(following, text.end()):
+        for name, match, following in known.fields:
+            text = match(source, position)
+            if text is None or not source.startswith(following, end := text.end()):
                 return None
             found[name] = text[1].decode("ascii")
-            position = text.end() + len(following)
+            position = end + len(following)
         before: SequenceHeader = values[_SEQUENCE]
         number = int(found[b"MessageNumber"])
         if number == 0 or position > self._longest:
@@ -109,6 +130,8 @@ class Scanner:
 def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None:
     """What to remember of a message; ``None`` where its three values are not three plain texts, each in the only
     element of its name."""
+    if headers.sequence is None or headers.offset:
+        return None
     start_tag = _START_TAG.match(source, first_in_body)
     if start_tag is None or start_tag.end() > _LONGEST:
         return None
@@ -119,19 +142,18 @@ def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None
     names = [field[1] for field in found]
     if len(set(names)) < len(names) or len(names) != len(_ANY.findall(head)):
         return None
-    assert headers.sequence is not None
     meant = {b"MessageNumber": str(headers.sequence.number), b"Identifier": headers.sequence.identifier}
     if headers.message_id is not None:
         meant[b"MessageID"] = headers.message_id
     if set(names) != set(meant):
         return None
-    after: list[tuple[bytes, bytes]] = []
+    after: list[tuple[bytes, Match, bytes]] = []
     ends = [field.start(2) for field in found[1:]] + [len(head)]
     for field, end in zip(found, ends, strict=True):
         text = _VALUE[field[1]].fullmatch(field[2])
         if text is None or text[1].decode("ascii") != meant[field[1]]:
             return None
-        after.append((field[1], head[field.end(2) : end]))
+        after.append((field[1], _VALUE[field[1]].match, head[field.end(2) : end]))
     values = list(headers)
     values[_ALIKE] = object()
-    return _Alike(values, after)
+    return _Alike(values, head[: found[0].start(2)], after)

@@ -10,7 +10,6 @@ import io
 import secrets
 import shutil
 import uuid
-from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.queue.connection_room import crowded
@@ -92,13 +91,13 @@ class Arrival(NamedTuple):
     """A message with a Sequence header, or one that gets its place when it is stored. ``environ`` is the part of the
     request that a replay needs, as JSON."""
 
-    sender: Sender
     header: SequenceHeader
     message_id: str | None
+    body: Body
+    sender: Sender
     action: str | None
     environ: str
     connection: str | None
-    body: Body
     policy: QueuePolicy
     wants_reply: bool = False
     named: bool = True
@@ -108,9 +107,8 @@ class Arrival(NamedTuple):
     """A request waits here for what becomes of it: its answer depends on that."""
 
 
-@dataclass(slots=True)
 class Receipt:
-    """What became of a message, as committed."""
+    """What became of a message, as committed. What is not said holds for most."""
 
     act: Act | None = None
     fault: Fault | None = None
@@ -123,9 +121,9 @@ class Receipt:
     """The same in a word, as it is counted; see ``counts.RECEIVED``."""
     acknowledge_now: bool = False
     """It may not be put off: see ``acknowledgement_interval``."""
-    others: list[SequenceAcknowledgement] = field(default_factory=list)
+    others: tuple[SequenceAcknowledgement, ...] = ()
     """What AckRequested headers asked for, of other sequences."""
-    other_faults: list[Fault] = field(default_factory=list)
+    other_faults: tuple[Fault, ...] = ()
     position: int | None = None
     settled: bool = False
     claim: Claim | None = None
@@ -450,6 +448,8 @@ def _answer_ack_requested(
     carried: str | None,
 ) -> None:
     """Answer each AckRequested once. One that fails does not stop the message it rides on (D-ACK-018)."""
+    if not requests:
+        return
     for identifier in dict.fromkeys(request.identifier for request in requests):
         if identifier == carried:
             continue
@@ -461,6 +461,6 @@ def _answer_ack_requested(
             answer.fault = step.fault
         if record is None or answer.fault is not None:
             assert answer.fault is not None
-            receipt.other_faults.append(answer.fault)
+            receipt.other_faults += (answer.fault,)
         else:
-            receipt.others.append(record.value.acknowledgement())
+            receipt.others += (record.value.acknowledgement(),)

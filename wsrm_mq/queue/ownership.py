@@ -42,7 +42,8 @@ def take(tx: Transaction, record: SequenceRecord) -> Claim | None:
     record.owner = tx.instance
     record.fence += 1
     record.running_since = tx.now
-    record.wait(tx.now, None)
+    if record.retry_at is not None:
+        record.wait(tx.now, None)
     return Claim(record.id, record.fence)
 
 

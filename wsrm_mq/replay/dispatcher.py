@@ -77,7 +77,9 @@ class Dispatcher:
         self._here = 0
         """How many requests run a message in their own threads."""
         self._told_exhausted = float("-inf")
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
+        self._changed = threading.Condition(self._lock)
         self._idle = 0
         self._coming = False
         """A thread was told, or started, and has not looked yet."""
@@ -88,19 +90,19 @@ class Dispatcher:
         """Let every thread finish its message, settle it and give its sequence back. Answers whether all did so
         within ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify_all()
             workers = list(self._workers)
         for worker in workers:
             worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: not self._here, None if deadline is None else deadline - time.monotonic())
             return not self._here and not any(worker.is_alive() for worker in workers)
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks."""
-        with self._changed:
+        with self._lock:
             if first is not None and (first.body.size > KEPT_BYTES or len(self._runs) >= KEPT_RUNS):
                 first = None  # it is in the store
             self._runs.append(_Run(claim, first))
@@ -116,7 +118,7 @@ class Dispatcher:
         that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
         pool. Answers what is left of ``patience``, which the application's own time does not use up. After ``stop`` it
         runs nothing: what came of it could not be stored, and the next start delivers it."""
-        with self._changed:
+        with self._lock:
             if self._stopping:
                 return patience
             self._here += 1
@@ -127,7 +129,7 @@ class Dispatcher:
         except Exception as error:
             self._let_go(claim, error)
         finally:
-            with self._changed:
+            with self._lock:
                 self._here -= 1
                 if self._stopping:
                     self._changed.notify_all()
@@ -196,7 +198,7 @@ class Dispatcher:
                     self._let_go(run.claim, error)
                 run = self._next(is_new=False)
         finally:
-            with self._changed:
+            with self._lock:
                 self._workers.discard(me)
 
     def _send_for_one(self) -> None:
@@ -218,7 +220,7 @@ class Dispatcher:
             self._coming = True
 
     def _next(self, is_new: bool) -> _Run | None:
-        with self._changed:
+        with self._lock:
             if is_new:
                 self._coming = False
             while not self._runs:

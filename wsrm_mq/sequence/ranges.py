@@ -66,6 +66,8 @@ class AckRanges:
         return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in self.ranges)
 
     def __contains__(self, number: int) -> bool:
+        if number > self.highest:  # in order, here and below: no search
+            return False
         at = bisect_left(self.ranges, number, key=_upper)
         return at < len(self.ranges) and self.ranges[at][0] <= number
 
@@ -111,6 +113,8 @@ class AckRanges:
 
     def end_of(self, number: int) -> int:
         """The upper end of the range that holds ``number``; ``number - 1`` where none does."""
+        if self.ranges and self.ranges[-1][0] <= number <= self.ranges[-1][1]:
+            return self.ranges[-1][1]
         at = bisect_left(self.ranges, number, key=_upper)
         if at < len(self.ranges) and self.ranges[at][0] <= number:
             return self.ranges[at][1]
@@ -118,6 +122,8 @@ class AckRanges:
 
     def first_from(self, start: int, end: int) -> int:
         """The lowest number here in ``start`` … ``end - 1``; ``end`` for none."""
+        if start > self.highest:
+            return end
         at = bisect_left(self.ranges, start, key=_upper)
         if at == len(self.ranges):
             return end

@@ -176,14 +176,14 @@ class SequenceRecord:
         """``STANDING_COLUMNS``: what changes rarely."""
         value = self.value
         return (
-            value.state.value,
-            value.ended.value if value.ended else None,
+            value.state,
+            value.ended,
             self.ended_at,
             self.due_at,
             value.last_number,
             value.discard_from,
             value.discard_reason,
-            int(self.discarding),
+            self.discarding,
             self.retry_from,
             self.retry_at,
             self.blocked,
@@ -194,7 +194,9 @@ class SequenceRecord:
     @property
     def saved_row(self) -> dict[str, object]:
         """``SAVED_COLUMNS`` by name."""
-        return dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
+        row = dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
+        ended = self.value.ended
+        return row | {"state": self.value.state.value, "ended": ended.value if ended else None}
 
     @property
     def is_rm(self) -> bool:

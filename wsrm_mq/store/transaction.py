@@ -112,14 +112,16 @@ class SequenceCache:
 
     def put(self, record: SequenceRecord) -> None:
         """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
-        before = self._by_id.pop(record.id, None)
-        if before is not None:
-            self.weight -= _weight(before)
         if record.is_over:
-            self._ids.pop(record.value.terms.identifier, None)
+            self.drop(record.id)
             return
+        before = self._by_id.get(record.id)
         self._by_id[record.id] = record
-        self._ids[record.value.terms.identifier] = record.id
+        if before is None:
+            self._ids[record.value.terms.identifier] = record.id
+        else:
+            self._by_id.move_to_end(record.id)
+            self.weight -= _weight(before)
         self.weight += _weight(record)
         while self.weight > self._size and len(self._by_id) > 1:
             _key, oldest = self._by_id.popitem(last=False)

@@ -134,7 +134,9 @@ class Writer:
         self._at_lock = False
         """The thread is about to begin a transaction; where another process holds the lock it stays there."""
         self._checkpoint_due = False
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
+        self._changed = threading.Condition(self._lock)
         self._stopping = False
         self._closed = False
         self._give_up_at = float("inf")
@@ -194,7 +196,7 @@ class Writer:
         self._line_up(_Waiting(verb, told, False, size, True, True), wake=False)
 
     def _line_up(self, item: _Waiting[Any], *, wake: bool) -> None:
-        with self._changed:
+        with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
             if item.is_request:
@@ -210,7 +212,7 @@ class Writer:
 
     def attend(self, attended: bool) -> None:
         """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes nobody."""
-        with self._changed:
+        with self._lock:
             self._attended = attended
 
     def lead(self) -> None:
@@ -219,12 +221,12 @@ class Writer:
         if not self._writing.acquire(timeout=0 if self._at_lock else LEAD_SECONDS):
             return self._leave()
         try:
-            with self._changed:
+            with self._lock:
                 well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
                 batch = self._pop(LED_BYTES, alone=False) if well else []
                 is_left = bool(self._waiting)
             kept = self._led(batch) if batch else []
-            with self._changed:
+            with self._lock:
                 self._put_back(kept)
         finally:
             self._writing.release()
@@ -243,7 +245,7 @@ class Writer:
 
     def _leave(self) -> None:
         """Nobody leads: what lingers is the thread's business now."""
-        with self._changed:
+        with self._lock:
             for item in self._waiting:
                 item.lingers = False
             self._urgent = len(self._waiting)
@@ -305,7 +307,7 @@ class Writer:
     def close(self, last: Verb[object], timeout: float | None = None) -> None:
         """Write what waits, and ``last`` behind it, then close the connection. What is submitted from now on is
         refused; what cannot be written within ``timeout`` seconds is left undone, loudly."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._give_up_at = float("inf") if timeout is None else time.monotonic() + timeout
             self._waiting.append(_Waiting(last, lambda _result, _error: None, False, 0, False))
@@ -313,7 +315,7 @@ class Writer:
         self._stop()
 
     def _stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -353,10 +355,10 @@ class Writer:
         attempt = 0
         while self._await():
             with self._writing:
-                with self._changed:
+                with self._lock:
                     batch = self._pop(MAX_BATCH_BYTES)
                 kept = self._handled(batch)
-                with self._changed:
+                with self._lock:
                     self._put_back(kept)
             if not kept:
                 attempt = 0
@@ -398,7 +400,7 @@ class Writer:
 
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
-        with self._changed:
+        with self._lock:
             batch, self._urgent = list(self._waiting), 0
             self._waiting.clear()
         self._events.tell("store.not_written", verbs=len(batch), path=self.path)
@@ -409,7 +411,7 @@ class Writer:
 
     def _await(self) -> bool:
         """Wait for something to write; ``False`` is the end."""
-        with self._changed:
+        with self._lock:
             lingered = False
             while not (lingered or self._is_due):
                 lingered = bool(self._waiting)
@@ -483,7 +485,7 @@ class Writer:
     def _refusable(self) -> list[_Waiting[Any]]:
         """What came while the lock was waited for and may be refused, out of the queue: nobody waits for a lock twice
         (I16)."""
-        with self._changed:
+        with self._lock:
             refusable = [item for item in self._waiting if not item.keep]
             self._waiting = deque(item for item in self._waiting if item.keep)
             self._urgent -= sum(not item.lingers for item in refusable)
@@ -545,7 +547,7 @@ class Writer:
     def _tell(self, batch: list[_Waiting[Any]]) -> None:
         requests = [item.size for item in batch if item.is_request]
         if requests:
-            with self._changed:
+            with self._lock:
                 self._requests -= len(requests)
                 self._request_bytes -= sum(requests)
         for item in batch:
