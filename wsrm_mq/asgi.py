@@ -140,7 +140,7 @@ class WSRMASGIMiddleware(Served):
         if start and self._is_asgi:
             self.engine.check()
         elif start:
-            self.start()
+            self.engine.start()
 
     # life
 

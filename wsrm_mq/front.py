@@ -121,10 +121,11 @@ class Front:
     # life
 
     def start(self) -> None:
-        """Open the store and begin to deliver; does nothing where that is done."""
+        """Open the store and begin to deliver, at once: this process serves. Does nothing where that is done."""
         if not self.engine.is_running:
             self.engine.start()
             self.is_ending = False
+        self.engine.ask()
 
     def close(self, timeout: float | None = None) -> bool:
         self.is_ending = True
@@ -150,8 +151,8 @@ class Front:
         function that came with the request, WSGI's start_response or ASGI's receive; some servers show the connection
         there. ``kept``: what ``capture`` answers for this environ, where that is known."""
         correct_peer(environ)
-        if not self.engine.is_running:
-            if self.is_ending:
+        if not self.engine.is_asked:
+            if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
         caller = self._caller(environ, capture(environ) if kept is None else kept, call)
@@ -231,7 +232,8 @@ class Served:
     _front: Front
 
     def start(self) -> None:
-        """Open the store and begin to deliver; does nothing where that is done."""
+        """Open the store and begin to deliver, at once. To be called in a process that serves, not in one that only
+        forks those that do."""
         self._front.start()
 
     def stop_waiting(self) -> None:

@@ -34,7 +34,8 @@ class WSRMMiddleware(Served):
     Every keyword is an option of ``wsrm_mq.config.Settings``, in its units (seconds, bytes), or one of
     ``wsrm_mq.front.Hooks``. ``start=False`` waits with store and dispatcher for ``start()`` or the first request.
 
-    Constructing it opens the store (``StoreError`` if it cannot be) and delivers what a crash left undelivered.
+    Constructing it opens the store (``StoreError`` if it cannot be). What a crash left undelivered is delivered from
+    the first request or ``start()`` on, or a second later: a process that only forks those that serve delivers nothing.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class WSRMMiddleware(Served):
         self._app = app
         self._front = Front(app, partial(call_wsgi, app), settings, hooks)
         if start:
-            self.start()
+            self._front.engine.start()
 
     # life
 
     def __enter__(self) -> WSRMMiddleware:
+        """Serve here: deliver at once, close at the end."""
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
