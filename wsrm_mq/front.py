@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from wsrm_mq.answers import Answer, unavailable
 from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
-from wsrm_mq.destination import Answer, Caller, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
+from wsrm_mq.destination import Caller, Commit, Forward, Peer, Request, RMDestination, Run, Wait
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
