@@ -166,6 +166,7 @@ def _make(chosen: argparse.Namespace) -> Any:
     if chosen.store:
         served = _middleware(front.speaks)(served, store=chosen.store)
         engine = served.engine
+        engine.ask()  # this process serves, as one says with `with application:`
     return _WITH_OWN[front.speaks](served, partial(_own_answer, account, engine))
 
 

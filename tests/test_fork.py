@@ -181,6 +181,138 @@ def test_what_a_child_ran_when_it_died_is_called_again_by_its_parent(tmp_path: P
     assert first.pid != second.pid
 
 
+LEAVE = """
+    def never_ends(environ, start_response):
+        begun.set()
+        time.sleep(60)
+
+    begun = threading.Event()
+    service = InProcess(home, never_ends)
+    identifier = service.create()
+    for number in (1, 2, 3):
+        service.put(identifier, number)
+    begun.wait()
+    os._exit(0)
+    """
+"""Three messages, of which none was delivered, and nobody who lives."""
+
+
+def test_a_process_that_forks_before_it_is_asked_leaves_what_waits_to_its_child(tmp_path: Path) -> None:
+    run(tmp_path, LEAVE)
+    (child,) = run(
+        tmp_path,
+        """
+        service = InProcess(home, operation)
+
+        def serve():
+            until(lambda: service.rows("select count(*) from entry where outcome is null") == [(0,)])
+            time.sleep(2)
+            service.middleware.close(10)
+
+        child = forked(serve)
+        say(child)
+        os.waitpid(child, 0)
+        service.middleware.close(10)
+        """,
+    )
+    assert [(call.pid, call.number) for call in calls(tmp_path)] == [(child, 1), (child, 2), (child, 3)]
+
+
+def test_one_that_delivers_already_ends_what_it_runs_before_it_forks_and_leaves_the_rest(tmp_path: Path) -> None:
+    """However long it takes: what the operation has open would be in the child."""
+    run(tmp_path, LEAVE)
+    parent, child, ended = run(
+        tmp_path,
+        """
+        ends = []
+
+        def slow(environ, start_response):
+            answer = operation(environ, start_response)
+            if os.getpid() == parent:
+                time.sleep(3)
+                ends.append(time.monotonic())
+            return answer
+
+        service = InProcess(home, slow)
+        until(lambda: (home / "calls").stat().st_size)
+
+        def serve():
+            until(lambda: service.rows("select count(*) from entry where outcome is null") == [(0,)])
+            service.middleware.close(10)
+
+        child = forked(serve)
+        say(parent)
+        say(child)
+        say(len(ends))
+        os.waitpid(child, 0)
+        service.middleware.close(10)
+        """,
+    )
+    assert ended == "1"
+    assert [(call.pid, call.number) for call in calls(tmp_path)] == [(parent, 1), (child, 2), (child, 3)]
+
+
+def test_one_that_is_asked_after_its_fork_delivers_although_its_child_lives(tmp_path: Path) -> None:
+    parent, answer = run(
+        tmp_path,
+        """
+        service = InProcess(home, operation)
+        child = forked(lambda: time.sleep(60))
+        say(parent)
+        identifier = service.create()
+        say(service.put(identifier, 1))
+        settled(service, identifier)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        service.middleware.close(10)
+        """,
+    )
+    assert answer == "200 OK"
+    assert [call.pid for call in calls(tmp_path)] == [parent]
+
+
+def test_an_operation_that_forks_does_not_end_the_delivering(tmp_path: Path) -> None:
+    """It is no server's master, although nobody has asked this process yet."""
+    run(tmp_path, LEAVE)
+    (parent,) = run(
+        tmp_path,
+        """
+        children = []
+
+        def forks(environ, start_response):
+            children.append(forked(lambda: time.sleep(60)))
+            return operation(environ, start_response)
+
+        service = InProcess(home, forks)
+        say(parent)
+        until(lambda: service.rows("select count(*) from entry where outcome is null") == [(0,)])
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        service.middleware.close(10)
+        """,
+    )
+    assert [(call.pid, call.number) for call in calls(tmp_path)] == [(parent, 1), (parent, 2), (parent, 3)]
+
+
+def test_two_that_stand_by_do_not_wait_for_each_other_when_their_children_are_dead(tmp_path: Path) -> None:
+    run(tmp_path, LEAVE)
+    (parent,) = run(
+        tmp_path,
+        """
+        services = [InProcess(home, operation) for _ in range(2)]
+        child = forked(lambda: time.sleep(60))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        say(parent)
+        until(lambda: services[0].rows("select count(*) from entry where outcome is null") == [(0,)])
+        for service in services:
+            service.middleware.close(10)
+        """,
+    )
+    assert [(call.pid, call.number) for call in calls(tmp_path)] == [(parent, 1), (parent, 2), (parent, 3)]
+
+
 def test_a_child_serves_although_another_thread_named_a_connection_at_the_fork(tmp_path: Path) -> None:
     said = run(
         tmp_path,

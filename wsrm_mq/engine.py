@@ -7,6 +7,9 @@ does not have; so all that has one is made by ``start``, and made again in the c
 it is too late for that: uWSGI, which does so, is waited for (``prefork``); a child of anybody else's says so and takes
 nothing.
 
+A process that forks before anybody has asked it something is taken for one that only forks those that serve: from then
+on it leaves the delivering to them (``replay.duty``).
+
 A process that ends in good order drains, whether somebody called ``close`` or not: a server's workers do not know us.
 """
 
@@ -29,6 +32,7 @@ from wsrm_mq.queue import ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.delivery import Call
 from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.duty import Duty
 from wsrm_mq.replay.janitor import Janitor
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.replay.watch import Watch
@@ -41,9 +45,11 @@ __all__ = ["Engine"]
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
 _CALL_SECONDS: Final = 2.0
-"""How long a fork waits for operations that run; one that takes longer is forked with what it has open."""
+"""How long a fork waits for operations that run, in a process that serves; one that takes longer is forked with what it
+has open."""
 _DRAIN_SECONDS: Final = 30.0
-"""How long an end of the process may wait for what runs; servers give their workers as much."""
+"""How long an end of the process may wait for what runs; servers give their workers as much. So long a fork waits
+for operations in a process that nobody has asked anything."""
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _whole = threading.RLock()
@@ -51,7 +57,8 @@ _whole = threading.RLock()
 
 
 class Engine:
-    """``start`` recovers what a crash left and begins to deliver; no request is needed for it."""
+    """``start`` recovers what a crash left and begins to deliver; no request is needed for it. It begins at once with
+    ``ask``, else after a grace, in which a process that only forks has done so."""
 
     def __init__(
         self,
@@ -88,6 +95,7 @@ class Engine:
         self._gate: Gate
         self.waiters: Waiters
         self.dispatcher: Dispatcher
+        self.duty: Duty
         self.watch: Watch
         self.janitor: Janitor
         _engines.add(self)
@@ -95,6 +103,16 @@ class Engine:
     @property
     def is_running(self) -> bool:
         return self._pid == os.getpid()
+
+    @property
+    def is_asked(self) -> bool:
+        return self._pid == os.getpid() and self.duty.is_asked
+
+    def ask(self) -> None:
+        """A request has come, or a server says that it begins: this process serves, and delivers from now on."""
+        if self.is_running and not self.duty.is_asked:
+            self.duty.is_asked = True
+            self.watch.nudge()
 
     def start(self) -> None:
         """Open the store and begin to deliver; does nothing where that is done, nor in a master that forks its workers
@@ -119,10 +137,11 @@ class Engine:
     def _start_in_worker(self) -> None:
         try:
             self.start()
+            self.ask()
         except Exception as error:  # the first request tries again, and has an answer to give
             self.events.tell("engine.start_failed", error=repr(error), trouble=error)
 
-    def _start(self, *, look: bool = True) -> None:
+    def _start(self) -> None:
         tracing.look()
         self.events.start()
         store = Store(
@@ -135,6 +154,7 @@ class Engine:
         store.open()
         waiters = Waiters(self._max_waiting)
         self._gate = Gate(self._call)
+        self.duty = Duty()
         dispatcher = Dispatcher(
             store,
             self._gate,
@@ -143,14 +163,15 @@ class Engine:
             threads=self._threads,
             events=self.events,
             on_retry=lambda at: self.watch.nudge(at),
+            duty=self.duty,
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=self._chores)
+        self.watch = Watch(
+            store, dispatcher, waiters, self._policy_of, self.events, chores=self._chores, duty=self.duty
+        )
         self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:
-            if look:
-                self.watch.look()
             self.watch.start()
             self.janitor.start()
         except BaseException:
@@ -184,10 +205,20 @@ class Engine:
 
     def before_fork(self) -> None:
         if self._has_store:
-            self._gate.close(_CALL_SECONDS)
             self.watch.stop()
             self.janitor.stop()
+            if self._gate.is_inside:  # an operation that forks: this is no server's master
+                self._gate.close(_CALL_SECONDS)
+            else:
+                self.duty.fork()
+                self._end_calls()
             self.store.suspend()
+
+    def _end_calls(self) -> None:
+        """While nobody has asked anything of this process, only its workers wait for the fork."""
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while not (self._gate.close(_CALL_SECONDS) or self.duty.is_asked or time.monotonic() > deadline):
+            continue
 
     def after_fork_in_parent(self) -> None:
         if self._has_store:
@@ -198,14 +229,14 @@ class Engine:
             self.janitor.start()
 
     def after_fork_in_child(self) -> None:
-        """Nothing that waits is taken before the first poll: a child that execs, or does one job and ends, would be
+        """Nothing that waits is taken before the grace is over: a child that execs, or does one job and ends, would be
         killed with it."""
         was_running = bool(self._pid)
         if was_running or self._left_open:
             self.store.abandon()
         self._pid = self._left_open = 0
         if was_running and self.starts_in_child:
-            self._start(look=False)
+            self._start()
 
     @property
     def _has_store(self) -> bool:

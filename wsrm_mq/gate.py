@@ -1,8 +1,8 @@
 """The application is not forked in the middle of a call.
 
-A server that preloads the application forks its workers from a process that delivers messages too. What a call has
-open then would be in the child as well, and a SQLite connection of the application's own that is carried over a fork
-breaks its file. So a fork waits for the calls to end, and none begins meanwhile.
+An application may fork while it is served, and a server's master delivers where no worker lives. What a call has open
+then would be in the child as well, and a SQLite connection of the application's own that is carried over a fork breaks
+its file. So a fork waits for the calls to end, and none begins meanwhile.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ class Gate:
                 self._inside.discard(me)
                 if not self._is_open:
                     self._changed.notify_all()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is the application, in a call, that asks."""
+        return threading.get_ident() in self._inside
 
     def close(self, seconds: float) -> bool:
         """Let nobody in, and wait for those inside to leave, at most ``seconds``; not for this thread, where it is the

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from wsrm_mq.answers import Answer, http_headers
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
+from wsrm_mq.destination import Commit, Forward, Run, Wait
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
@@ -34,7 +35,8 @@ class WSRMMiddleware(Served):
     Every keyword is an option of ``wsrm_mq.config.Settings``, in its units (seconds, bytes), or one of
     ``wsrm_mq.front.Hooks``. ``start=False`` waits with store and dispatcher for ``start()`` or the first request.
 
-    Constructing it opens the store (``StoreError`` if it cannot be) and delivers what a crash left undelivered.
+    Constructing it opens the store (``StoreError`` if it cannot be). What a crash left undelivered is delivered from
+    the first request or ``start()`` on, or a second later: a process that only forks those that serve delivers nothing.
     """
 
     def __init__(
@@ -70,11 +72,13 @@ class WSRMMiddleware(Served):
         self._app = app
         self._front = Front(app, partial(call_wsgi, app), settings, hooks)
         if start:
-            self.start()
+            self._front.engine.start()
 
     # life
 
     def __enter__(self) -> WSRMMiddleware:
+        """Serve here: deliver at once, close at the end."""
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -179,5 +183,5 @@ class WSRMMiddleware(Served):
 
 def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:
     length = ("Content-Length", str(len(answer.body)))
-    start_response(answer.line, [*reply_headers(answer.content_type, answer.headers), length])
+    start_response(answer.line, [*http_headers(answer.content_type, answer.headers), length])
     return [answer.body]

@@ -69,6 +69,22 @@ def test_what_a_killed_worker_ran_is_run_by_another_with_a_mark(launch: Launch, 
     assert [n for n, _ in calls] == [1, 1, 2]
 
 
+def test_a_master_that_preloads_the_application_delivers_nothing(launch: Launch) -> None:
+    """What a crash left is its workers' business: what it had open in a call would be in them too."""
+    fleet = launch(gunicorn(2, preload=True), instances=3)
+    sources = [Source(fleet) for _ in range(3)]
+    for source in sources:
+        for number, wish in ((1, "sleep=5"), (2, "")):
+            source.wire().ask(source.dialect.request(source.dialect.put(source.identifier, number, wish)))
+    assert all(within(10, lambda s=source: fleet.calls(s.identifier), bool) for source in sources)  # type: ignore[misc]
+    fleet.kill()
+    fleet.start(3)
+    assert [settled(fleet, source.identifier, 2) for source in sources] == [[1, 2]] * 3
+    called_in = {pid for (pid,) in fleet.rows("SELECT pid FROM calls")}
+    assert fleet.pid not in called_in
+    assert called_in & set(fleet.workers)
+
+
 @servers
 def test_sigterm_lets_what_runs_end_and_leaves_nothing_to_recover(launch: Launch, command: Command) -> None:
     fleet = launch(command, instances=2)

@@ -84,6 +84,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     try:
         listener = Listener(settings.host, settings.port)
         spare_the_collector()
+        middleware.engine.ask()
         with _observed(middleware, settings):
             stopped_by, all_answered = listener.run(
                 served,

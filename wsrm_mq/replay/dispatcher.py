@@ -24,6 +24,7 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, settle
 from wsrm_mq.replay.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.replay.delivery import Call, Delivery, Outcome
+from wsrm_mq.replay.duty import Duty
 from wsrm_mq.replay.fresh import Fresh
 from wsrm_mq.replay.pipeline import Pipeline
 from wsrm_mq.replay.waiting import Waiters
@@ -60,6 +61,7 @@ class Dispatcher:
         max_threads: int = 64,
         events: Events,
         on_retry: Callable[[int], None] = lambda _at: None,
+        duty: Duty | None = None,
     ) -> None:
         self._store = store
         self._call = call
@@ -69,6 +71,7 @@ class Dispatcher:
         self._max_threads = max_threads
         self._events = events
         self._on_retry = on_retry
+        self._duty = duty or Duty(is_asked=True)
         self._runs: deque[_Run] = deque()
         self._fresh = Fresh()
         self._here = 0
@@ -233,17 +236,22 @@ class Dispatcher:
             self._send_for_one()
             return run
 
+    @property
+    def _gives_back(self) -> bool:
+        """Whether a sequence is given back although it could go on: here it ends, or is left to others."""
+        return self._stopping or not self._duty.is_on
+
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, first = run
         alone = first is not None and not (first.at_most_once or self._fresh.has(claim.sequence, first.number + 1))
-        if alone and first is not None and not self._stopping:
+        if alone and first is not None and not self._gives_back:
             self._one(claim, first, None, last=True)  # one message, and a commit that gives the sequence back
             return
         pipeline = Pipeline()
         begun = time.monotonic()
         for count, (delivery, last) in enumerate(self._messages(claim, first), 1):
-            if self._stopping or pipeline.lost:
+            if self._gives_back or pipeline.lost:
                 break
             if delivery.at_most_once:
                 pipeline.drain()
@@ -255,7 +263,7 @@ class Dispatcher:
         pipeline.drain()
         if pipeline.lost:
             return
-        stopping = self._stopping
+        stopping = self._gives_back
         if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
             self.give(claim)
 

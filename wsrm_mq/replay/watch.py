@@ -19,6 +19,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.duty import Duty
 from wsrm_mq.replay.indexing import Indexing
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store import instances
@@ -48,8 +49,10 @@ class Watch:
         events: Events,
         poll_seconds: float = POLL_SECONDS,
         chores: Sequence[Callable[[], None]] = (),
+        duty: Duty | None = None,
     ) -> None:
-        """``chores`` are done in every turn: what somebody else wants looked after."""
+        """``chores`` are done in every turn: what somebody else wants looked after. ``duty``: whether it takes what
+        can be delivered; always, by default."""
         self._store = store
         self._dispatcher = dispatcher
         self._waiters = waiters
@@ -57,14 +60,15 @@ class Watch:
         self._events = events
         self._poll_seconds = poll_seconds
         self._chores = chores
+        self._duty = duty or Duty(is_asked=True)
         self._stopping = threading.Event()
         self._indexing = Indexing(store, self._stopping.is_set)
         self._neighbours = Neighbours(store.path)
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
         self._is_counting = False
-        self._busy = False
-        """The last turn has left something to do."""
+        self._busy = True
+        """The last turn has left something to do; the first is taken at once."""
         self._thread: threading.Thread | None = None
         self._nudged_at = 0.0
         self._trouble = Repeated()
@@ -89,8 +93,7 @@ class Watch:
             instances.wake(self._store.path, [presence.name])
 
     def look(self) -> None:
-        """One turn, in this thread: at the start, so that what was deliverable at a crash runs before the first
-        request."""
+        """One turn, in this thread."""
         self._busy = self._turn()
 
     def look_soon(self) -> None:
@@ -147,6 +150,8 @@ class Watch:
 
     def _seconds(self) -> float:
         """How long to sleep: to the next retry, at most one poll."""
+        if not self._duty.is_on:  # a retry that is due is left to others
+            return min(self._poll_seconds, max(0.001, self._duty.left))
         with self._store.reader() as db:
             retry_at: int | None = db.execute(sql.NEXT_RETRY).fetchone()[0]
         if retry_at is None:
@@ -165,7 +170,7 @@ class Watch:
 
     def _turn(self) -> bool:
         """A bounded part of what there is to do. Answers whether there is more."""
-        self._bury_instances()
+        self._duty.look(self._bury_instances())
         for chore in self._chores:
             chore()
         look = {"now": self._store.clock(), "count": 1}
@@ -174,15 +179,16 @@ class Watch:
                 db.execute(statement, look).fetchone() is not None
                 for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
             )
-        claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if has_runnable else []
+        takes = has_runnable and self._duty.is_on
+        claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if takes else []
         for claim in claims:
             self._dispatcher.give(claim)
         ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
         more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))
         return len(claims) == BATCH or ended > 0 or more_tails
 
-    def _bury_instances(self) -> None:
-        """Free what dead instances ran."""
+    def _bury_instances(self) -> bool:
+        """Free what dead instances ran. Answers whether one lives that is younger than this."""
         with self._store.reader() as db:
             live = db.execute(sql.LIVE_INSTANCES).fetchall()
             ended = db.execute(sql.ENDED_OWNERS).fetchall()
@@ -194,3 +200,4 @@ class Watch:
             freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]
             instances.bury(self._store.path, name)
             self._events.tell("instance.gone", name=name, sequences=freed)
+        return any(key > self._store.instance and (key, name) not in dead for key, name in live)

@@ -1,0 +1,52 @@
+"""Whether a process delivers what no request of its own has brought: not if it only forks those that serve.
+
+A server that preloads the application does so in a process that will never be asked a request. Were it to deliver, it
+would fork in the middle of a call. Nobody says which process that is, so each goes by what it has seen: one that was
+asked delivers; one that was not begins after a short grace, in which a server has forked its workers; and one that has
+forked stands by, as long as an instance lives that is younger, as its workers are. The youngest of all that live has
+nobody to leave it to, so two that stand by do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+__all__ = ["GRACE_SECONDS", "Duty"]
+
+GRACE_SECONDS: Final = 1.0
+
+
+class Duty:
+    """Of one process, from its start on. ``is_asked``: by a request, or by a server that says so."""
+
+    def __init__(self, *, is_asked: bool = False) -> None:
+        self.is_asked = is_asked
+        self._has_begun = False
+        self._has_forked = False
+        self._begins_at = time.monotonic() + GRACE_SECONDS
+
+    @property
+    def is_on(self) -> bool:
+        return self.is_asked or self._has_begun
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next look may find it on."""
+        return max(0.0, self._begins_at - time.monotonic())
+
+    def look(self, younger_lives: bool) -> None:
+        """Begin when the time has come; leave it to a younger instance. To be called time and again."""
+        if self._has_forked and younger_lives:
+            self._put_off()
+        elif not self.left:
+            self._has_begun = True
+
+    def fork(self) -> None:
+        """Stand by, if nobody has asked this process. Not to be called during a ``look``."""
+        self._has_forked = True
+        self._put_off()
+
+    def _put_off(self) -> None:
+        self._has_begun = False
+        self._begins_at = time.monotonic() + GRACE_SECONDS
