@@ -17,7 +17,7 @@ _WIDTH = 0.8
 
 
 def draw(measured: Measured, directory: Path) -> None:
-    """One SVG for each part."""
+    """One SVG for each part that has something to draw."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -27,6 +27,8 @@ def draw(measured: Measured, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for letter, samples in measured.items():
         part = PARTS[letter]
+        if not part.plotted:
+            continue
         figure, axes = pyplot.subplots(
             len(part.plotted), 1, figsize=(9, 3.6 * len(part.plotted)), squeeze=False, layout="constrained"
         )

@@ -51,7 +51,8 @@ def report(measured: Measured, scale: Scale, seconds: float, busy: float) -> str
         parts += [f"## ({letter}) {part.title}", part.about]
         for case in dict.fromkeys(sample.case for sample in samples):
             parts += [f"**{case}**", _table(case, samples, part.columns)]
-        parts += [f"![{part.title}](plots/{letter}.svg)"]
+        if part.plotted:
+            parts += [f"![{part.title}](plots/{letter}.svg)"]
     return "\n\n".join([*parts, "## The repairs to gSOAP", _REPAIRS]) + "\n"
 
 

@@ -1,10 +1,10 @@
 """The server that is measured: a front, the middleware or not, and an application that does nothing.
 
-    python -m bench.server [--front FRONT] [--store STORE] [--answer FILE] [--sleep-ms N] [--stop-at CALL]
+    python -m bench.server [--front FRONT] [--store STORE] [--answer FILE] [--sleep-ms N] [--stop-at CALL] [--stages]
 
 Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first; dies with whoever started it.
 Without ``--store`` there is no middleware: the application itself answers. It answers what the file holds, or nothing.
-``--stop-at`` makes it stay in that call for ever.
+``--stop-at`` makes it stay in that call for ever. With ``--stages`` it looks where its CPU goes.
 
 Two requests are the bench's own: ``GET /state`` says what the application has seen, ``GET /hold?identifier=…&last=…``
 accepts the numbers of a sequence up to the last, from the first that is above all it has, at least 3; its number 2 was
@@ -27,6 +27,7 @@ from bench.applications import Account, ASGIApplication, Environ, WSGIApplicatio
 from bench.dying import die_with_parent
 from bench.fronts import FRONTS, handed_to_uwsgi
 from bench.messages import FACTORY
+from bench.stages import Stages
 from wsrm_mq.config import Settings
 from wsrm_mq.engine import Engine
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
@@ -82,14 +83,15 @@ def _arrival_of_number_2(engine: Engine, identifier: str) -> tuple[Arrival, int]
     return arrival, highest + 1
 
 
-def _own_answer(account: Account, engine: Engine | None, path: str, query: str) -> bytes:
+def _own_answer(account: Account, engine: Engine | None, stages: Stages, path: str, query: str) -> bytes:
     """To the bench's own two requests."""
     if path == "/hold":
         assert engine is not None
         wanted = parse_qs(query)
         hold(engine, wanted["identifier"][0], int(wanted["last"][0]))
     writer = engine.store.writer if engine else None
-    return json.dumps({**account.state(), "commits": writer.commits if writer else 0}).encode()
+    commits = writer.commits if writer else 0
+    return json.dumps({**account.state(), "commits": commits, "stages": stages.seconds()}).encode()
 
 
 def _wsgi(served: WSGIApplication, own: Callable[[str, str], bytes]) -> WSGIApplication:
@@ -139,6 +141,7 @@ def _chosen(arguments: list[str]) -> argparse.Namespace:
     options.add_argument("--answer", type=Path)
     options.add_argument("--sleep-ms", type=float, default=0.0)
     options.add_argument("--stop-at", type=int)
+    options.add_argument("--stages", action="store_true")
     return options.parse_args(arguments)
 
 
@@ -159,7 +162,9 @@ def _middleware(interface: str) -> Any:
 def _make(chosen: argparse.Namespace) -> Any:
     die_with_parent()  # the process that serves may be another than the one that was started
     front = FRONTS[chosen.front]
-    account, engine = Account(chosen.stop_at), None
+    account, engine, stages = Account(chosen.stop_at), None, Stages()
+    if chosen.stages:
+        stages.watch()
     answer = chosen.answer.read_bytes() if chosen.answer else b""
     interface = front.wraps if chosen.store else front.speaks
     served = _NULL[interface](account, answer, chosen.sleep_ms / 1_000)
@@ -167,7 +172,7 @@ def _make(chosen: argparse.Namespace) -> Any:
         served = _middleware(front.speaks)(served, store=chosen.store)
         engine = served.engine
         engine.ask()  # this process serves, as one says with `with application:`
-    return _WITH_OWN[front.speaks](served, partial(_own_answer, account, engine))
+    return _WITH_OWN[front.speaks](served, partial(_own_answer, account, engine, stages))
 
 
 def _announce(port: int, started: int) -> None:

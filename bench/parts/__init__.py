@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.parts import held_memory, in_order, mix, open_sequences, slow_application, two_way
+from bench.parts import held_memory, in_order, mix, open_sequences, profile, slow_application, two_way
 from bench.samples import Part
 
 __all__ = ["PARTS"]
@@ -16,4 +16,5 @@ PARTS: Final[dict[str, Part]] = {
     "d": open_sequences.PART,
     "e": held_memory.PART,
     "f": mix.PART,
+    "g": profile.PART,
 }

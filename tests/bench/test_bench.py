@@ -25,6 +25,7 @@ from bench.parts import PARTS
 from bench.report import report
 from bench.samples import Sample, medians
 from bench.sides import Amount, unless_too_busy
+from bench.stages import STAGES
 from wsrm_mq.testing import Reply
 
 ROOT = Path(__file__).parents[2]
@@ -220,6 +221,18 @@ def test_small_runs_open_prepared_stores_and_send_a_mix(tmp_path: Path) -> None:
     ]
     assert [sample.subject for sample in measured["f"]] == ["uvicorn, in order", "uvicorn, mix"]
     assert all(sample.values["rate"] > 0 for samples in measured.values() for sample in samples)
+
+
+@needs("gcc")
+@pytest.mark.timeout(120)
+def test_each_stage_of_a_message_has_its_cpu_and_all_of_them_are_less_than_the_whole(tmp_path: Path) -> None:
+    measured: dict[str, list[Sample]] = {}
+    run(["g"], QUICK._replace(amount=Amount(0.3), directory=tmp_path), measured)
+    at_8 = {sample.subject: sample.values for sample in measured["g"] if sample.case == "8 connections"}
+    assert [*at_8][:-1] == [*STAGES]
+    assert all(at_8[stage]["us"] > 1 for stage in STAGES)
+    assert sum(values["share"] for values in at_8.values()) == pytest.approx(100)
+    assert at_8["headers scanned"]["us"] < at_8["BEGIN and COMMIT, with fdatasync"]["us"]
 
 
 @pytest.mark.parametrize("letter", PARTS)
