@@ -70,11 +70,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunIsVoid, NoCompiler, RuntimeError) as error:
         reason = str(error)
     is_whole = not (reason or chosen.quick or chosen.only or chosen.fronts or chosen.rounds)
+    if reason:
+        print(f"VOID: {reason}", file=sys.stderr)
     if any(measured.values()):
         seconds = time.monotonic() - begun
         print(_write(measured, scale, seconds, busy, _HERE if is_whole else _ELSEWHERE))
     if reason:
-        print(f"VOID: {reason}", file=sys.stderr)
         return 1
     short = missed(measured)
     for figure in short:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from bench.figures import Figure
 from bench.sides import Amount, Side
 
-__all__ = ["Column", "Part", "Sample", "Scale", "medians", "of_side", "per_round"]
+__all__ = ["RATE", "TIMES", "WRITES", "Column", "Part", "Sample", "Scale", "medians", "of_side", "per_round"]
 
 
 class Sample(NamedTuple):
@@ -59,6 +59,20 @@ class Column(NamedTuple):
     form: str = "{:,.0f}"
     spread: bool = False
     """Lowest and highest of the rounds are shown too."""
+
+
+RATE: Final = Column("rate", "msg/s", spread=True)
+TIMES: Final = (
+    Column("p50_ms", "p50 ms", "{:.2f}"),
+    Column("p99_ms", "p99 ms", "{:.2f}"),
+    Column("cpu_us", "CPU µs/msg"),
+)
+WRITES: Final = (
+    Column("commits", "commits/msg", "{:.3f}"),
+    Column("fsync_us", "fsync µs"),
+    Column("generator", "generator %", "{:.0f}"),
+)
+"""What of ``of_side`` most parts show, at the left, in the middle and at the right of their tables."""
 
 
 class Part(NamedTuple):

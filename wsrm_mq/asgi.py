@@ -19,10 +19,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from wsrm_mq.answers import Answer, http_headers
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
+from wsrm_mq.destination import Commit, Forward, Run, Wait
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
@@ -439,5 +440,5 @@ async def _send(answer: Answer, send: Send) -> None:
 @lru_cache(_HEADERS)
 def _raw_headers(content_type: str, headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
     """Those of an answer but its length; nearly all answers have the same."""
-    named = reply_headers(content_type, headers)
+    named = http_headers(content_type, headers)
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in named]

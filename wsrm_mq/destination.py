@@ -9,21 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from http import HTTPStatus
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from wsrm_mq import tracing
-from wsrm_mq.envelope import (
-    Headers,
-    Limits,
-    NotAnEnvelope,
-    acknowledgement_header,
-    create_sequence_response,
-    ending_response,
-    piggyback,
-    sequence_acknowledgement,
-)
-from wsrm_mq.envelope import fault as render_fault
+from wsrm_mq import answers, tracing
+from wsrm_mq.answers import EMPTY, Answer
+from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
@@ -47,25 +38,9 @@ from wsrm_mq.sequence.elements import (
     TerminateSequence,
 )
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.versions import UNSEQUENCED, WSA_2005, SOAPVersion
+from wsrm_mq.versions import UNSEQUENCED, WSA_2005, RMVersion
 
-__all__ = ["Answer", "Caller", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
-
-RETRY_AFTER_SECONDS: Final = 5
-
-
-class Answer(NamedTuple):
-    """An HTTP response. ``body`` may be empty."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    status_line: str = ""
-
-    @property
-    def line(self) -> str:
-        return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
+__all__ = ["Caller", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
 
 
 class Forward(NamedTuple):
@@ -157,7 +132,6 @@ class HandOver(NamedTuple):
     delivery: Delivery | None
 
 
-EMPTY: Final = Answer(202)
 _USUAL_LIMITS: Final = Limits()
 _REMEMBERED: Final = 4_096
 """Kinds of messages of a client."""
@@ -197,7 +171,7 @@ class RMDestination:
             return self._examine(request, headers)
         except EnvelopeError as error:
             self._events.tell("request.refused", fault=error.fault.name, reason=error.fault.reason)
-            return _refusal(error, request)
+            return answers.unreadable(error, request.caller.content_type)
 
     def _scan(self, request: Request, scanner: Scanner) -> Headers:
         caller = request.caller
@@ -219,10 +193,6 @@ class RMDestination:
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
         principal, peer = request.identify(headers)
-        if peer.max_body is not None and request.body.size > peer.max_body:
-            return Answer(
-                413, f"The body is larger than {peer.max_body} bytes.\n".encode(), "text/plain; charset=utf-8"
-            )
         if headers.alike is not None and tracing.tracer is None and not (peer.strict_addressing or peer.verify_body):
             return self._like_the_last(request, headers, principal, peer)
         self._check_strictly(request, headers, peer)
@@ -236,7 +206,7 @@ class RMDestination:
         known = self._known.get(key)
         if known is not None and headers.sequence is not None:
             arrival = Arrival(headers.sequence, headers.message_id, request.body, *known)
-            return _accepting(arrival, headers, request, peer)
+            return _accepting(accept, arrival, headers, request, peer)
         examined = self._examine_for(request, headers, principal, peer)
         if isinstance(examined, Commit) and examined.arrival is not None:
             if len(self._known) >= _REMEMBERED:
@@ -251,21 +221,12 @@ class RMDestination:
         if rm is None or not headers.is_rm:
             if peer.require_rm:
                 fault = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
-                return _fault(fault, headers)
+                return answers.fault(fault, headers)
             one_way = self._is_one_way(headers)
             if one_way and self._queue_one_way:
                 return self._unsequenced(request, headers, principal, peer)
             return Forward(one_way, headers)
-        assert headers.addressing is not None
-        sender = Sender(
-            queue=request.caller.queue,
-            rm=rm,
-            soap=headers.soap,
-            addressing=headers.addressing,
-            principal=principal,
-            peer=request.caller.address,
-            partner=peer.name,
-        )
+        sender = _sender(request, headers, principal, peer, rm)
         policy = peer.policy
         element = headers.body
         if isinstance(element, CreateSequence):
@@ -274,16 +235,18 @@ class RMDestination:
         if isinstance(element, CloseSequence | TerminateSequence):
             if rm.has_close:  # 1.0: TerminateSequence is one-way
                 _check_reply_to(headers)
-            return Commit(
-                lambda tx: lifecycle(tx, sender, element, headers.ack_requested), headers, request, peer, who=sender.who
+            verb = partial(
+                lifecycle, sender=sender, element=element, policy=policy, ack_requested=headers.ack_requested
             )
+            return Commit(verb, headers, request, peer, who=sender.who)
         if headers.sequence is not None:
             return self._message(request, headers, sender, peer)
         if headers.ack_requested:
-            return Commit(lambda tx: lifecycle(tx, sender, None, headers.ack_requested), headers, request, peer)
+            verb = partial(lifecycle, sender=sender, element=None, policy=policy, ack_requested=headers.ack_requested)
+            return Commit(verb, headers, request, peer)
         if headers.acknowledgements:
             return self._stray_acknowledgement(headers)
-        return _fault(
+        return answers.fault(
             faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
             headers,
         )
@@ -330,21 +293,12 @@ class RMDestination:
             ack_requested=headers.ack_requested,
             waits=not one_way or robust,
         )
-        return _accepting(arrival, headers, request, peer, receiving)
+        return _accepting(accept, arrival, headers, request, peer, receiving)
 
     def _unsequenced(self, request: Request, headers: Headers, principal: str | None, peer: Peer) -> Commit:
         """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
-        sender = Sender(
-            queue=request.caller.queue,
-            rm=UNSEQUENCED,
-            soap=headers.soap,
-            addressing=headers.addressing or WSA_2005,
-            principal=principal,
-            peer=request.caller.address,
-            partner=peer.name,
-        )
         arrival = Arrival(
-            sender=sender,
+            sender=_sender(request, headers, principal, peer, UNSEQUENCED),
             header=_UNNUMBERED,
             message_id=headers.message_id,
             action=headers.action,
@@ -353,15 +307,7 @@ class RMDestination:
             body=request.body,
             policy=peer.policy,
         )
-        return Commit(
-            lambda tx: accept_unsequenced(tx, arrival),
-            headers,
-            request,
-            peer,
-            size=request.body.size,
-            arrival=arrival,
-            who=sender.who,
-        )
+        return _accepting(accept_unsequenced, arrival, headers, request, peer)
 
     def _is_one_way(self, headers: Headers) -> bool:
         if headers.is_one_way_address or headers.action in self._one_way:
@@ -384,7 +330,7 @@ class RMDestination:
         """An acknowledgement alone is about a sequence that we send, and no such sequence exists."""
         identifier = headers.acknowledgements[0].identifier
         fault = faults.UnknownSequence("The identifier is not that of a sequence sent from here.", identifier)
-        return _fault(fault, headers)
+        return answers.fault(fault, headers)
 
     # second half: what it came to
 
@@ -407,7 +353,7 @@ class RMDestination:
         if isinstance(receipt, Created):
             if receipt.fault is not None:
                 self._events.tell("request.refused", fault=receipt.fault.name, reason=receipt.fault.reason)
-            return _created(receipt, headers)
+            return answers.created(receipt, headers)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         for fault in receipt.other_faults:
@@ -415,18 +361,18 @@ class RMDestination:
         if receipt.fault is not None:
             fault = receipt.fault
             self._events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
-            return _receipt_fault(receipt, headers)
+            return answers.refused(receipt, headers)
         if receipt.no_room:
             self._events.tell("request.no_room", reason=receipt.no_room)
-            return _no_room(receipt.no_room, commit, receipt)
+            return self._no_room(commit, receipt)
         if commit.arrival is not None:
             return self._conclude_message(commit, commit.arrival, receipt)
         if headers.body is not None:
-            answer = _lifecycle_answer(receipt.acknowledgement, headers)
+            answer = answers.ended(receipt.acknowledgement, headers)
             return Wait(receipt.unfinished, answer, bounded=False) if receipt.unfinished is not None else answer
         if receipt.other_faults and not receipt.others:
-            return _fault(receipt.other_faults[0], headers)
-        return _acknowledge(headers, list(receipt.others))
+            return answers.fault(receipt.other_faults[0], headers)
+        return answers.acknowledgement(headers, receipt.others)
 
     def _conclude_message(self, commit: Commit, arrival: Arrival, receipt: Receipt) -> Answer | Run | Wait:
         if not arrival.waits or (receipt.settled and not arrival.wants_reply):
@@ -450,21 +396,13 @@ class RMDestination:
         the acknowledgement alone."""
         headers = commit.headers
         if isinstance(headers.body, CloseSequence | TerminateSequence):
-            return _lifecycle_answer(acknowledgement, headers)
+            return answers.ended(acknowledgement, headers)
         if reply is not None and reply.body:
-            assert headers.rm is not None
-            content_type = next((v for n, v in reply.headers if n.lower() == "content-type"), "")
-            fragment = acknowledgement_header(headers.rm, (acknowledgement,))
-            try:
-                body = piggyback(reply.body, content_type, fragment)
-            except NotAnEnvelope:  # an answer that cannot carry a header goes out as it is
-                body = reply.body
-            code = int(reply.status.split(" ", 1)[0])
-            return Answer(code, body, "", reply.headers, reply.status)
+            return answers.replied(reply, headers, acknowledgement)
         if outcome == "dead" and commit.arrival is not None and commit.arrival.wants_reply:
             fault = faults.ServiceFailure("The message could not be delivered to the service; it was set aside.")
-            return _fault(fault, headers, (acknowledgement,))
-        return _acknowledge(headers, [acknowledgement])
+            return answers.fault(fault, headers, (acknowledgement,))
+        return answers.acknowledgement(headers, [acknowledgement])
 
     def _delivery(self, arrival: Arrival, receipt: Receipt) -> Delivery:
         assert receipt.position is not None
@@ -488,6 +426,12 @@ class RMDestination:
             is_waited_for=arrival.waits,
         )
 
+    def _no_room(self, commit: Commit, receipt: Receipt) -> Answer:
+        """503; to WCF, for which that is an error of the line, an acknowledgement that leaves the message out."""
+        if commit.peer.policy.tells_room and receipt.acknowledgement is not None:
+            return answers.acknowledgement(commit.headers, [receipt.acknowledgement, *receipt.others])
+        return answers.unavailable(receipt.no_room)
+
     def _one_way_answer(self, commit: Commit, receipt: Receipt) -> Answer:
         """200 with an acknowledgement that covers the message: CXF, Metro, WCF, gSOAP and zeep all take it."""
         if receipt.acknowledgement is None:  # it came without WS-RM
@@ -495,14 +439,31 @@ class RMDestination:
         acknowledgements = [receipt.acknowledgement, *receipt.others]
         if commit.peer.one_way_answer == "empty" and not (commit.headers.ack_requested or receipt.acknowledge_now):
             return EMPTY
-        return _acknowledge(commit.headers, acknowledgements)
+        return answers.acknowledgement(commit.headers, acknowledgements)
+
+
+def _sender(request: Request, headers: Headers, principal: str | None, peer: Peer, rm: RMVersion) -> Sender:
+    return Sender(
+        queue=request.caller.queue,
+        rm=rm,
+        soap=headers.soap,
+        addressing=headers.addressing or WSA_2005,
+        principal=principal,
+        peer=request.caller.address,
+        partner=peer.name,
+    )
 
 
 def _accepting(
-    arrival: Arrival, headers: Headers, request: Request, peer: Peer, receiving: tracing.Receive | None = None
+    verb: Callable[[Transaction, Arrival], Receipt],
+    arrival: Arrival,
+    headers: Headers,
+    request: Request,
+    peer: Peer,
+    receiving: tracing.Receive | None = None,
 ) -> Commit:
     return Commit(
-        lambda tx: accept(tx, arrival),
+        lambda tx: verb(tx, arrival),
         headers,
         request,
         peer,
@@ -553,101 +514,3 @@ def _why_refused(element: CreateSequence, headers: Headers) -> str:
 def _is_anonymous(reference: EndpointReference, headers: Headers) -> bool:
     assert headers.addressing is not None
     return reference.address == headers.addressing.anonymous
-
-
-def _content_type(headers: Headers) -> str:
-    return f"{headers.soap.media_type}; charset=utf-8"
-
-
-def _envelope(status: int, body: bytes, headers: Headers) -> Answer:
-    return Answer(status, body, _content_type(headers))
-
-
-def _fault(fault: faults.Fault, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...] = ()) -> Answer:
-    status, body = render_fault(
-        fault, headers.soap, headers.addressing, headers.rm, headers.message_id, acknowledgements
-    )
-    return _envelope(status, body, headers)
-
-
-def _refusal(error: EnvelopeError, request: Request) -> Answer:
-    """The fault for a request that cannot be read; what is known of its versions is kept."""
-    context = error.context
-    if isinstance(context, Headers):
-        answer = _fault(error.fault, context)
-    else:
-        soap = SOAPVersion.SOAP_1_2 if "soap+xml" in request.caller.content_type.lower() else SOAPVersion.SOAP_1_1
-        status, body = render_fault(error.fault, soap, None, None, None)
-        answer = Answer(status, body, f"{soap.media_type}; charset=utf-8")
-    return answer._replace(status=error.status) if error.status else answer
-
-
-def _created(created: Created, headers: Headers) -> Answer:
-    if created.fault is not None:
-        return _fault(created.fault, headers)
-    sequence = created.sequence
-    if sequence is None:
-        return unavailable(created.no_room)
-    assert headers.addressing is not None
-    return _envelope(
-        200,
-        create_sequence_response(
-            headers.soap,
-            headers.addressing,
-            sequence.terms.rm,
-            headers.message_id,
-            sequence.terms.identifier,
-            expires=created.lifetime,
-            behavior=sequence.terms.behavior,
-        ),
-        headers,
-    )
-
-
-def _receipt_fault(receipt: Receipt, headers: Headers) -> Answer:
-    assert receipt.fault is not None
-    final = (receipt.acknowledgement,) if receipt.acknowledgement and receipt.acknowledgement.final else ()
-    shown = final if isinstance(receipt.fault, faults.SequenceClosed) else ()
-    return _fault(receipt.fault, headers, shown)
-
-
-def _no_room(reason: str, commit: Commit, receipt: Receipt) -> Answer:
-    """503; to WCF, for which that is an error of the line, an acknowledgement that leaves the message out."""
-    if commit.peer.policy.tells_room and receipt.acknowledgement is not None:
-        return _acknowledge(commit.headers, [receipt.acknowledgement, *receipt.others])
-    return unavailable(reason)
-
-
-def unavailable(reason: str, retry_after: int = RETRY_AFTER_SECONDS) -> Answer:
-    """503: nothing was stored, nothing is acknowledged, the sender comes again in ``retry_after`` seconds."""
-    return Answer(503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(retry_after)),))
-
-
-def _lifecycle_answer(acknowledgement: SequenceAcknowledgement | None, headers: Headers) -> Answer:
-    element = headers.body
-    assert isinstance(element, CloseSequence | TerminateSequence)
-    rm = headers.rm
-    assert rm is not None
-    assert headers.addressing is not None
-    if not rm.has_close:
-        return EMPTY  # 1.0: TerminateSequence is one-way
-    acknowledgements = (acknowledgement,) if acknowledgement else ()
-    body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements)
-    return _envelope(200, body, headers)
-
-
-def _acknowledge(headers: Headers, acknowledgements: list[SequenceAcknowledgement]) -> Answer:
-    rm, addressing = headers.rm, headers.addressing
-    assert rm is not None
-    assert addressing is not None
-    sayable = acknowledgements if rm.has_none else [ack for ack in acknowledgements if ack.ranges]
-    if not sayable:
-        return EMPTY  # 1.0 cannot say that nothing was accepted
-    body = sequence_acknowledgement(headers.soap, addressing, rm, sayable, headers.message_id)
-    return _envelope(200, body, headers)
-
-
-def reply_headers(content_type: str, headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """The HTTP headers of an answer but for its length."""
-    named = [(name, value) for name, value in headers if name.lower() != "content-length"]
-    return [*named, ("Content-Type", content_type)] if content_type else named

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from wsrm_mq.answers import Answer, unavailable
 from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
-from wsrm_mq.destination import Answer, Caller, Commit, Forward, Peer, Request, RMDestination, Run, Wait, unavailable
+from wsrm_mq.destination import Caller, Commit, Forward, Peer, Request, RMDestination, Run, Wait
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
@@ -25,7 +26,7 @@ from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import end_connections
-from wsrm_mq.request_body import BodyRefused
+from wsrm_mq.request_body import BodyRefused, too_large
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import RM_VERSIONS
 
@@ -147,16 +148,16 @@ class Front:
     def examine(
         self, environ: Environ, body: Body, call: object = None, kept: str | None = None
     ) -> Answer | Forward | Commit:
-        """What is to be done for a request that is covered. ``call``: the server's own function that came with the
-        request, WSGI's start_response or ASGI's receive; some servers show the connection there. ``kept``: what
-        ``capture`` answers for this environ, where that is known."""
+        """What is to be done for a request that is covered; raises what ``refusal`` answers. ``call``: the server's own
+        function that came with the request, WSGI's start_response or ASGI's receive; some servers show the connection
+        there. ``kept``: what ``capture`` answers for this environ, where that is known."""
         correct_peer(environ)
         if not self.engine.is_asked:
             if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
         caller = self._caller(environ, capture(environ) if kept is None else kept, call)
-        return self.destination.examine(Request(caller, body, partial(self._identify, environ)))
+        return self.destination.examine(Request(caller, body, partial(self._identify, environ, body.size)))
 
     def _caller(self, environ: Environ, kept: str, call: object) -> Caller:
         key = (kept, self._connections.name(environ, call))
@@ -196,7 +197,7 @@ class Front:
     def settled(self, commit: Commit, position: int) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""
         with self.engine.store.reader() as db:
-            found = settlement(db, position)
+            found = settlement(db, position, commit.peer.policy if commit.arrival is not None else None)
         if found is None:
             return None
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
@@ -208,14 +209,18 @@ class Front:
             verb = partial(end_connections, names=names)
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
-    def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
+    def _identify(self, environ: Environ, size: int, headers: Headers) -> tuple[str | None, Peer]:
+        """Who sends ``size`` bytes. Raises ``BodyRefused`` where that is more than he may."""
         principal = self._authenticate(environ, headers)
         if not self._peers:
             return principal, self._default_peer
         matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
         if matched is None:
             return principal, self._default_peer
-        return principal, self._peers[matched[0]]
+        peer = self._peers[matched[0]]
+        if peer.max_body is not None and size > peer.max_body:
+            raise too_large(peer.max_body)
+        return principal, peer
 
     def _policy_of(self, partner: str | None) -> QueuePolicy:
         """The policy of a partner; that of everybody else where his section is gone."""

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from wsrm_mq.answers import Answer, http_headers
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.destination import Answer, Commit, Forward, Run, Wait, reply_headers
+from wsrm_mq.destination import Commit, Forward, Run, Wait
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
@@ -182,5 +183,5 @@ class WSRMMiddleware(Served):
 
 def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:
     length = ("Content-Length", str(len(answer.body)))
-    start_response(answer.line, [*reply_headers(answer.content_type, answer.headers), length])
+    start_response(answer.line, [*http_headers(answer.content_type, answer.headers), length])
     return [answer.body]

@@ -8,16 +8,23 @@ from typing import Final
 from bench import gsoap
 from bench.figures import Bound, Figure
 from bench.fronts import FRONTS, SHOWN
-from bench.samples import Column, Part, Sample, Scale, of_side, per_round
+from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
 from bench.sides import Side, bare, gsoap_side, reliable
 
-__all__ = ["PART", "case_of", "gsoap_shown"]
+__all__ = ["COMPARED", "PART", "case_of", "gsoap_shown"]
 
 CONNECTIONS: Final = (1, 8, 32)
 _QUEUE_REACHED: Final = {1: 0.35, 8: 0.8, 32: 1.15}
 """Of the rate of gSOAP's queue, by connections."""
 _OWN_CPU: Final = {8: 250, 32: 130}
 """µs a message, at most."""
+COMPARED: Final = (
+    Column("to_queue", "to queue", "{:.2f}"),
+    Column("to_plain", "to plain", "{:.2f}"),
+    Column("null_rate", "null msg/s"),
+    Column("to_null", "to null", "{:.2f}"),
+)
+"""With gSOAP, and with the same server alone."""
 
 
 def case_of(connections: int) -> str:
@@ -85,19 +92,12 @@ PART: Final = Part(
     ),
     measure=_measure,
     columns=(
-        Column("rate", "msg/s", spread=True),
-        Column("to_queue", "to queue", "{:.2f}"),
-        Column("to_plain", "to plain", "{:.2f}"),
-        Column("null_rate", "null msg/s"),
-        Column("to_null", "to null", "{:.2f}"),
-        Column("p50_ms", "p50 ms", "{:.2f}"),
-        Column("p99_ms", "p99 ms", "{:.2f}"),
-        Column("cpu_us", "CPU µs/msg"),
+        RATE,
+        *COMPARED,
+        *TIMES,
         Column("null_cpu_us", "null CPU"),
         Column("own_us", "own CPU"),
-        Column("commits", "commits/msg", "{:.3f}"),
-        Column("fsync_us", "fsync µs"),
-        Column("generator", "generator %", "{:.0f}"),
+        *WRITES,
     ),
     reach=_reach,
     plotted=(("rate", "messages a second"), ("own_us", "the middleware's own CPU, µs a message")),

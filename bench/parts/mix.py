@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from bench.fronts import SHOWN
 from bench.load import Plan, steps
 from bench.messages import NOBODY, template
-from bench.samples import Column, Part, Sample, Scale, of_side
-from bench.sides import Amount, reliable
+from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
+from bench.sides import Amount, Reliable, Side, reliable, unless_too_busy
 
 __all__ = ["PART"]
 
@@ -33,13 +34,17 @@ def _measure(scale: Scale) -> Iterator[Sample]:
             with reliable(front, scale.store()) as server:
                 server.warm_up(scale.amount)
                 ordered = server.side(_CONNECTIONS, scale.amount)
-                known = [server.server.create_sequence() for _ in range(2 * _CONNECTIONS)]
-                mix = _mixed(known, scale.mixed, random.Random(number))
-                side = server.sent(mix.plan, _FOR_EVER, refusals=mix.unknown, duplicates=mix.again)
+                side = unless_too_busy(partial(_side, server, scale.mixed, number))
             case = f"{_CONNECTIONS} connections"
             yield Sample(case, f"{SHOWN[front]}, in order", number, of_side(ordered))
             values = {**of_side(side), "to_order": side.load.rate / ordered.load.rate}
             yield Sample(case, f"{SHOWN[front]}, mix", number, values)
+
+
+def _side(server: Reliable, messages: int, seed: int, most: int) -> Side:
+    known = [server.server.create_sequence() for _ in range(2 * _CONNECTIONS)]
+    mix = _mixed(known, messages, random.Random(seed))
+    return server.sent(mix.plan, _FOR_EVER, most=most, refusals=mix.unknown, duplicates=mix.again)
 
 
 def _mixed(known: list[str], messages: int, chance: random.Random) -> _Mix:
@@ -89,14 +94,10 @@ PART: Final = Part(
     ),
     measure=_measure,
     columns=(
-        Column("rate", "msg/s", spread=True),
+        RATE,
         Column("to_order", "to in order", "{:.2f}"),
-        Column("p50_ms", "p50 ms", "{:.2f}"),
-        Column("p99_ms", "p99 ms", "{:.2f}"),
-        Column("cpu_us", "CPU µs/msg"),
-        Column("commits", "commits/msg", "{:.3f}"),
-        Column("fsync_us", "fsync µs"),
-        Column("generator", "generator %", "{:.0f}"),
+        *TIMES,
+        *WRITES,
     ),
     plotted=(("rate", "messages a second"),),
 )

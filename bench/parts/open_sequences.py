@@ -14,11 +14,12 @@ from bench.figures import Bound, Figure
 from bench.fronts import SHOWN
 from bench.load import Plan, in_order, load, steps
 from bench.messages import FACTORY, MESSAGE_ID, NOBODY, PATH, create_sequence, template
-from bench.samples import Column, Part, Sample, Scale, of_side
-from bench.sides import Amount, Side, reliable, sent
+from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
+from bench.sides import Amount, Side, reliable, sent, unless_too_busy
 from wsrm_mq.config import Settings
 from wsrm_mq.queue.accept import Sender, create
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
+from wsrm_mq.store.beside import beside
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -49,14 +50,22 @@ def _measure(scale: Scale) -> Iterator[Sample]:
             return Sample(f"{count:,} open", subject, number, values)  # noqa: B023 - called in its round
 
         for count in (1, scale.gsoap_open_sequences):
-            yield sample(count, f"gSOAP queue, {_OLDEST}", _gsoap(count, scale.gsoap_amount))
+            side = unless_too_busy(partial(_gsoap, count, scale.gsoap_amount))
+            yield sample(count, f"gSOAP queue, {_OLDEST}", side)
         for front in scale.main_fronts:
             for count, store in prepared.items():
-                shutil.copyfile(store.path, scale.store())
-                with reliable(front, scale.store()) as server:
-                    server.warm_up(scale.amount)
-                    for subject, plan in _plans(store.identifiers, scale.amount).items():
-                        yield sample(count, f"{SHOWN[front]}, {subject}", server.sent(plan, scale.amount))
+                for subject, side in unless_too_busy(partial(_sides, front, store, scale)).items():
+                    yield sample(count, f"{SHOWN[front]}, {subject}", side)
+
+
+def _sides(front: str, store: _Prepared, scale: Scale, most: int) -> dict[str, Side]:
+    """By subject, on a copy of the store."""
+    shutil.copyfile(store.path, scale.store())
+    shutil.copytree(beside(store.path), beside(scale.store()))  # or nobody knows that this is its newest state
+    with reliable(front, scale.store()) as server:
+        server.warm_up(scale.amount)
+        plans = _plans(store.identifiers, scale.amount)
+        return {subject: server.sent(plan, scale.amount, most=most) for subject, plan in plans.items()}
 
 
 def _plans(identifiers: Sequence[str], amount: Amount) -> dict[str, Plan]:
@@ -101,7 +110,7 @@ def _create(indices: range, tx: Transaction) -> list[str]:
     return identifiers
 
 
-def _gsoap(count: int, amount: Amount) -> Side:
+def _gsoap(count: int, amount: Amount, most: int) -> Side:
     """Messages on the first of ``count`` sequences of a fresh process."""
     with gsoap.running("queue") as server:
         oldest = server.create_sequence()
@@ -109,8 +118,12 @@ def _gsoap(count: int, amount: Amount) -> Side:
         others = [steps((c, n) for n in range(of_each)) for c in range(_CONNECTIONS)]
         nobody = [NOBODY.format(c) for c in range(_CONNECTIONS)]
         if of_each:
-            load(server.port, Plan(nobody, others, create_sequence(MESSAGE_ID)), most_per_second=5_000)
-        return sent(server.port, server.pids, in_order([oldest], amount.planned(1)), amount, 0)
+            load(
+                server.port,
+                Plan(nobody, others, create_sequence(MESSAGE_ID)),
+                most_per_second=min(most or 5_000, 5_000),
+            )
+        return sent(server.port, server.pids, in_order([oldest], amount.planned(1)), amount, most)
 
 
 def _reach(samples: Sequence[Sample]) -> Iterable[Figure]:
@@ -130,14 +143,10 @@ PART: Final = Part(
     ),
     measure=_measure,
     columns=(
-        Column("rate", "msg/s", spread=True),
+        RATE,
         Column("to_one", "to 1 open", "{:.2f}"),
-        Column("p50_ms", "p50 ms", "{:.2f}"),
-        Column("p99_ms", "p99 ms", "{:.2f}"),
-        Column("cpu_us", "CPU µs/msg"),
-        Column("commits", "commits/msg", "{:.3f}"),
-        Column("fsync_us", "fsync µs"),
-        Column("generator", "generator %", "{:.0f}"),
+        *TIMES,
+        *WRITES,
     ),
     reach=_reach,
     plotted=(("rate", "messages a second"), ("to_one", "of the rate with one open")),

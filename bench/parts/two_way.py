@@ -8,8 +8,8 @@ from typing import Final
 from bench import gsoap
 from bench.fronts import SHOWN
 from bench.messages import reply
-from bench.parts.in_order import case_of, gsoap_shown
-from bench.samples import Column, Part, Sample, Scale, of_side
+from bench.parts.in_order import COMPARED, case_of, gsoap_shown
+from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
 from bench.sides import bare, gsoap_side, reliable
 
 __all__ = ["PART"]
@@ -53,18 +53,11 @@ PART: Final = Part(
     ),
     measure=_measure,
     columns=(
-        Column("rate", "msg/s", spread=True),
-        Column("to_queue", "to queue", "{:.2f}"),
-        Column("to_plain", "to plain", "{:.2f}"),
-        Column("null_rate", "null msg/s"),
-        Column("to_null", "to null", "{:.2f}"),
-        Column("p50_ms", "p50 ms", "{:.2f}"),
-        Column("p99_ms", "p99 ms", "{:.2f}"),
-        Column("cpu_us", "CPU µs/msg"),
+        RATE,
+        *COMPARED,
+        *TIMES,
         Column("own_us", "own CPU"),
-        Column("commits", "commits/msg", "{:.3f}"),
-        Column("fsync_us", "fsync µs"),
-        Column("generator", "generator %", "{:.0f}"),
+        *WRITES,
     ),
     plotted=(("rate", "messages a second"),),
 )

@@ -12,18 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from bench import load as generator
 from bench.__main__ import QUICK, run
-from bench.load import GeneratorTooBusy, Plan, RunIsVoid, load, steps
+from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
 from bench.messages import NOBODY, template
 from bench.parts import PARTS
 from bench.report import report
 from bench.samples import Sample, medians
-from bench.sides import Amount
+from bench.sides import Amount, unless_too_busy
 from wsrm_mq.testing import Reply
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,39 @@ def test_a_generator_that_needs_too_much_of_a_core_makes_a_run_void(
         load(peer.server_port, planned([(0, number) for number in range(1, 50)]))
 
 
+def busy_load(rate: int, share: float) -> Load:
+    return Load(rate, 1.0, share, 1.0, 1.0, 5.0, {}, 0, 0)
+
+
+@pytest.mark.parametrize("attempts", [1, 6])
+def test_a_generator_that_is_too_busy_is_held_to_less_and_less_until_it_is_not(attempts: int) -> None:
+    """However its share varies: here it says each time that it went faster than it was let."""
+    held_to: list[int] = []
+
+    def measure(most: int) -> str:
+        held_to.append(most)
+        if len(held_to) < attempts:
+            raise GeneratorTooBusy(busy_load(10_000, 0.31))
+        return "measured"
+
+    assert unless_too_busy(measure) == "measured"
+    assert held_to[0] == 0, "nothing is held that need not be"
+    assert all(0 < after <= 0.81 * before for before, after in pairwise(held_to[1:]))
+    assert len(held_to) == attempts
+
+
+def test_a_run_is_void_only_when_no_try_was_good() -> None:
+    held_to: list[int] = []
+
+    def measure(most: int) -> None:
+        held_to.append(most)
+        raise GeneratorTooBusy(busy_load(most or 10_000, 0.60))
+
+    with pytest.raises(GeneratorTooBusy):
+        unless_too_busy(measure)
+    assert len(held_to) == 6
+
+
 @needs("gcc")
 def test_the_rate_is_held_to_what_is_asked_for(serve: Callable[..., Peer]) -> None:
     peer = serve(lambda _identifier, _number: 200)
@@ -164,6 +198,28 @@ def test_a_small_run_measures_server_null_application_and_gsoap(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
     text = report(measured, scale, 60.0, 0.5)
     assert all(said in text for said in ("| waitress ", "fsync of a page: median", "of a core", "gSOAP 2.8"))
+
+
+@needs("gcc", "soapcpp2")
+@pytest.mark.timeout(240)
+def test_small_runs_open_prepared_stores_and_send_a_mix(tmp_path: Path) -> None:
+    scale = QUICK._replace(
+        amount=Amount(0.1),
+        gsoap_messages=300,
+        open_sequences=(1, 40),
+        gsoap_open_sequences=41,
+        mixed=20,
+        directory=tmp_path,
+    )
+    measured: dict[str, list[Sample]] = {}
+    run(["d", "f"], scale, measured)
+    assert [(sample.case, sample.subject.partition(",")[0]) for sample in measured["d"]] == [
+        ("1 open", "gSOAP queue"),
+        ("41 open", "gSOAP queue"),
+        *[(case, "uvicorn") for case in ("1 open", "1 open", "40 open", "40 open")],
+    ]
+    assert [sample.subject for sample in measured["f"]] == ["uvicorn, in order", "uvicorn, mix"]
+    assert all(sample.values["rate"] > 0 for samples in measured.values() for sample in samples)
 
 
 @pytest.mark.parametrize("letter", PARTS)

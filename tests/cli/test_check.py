@@ -91,7 +91,7 @@ def test_dead_letters_are_a_warning(service: Service, wsrm: Wsrm) -> None:
 
 def test_no_live_process_is_critical_and_the_dead_one_is_counted(service: Service, wsrm: Wsrm) -> None:
     service.sequence(1)
-    service.presence.close()
+    service.presence.abandon()
     result = wsrm("check", *ROOM, "-c", "oldest=")
     assert result.exit_code == 2
     assert figures(result.stdout)["dead_instances"][0] == "1"

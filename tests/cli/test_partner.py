@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +171,21 @@ def test_check_tells_every_combination_that_an_endpoint_speaks_and_leaves_nothin
     lines = wsrm("partner", "check", orders.url).stdout.splitlines()
     assert lines[0].startswith("WSDL  SOAP 1.1; reliable messaging: not announced")
     assert lines[2].startswith("1.1\t1.2\t1.0\tyes\tyes\tPT60S\tNoDiscard")
-    import sqlite3
-
     db = sqlite3.connect(orders.store)
-    assert db.execute("SELECT DISTINCT state FROM sequence").fetchall() == [("ended",)]
+    assert db.execute("SELECT DISTINCT state, ended FROM sequence").fetchall() == [("ended", "terminated")]
     db.close()
+
+
+def test_check_for_the_first_that_works_leaves_one_ended_sequence(
+    wsrm: Wsrm, somewhere: Path, orders: OrdersServer
+) -> None:
+    assert "up to six terminated sequences" in " ".join(wsrm("partner", "check", "--help").stdout.split())
+    with closing(sqlite3.connect(orders.store)) as db:
+        count = "SELECT count(*), coalesce(sum(ended = 'terminated'), 0) FROM sequence"
+        before = db.execute(count).fetchone()
+        (one,) = document(wsrm("partner", "check", orders.url, "--first", "--json"))["combinations"]
+        assert (one["rm"], one["soap"], one["created"], one["ended"]) == ("1.1", "1.2", True, True)
+        assert db.execute(count).fetchone() == (before[0] + 1, before[1] + 1)
 
 
 def test_check_of_a_service_that_refuses_tells_its_fault_without_its_control_characters(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Service, Shell, Wsrm, document
+from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
@@ -227,15 +228,32 @@ def test_an_ended_sequence_can_still_be_skipped_on(wsrm: Wsrm, service: Service)
 
 
 @pytest.mark.parametrize("command", ["skip", "resume"])
-def test_what_a_dead_process_ran_is_left_to_the_next_one(wsrm: Wsrm, service: Service, command: str) -> None:
-    sequence = service.sequence(1)
+def test_what_a_dead_process_ran_is_repaired_though_no_other_lives(wsrm: Wsrm, service: Service, command: str) -> None:
+    sequence = service.sequence(1, 2)
+    held = service.claim(sequence)
     arguments = ("sequence", command, sequence.terms.identifier, *(["1"] if command == "skip" else []), "--yes", *WHY)
     assert "is being run; wait until it stops" in wsrm(*arguments).stderr
-    service.presence.close()
+    service.presence.abandon()  # the system frees the lock of one that dies
     result = wsrm(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "when the service starts" in result.stderr
+    assert wsrm("store", "verify").exit_code == 0
+    with pytest.raises(FenceLost):
+        service.instance.settle(held, 1)
+    (row,) = service.instance.ledger("holder_died")
+    assert row["number"] == 1
+    (again,) = service.instance.runnable()
+    assert service.instance.to_run(again) == ([2] if command == "skip" else [1, 2])
+    assert service.instance.record(sequence.terms.identifier).redelivery_below == 3
+
+
+def test_a_death_that_nothing_proves_is_left_to_a_process_that_lives(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1)
+    service.presence.close()  # its lock file is gone
+    result = wsrm("sequence", "skip", sequence.terms.identifier, 1, "--yes", *WHY)
     assert result.exit_code == 4
-    assert "a process that died" in result.stderr
-    assert "start the service" in result.stderr
+    assert "lock file is missing" in result.stderr
+    assert "Start the service" in result.stderr
 
 
 def test_show_has_the_next_step_of_explain(wsrm: Wsrm, service: Service) -> None:

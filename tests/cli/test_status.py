@@ -51,13 +51,17 @@ def test_a_copy_is_shown_as_one_that_is_not_served(service: Service, wsrm: Wsrm)
     service.sequence(1)
     assert "not served" not in wsrm("status").stdout
     assert wsrm("store", "backup", "copy.db").exit_code == 0
-    assert "not served: the store is a copy of" in wsrm("status", "--store", "copy.db").stdout
-    assert "wsrm-mq store adopt" in document(wsrm("status", "--store", "copy.db", "--json"))["unconfirmed"]
+    shown = wsrm("status", "--store", "copy.db").stdout
+    assert "not served: the store is a copy of" in shown
+    assert "processes           0 live\n" in shown, "whoever lived there when it was copied neither died here nor helps"
+    found = document(wsrm("status", "--store", "copy.db", "--json"))
+    assert "`wsrm-mq store adopt --store copy.db`" in found["unconfirmed"]
+    assert found["dead_instances"] == 0
 
 
 def test_a_process_that_died_is_not_live(service: Service, wsrm: Wsrm) -> None:
     service.sequence(1)
-    service.presence.close()
+    service.presence.abandon()
     found = document(wsrm("status", "--json"))
     assert (found["instances"], found["dead_instances"]) == ([], 1)
     assert found["verdicts"] == {"blocked": 1}

@@ -21,9 +21,9 @@ LOOKING = [
     ("store", "verify"),
     ("store", "migrate", "--dry-run"),
     ("sequence", "list"),
-    ("sequence", "show", "urn:uuid:1"),
-    ("sequence", "explain", "urn:uuid:1"),
-    ("sequence", "resume", "urn:uuid:1", "--yes", "--reason", "r"),
+    ("sequence", "show", "urn:uuid:nobody"),
+    ("sequence", "explain", "urn:uuid:nobody"),
+    ("sequence", "resume", "urn:uuid:nobody", "--yes", "--reason", "r"),
     ("message", "list"),
     ("message", "show", "1"),
     ("message", "body", "1"),
@@ -213,6 +213,13 @@ DAMAGES = {
     ),
     "an entry has its message, and its body until it is settled": "UPDATE message SET body = NULL WHERE id = 2",
     "a body is as long as it was": "UPDATE message SET body = x'00' WHERE id = 1",
+    "the index of connections has every message up to its watermark, and none behind it": (
+        "UPDATE watermark SET message = 2"
+    ),
+    "the index of connections has each message under its own connection only": (
+        "INSERT INTO connection_message VALUES ('b', 5)"
+    ),
+    "the watermark is there, and not above the last message": "DELETE FROM watermark",
     "a position is never used again": "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'entry'",
     "the store says which it is, once": "DELETE FROM identity",
 }
@@ -224,7 +231,7 @@ def test_there_is_a_damage_for_every_invariant() -> None:
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGES.items(), ids=list(DAMAGES))
 def test_verify_finds_what_contradicts(wsrm: Wsrm, service: Service, name: str, damage: str) -> None:
-    service.deliver(service.sequence(1, 2, 3, 5, 6), 1)
+    service.deliver(service.sequence(1, 2, 3, 5, 6, connection="a"), 1)
     assert wsrm("store", "verify").exit_code == 0
     service.instance.db.execute("PRAGMA ignore_check_constraints = ON")
     service.instance.db.execute(damage)

@@ -98,6 +98,21 @@ def test_a_backup_is_good_and_says_what_it_is(wsrm: Wsrm, copy: Path) -> None:
     assert wsrm("store", "verify", "--store", copy).exit_code == 0
 
 
+def test_info_and_verify_of_a_copy_say_that_it_awaits_confirmation_and_how_that_is_given(
+    wsrm: Wsrm, copy: Path
+) -> None:
+    command = f"`wsrm-mq store adopt --store {copy}`"
+    for verb, heading in (("info", "not served"), ("verify", "No service starts on it: it is a copy of")):
+        shown = wsrm("store", verb, "--store", copy).output
+        assert heading in shown
+        assert command in shown
+        assert command in document(wsrm("store", verb, "--store", copy, "--json"))["unconfirmed"]
+    assert wsrm("store", "adopt", "--store", copy, *WHY).exit_code == 0
+    for verb in ("info", "verify"):
+        assert "adopt" not in wsrm("store", verb, "--store", copy).output
+        assert document(wsrm("store", verb, "--store", copy, "--json"))["unconfirmed"] is None
+
+
 @pytest.mark.parametrize("command", LOOKING, ids=" ".join)
 def test_looking_at_a_copy_works_and_leaves_no_trace(
     wsrm: Wsrm, copy: Path, somewhere: Path, command: tuple[str, ...]
@@ -151,6 +166,22 @@ def test_a_copy_that_is_the_newest_state_goes_on_as_it_was(wsrm: Wsrm, copy: Pat
     assert "messages are lost and others run twice" in result.stderr
     serve(copy)
     assert document(wsrm("store", "info", "--store", copy, "--json"))["sequences"] == {"created": 2}
+
+
+def test_what_was_run_where_a_copy_comes_from_is_run_by_nobody_once_it_is_adopted(
+    wsrm: Wsrm, service: Service, somewhere: Path
+) -> None:
+    sequence = service.sequence(1)
+    assert wsrm("store", "backup", "copy.db").exit_code == 0
+    copy = ("--store", somewhere / "copy.db")
+    assert wsrm("store", "adopt", "--current", *copy, *WHY).exit_code == 0
+    assert wsrm("store", "verify", *copy).exit_code == 0
+    told = document(wsrm("status", *copy, "--json"))
+    assert (told["instances"], told["dead_instances"]) == ([], 0)
+    told = document(wsrm("sequence", "explain", sequence.terms.identifier, *copy, "--json"))
+    assert "is ready, but no process of the service lives" in told["sentence"]
+    done = wsrm("sequence", "skip", sequence.terms.identifier, 1, *copy, *WHY)
+    assert done.exit_code == 0, done.output
 
 
 def test_a_file_that_the_witness_proves_to_be_older_is_not_called_current(wsrm: Wsrm, path: Path) -> None:

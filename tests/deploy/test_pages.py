@@ -20,6 +20,7 @@ NAMES = {
     "cheroot": OBJECT,
     "uwsgi": OBJECT,
     "granian": None,
+    "granian-asgi": OBJECT,
     "uvicorn": OBJECT,
     "nginx": r"\d+-\d+",
 }

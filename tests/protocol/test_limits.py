@@ -203,6 +203,22 @@ def test_wcf_is_told_how_much_room_there_is_and_what_finds_none_stays_unacknowle
 
 
 @each_rm
+@pytest.mark.spec("D-SEQ-024")
+def test_wcf_is_told_of_the_room_on_replies_and_when_it_asks_too(at) -> None:
+    source = at("/wcf")
+    identifier = source.create()
+    assert source.put(identifier, 3).text("BufferRemaining") == "1"
+    answer = source.echo(identifier, 1, "one")
+    assert (answer.reply.body_name, answer.acked) == ("echoResponse", [(1, 1), (3, 3)])
+    assert answer.text("BufferRemaining") == "2"
+    assert source.echo(identifier, 1, "one").text("BufferRemaining") == "2", "a duplicate gets the stored reply"
+    assert source.ask(identifier).text("BufferRemaining") == "2"
+    assert source.put(identifier, 2).text("BufferRemaining") == "4"
+    usual = at("/orders")
+    assert usual.echo(usual.create(), 1, "one").elements("BufferRemaining") == []
+
+
+@each_rm
 def test_with_empty_answers_an_acknowledgement_comes_after_its_interval_and_whenever_it_matters(at) -> None:
     source = at("/sparing")
     identifier = source.create()

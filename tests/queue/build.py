@@ -96,7 +96,7 @@ class Instance:
         return self.run(lambda tx: accept.accept(tx, arrival(identifier, number, **changes)))
 
     def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> Receipt:
-        return self.run(lambda tx: accept.lifecycle(tx, sender(rm), element))
+        return self.run(lambda tx: accept.lifecycle(tx, sender(rm), element, USUAL))
 
     def claim(self, sequence: int) -> Claim | None:
         return self.run(lambda tx: claim(tx, sequence))

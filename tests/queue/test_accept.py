@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.queue.build import Instance, Node, arrival, sender
+from tests.queue.build import USUAL, Instance, Node, arrival, sender
 from wsrm_mq.queue import accept
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.queue.policy import QueuePolicy
@@ -137,7 +137,7 @@ def test_to_a_stranger_a_sequence_is_unknown_and_nothing_changes(one: Instance, 
     identifier = one.create().terms.identifier
     message = arrival(identifier, 1, sender=stranger)
     assert isinstance(one.run(lambda tx: accept.accept(tx, message)).fault, faults.UnknownSequence)
-    ending = one.run(lambda tx: accept.lifecycle(tx, stranger, TerminateSequence(identifier)))
+    ending = one.run(lambda tx: accept.lifecycle(tx, stranger, TerminateSequence(identifier), USUAL))
     assert isinstance(ending.fault, faults.UnknownSequence)
     assert one.rows("SELECT name FROM queue") == [{"name": "/orders"}], "nor is a queue made for what is refused"
     assert one.take(identifier, 1).act is Act.ACCEPT

@@ -11,8 +11,10 @@ from wsrm_mq.queue.ending import bury_batch
 from wsrm_mq.queue.ownership import Claim, give_back, take_over
 from wsrm_mq.queue.poison import Aftermath
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
+from wsrm_mq.queue.room import Room
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.sequence.inbound import Bounds
 
 TWICE = QueuePolicy(retry=(1_000, 5_000))
 ONCE_THEN = {on_poison: QueuePolicy(retry=(), on_poison=on_poison) for on_poison in OnPoison}
@@ -81,6 +83,23 @@ def test_a_reply_is_stored_with_its_settlement_and_read_again(one: Instance, nod
     assert found is not None
     assert (found.outcome, found.reply, found.acknowledgement.identifier) == ("delivered", reply, identifier)
     assert settlement(one.db, 10**6) is None
+
+
+def test_a_settlement_tells_the_room_that_is_left_to_whom_it_is_told(one: Instance) -> None:
+    def told(policy: QueuePolicy | None) -> int | None:
+        found = settlement(one.db, position, policy)
+        assert found is not None
+        return found.acknowledgement.buffer_remaining
+
+    _, claim = received(one, 1, 3)
+    one.settle(claim, 1)
+    position = one.entry(claim.sequence, 1)["id"]
+    window = Bounds(window=8)
+    assert told(None) is None
+    assert told(QueuePolicy(bounds=window)) is None
+    assert told(QueuePolicy(bounds=window, tells_room=True)) == 6
+    assert told(QueuePolicy(bounds=window, tells_room=True, room=Room(max_store=1))) == 0
+    assert told(QueuePolicy(bounds=window, tells_room=True, room=Room(max_store=2**40))) == 6
 
 
 def test_a_settlement_says_where_a_request_waits_for_it(one: Instance, node: Node) -> None:

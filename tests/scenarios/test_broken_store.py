@@ -26,6 +26,7 @@ from tests.support.raw import Answer
 from tests.support.source import Source, good_exchange
 from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
+from wsrm_mq.store.beside import beside
 from wsrm_mq.testing import EnvelopeFactory
 
 PAGE: Final = 4096
@@ -142,7 +143,7 @@ LOOKING: Final = (
     ("store", "info"),
     ("store", "verify"),
     ("sequence", "list"),
-    ("sequence", "explain", "urn:uuid:1"),
+    ("sequence", "explain", "urn:uuid:nobody"),
     ("message", "list"),
     ("store", "migrate"),
 )
@@ -184,7 +185,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(used: Path, tmp_path: Path) -> Path:
     (tmp_path / "shop").mkdir()
-    shutil.copytree(used.with_name(used.name + ".d"), tmp_path / "shop" / "store.db.d")
+    shutil.copytree(beside(used), tmp_path / "shop" / "store.db.d")
     return Path(shutil.copy(used, tmp_path / "shop" / "store.db"))
 
 
@@ -232,8 +233,8 @@ def test_damage_that_nobody_meets_at_the_start_turns_away_what_meets_it(
     assert source.plain_put(7).status == 202, "the server lives"
     assert "restore the last backup" in server.log.read_text()
     server.stop()
-    for beside in tmp_path.glob("store.db-*"):
-        beside.unlink()
+    for log in tmp_path.glob("store.db-*"):
+        log.unlink()
     shutil.copy(tmp_path / "backup.db", server.store)
     assert "is older than what was here before" in server.refusal()
     assert run(("store", "adopt", "--reason", "damaged", "--yes"), server.store)[0] == 0

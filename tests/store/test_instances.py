@@ -13,6 +13,7 @@ import pytest
 from tests.store.conftest import Python
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import instances
+from wsrm_mq.store.beside import beside
 from wsrm_mq.store.instances import Neighbours, Presence, is_alive, wake
 from wsrm_mq.store.store import Store
 
@@ -35,7 +36,7 @@ def presence(path: Path) -> Iterator[Presence]:
 
 
 def files(path: Path) -> set[str]:
-    return {file.name for file in path.with_name(path.name + ".d").iterdir()}
+    return {file.name for file in beside(path).iterdir()}
 
 
 def test_an_instance_is_alive_from_its_making_to_its_close(path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.store import schema
 
 SEQUENCE = """
@@ -52,3 +53,30 @@ def test_what_waited_before_there_were_columns_for_it_is_counted(
             (4, 3, 30),
             (5, 0, 0),
         ]
+
+
+def test_the_messages_that_were_there_are_in_the_index_of_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as older:
+        older.setattr(schema, "HEAD", "0005")
+        schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executemany(
+            "INSERT INTO message (id, connection, environ, received_at, body_size) VALUES (?, ?, '{}', 0, 0)",
+            ((3, "b"), (4, None), (6, "a"), (7, "b"), (9, None)),
+        )
+        db.commit()
+    schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT connection, message FROM connection_message").fetchall() == [
+            ("a", 6),
+            ("b", 3),
+            ("b", 7),
+        ]
+        assert db.execute("SELECT name, message FROM watermark").fetchall() == [("connection_message", 9)]
+        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_by_connection'").fetchall()
+        assert [
+            found for found in all_findings(db) if "index" in found.invariant or "watermark" in found.invariant
+        ] == []

@@ -26,7 +26,7 @@ class Exit(enum.IntEnum):
     REFUSED = 4
     """The state of the thing forbids it, or what makes it safe is missing: --yes, --reason."""
     STORE = 5
-    """The store is missing, locked, unreadable, or of another version."""
+    """The store is missing, locked, unreadable, of another version, or awaits confirmation."""
     INTERRUPTED = 130
 
 

@@ -134,6 +134,30 @@ INVARIANTS: Final = (
         WHERE id BETWEEN :lower AND :upper AND body IS NOT NULL AND length(body) <> body_size""",
     ),
     Invariant(
+        "the index of connections has every message up to its watermark, and none behind it",
+        "message",
+        """SELECT id, 'connection ' || connection || iif(is_indexed, ' is', ' is not') FROM (
+            SELECT m.id, m.connection, EXISTS (
+                SELECT 1 FROM connection_message c WHERE c.connection = m.connection AND c.message = m.id
+            ) AS is_indexed
+            FROM message m WHERE id BETWEEN :lower AND :upper AND connection IS NOT NULL
+        ) WHERE is_indexed <> (id <= (SELECT message FROM watermark WHERE name = 'connection_message'))""",
+    ),
+    Invariant(
+        "the index of connections has each message under its own connection only",
+        "sqlite_schema",
+        """SELECT NULL, 'message ' || c.message || ' under ' || c.connection
+        FROM connection_message c JOIN message m ON m.id = c.message
+        WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS NOT c.connection""",
+    ),
+    Invariant(
+        "the watermark is there, and not above the last message",
+        "sqlite_schema",
+        """SELECT NULL, coalesce('it is ' || max(message), 'there is none') FROM watermark
+        WHERE :lower <= 1 AND :upper >= 1 AND name = 'connection_message'
+        HAVING count(*) <> 1 OR max(message) > (SELECT coalesce(max(id), 0) FROM message)""",
+    ),
+    Invariant(
         "a position is never used again",
         "sqlite_sequence",
         """SELECT NULL, name || ' counts ' || seq || ' but has ' || highest FROM (
@@ -163,6 +187,8 @@ TABLES: Final = (
     "entry",
     "range",
     "reply",
+    "connection_message",
+    "watermark",
 )
 
 

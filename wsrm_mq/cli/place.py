@@ -6,6 +6,7 @@ A command that looks makes no file, migrates nothing and takes no lock.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Place", "config_option", "in_store", "json_option", "looking"]
+__all__ = ["Place", "config_option", "in_store", "json_option", "looking", "unconfirmed"]
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -34,6 +35,10 @@ class Place(NamedTuple):
     def command(self, text: str) -> str:
         """``text``, a command line, for this store."""
         return f"{text}{self.flag}" if text.startswith("wsrm-mq ") else text
+
+    def told(self, text: str) -> str:
+        """``text``, in which commands stand in backquotes, for this store."""
+        return re.sub("`(wsrm-mq [^`]*)`", lambda command: f"`{command[1]}{self.flag}`", text)
 
 
 def config_option(command: C) -> C:
@@ -88,3 +93,12 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connec
             yield db
     finally:
         db.close()
+
+
+def unconfirmed(place: Place, db: sqlite3.Connection) -> str | None:
+    """Why no service starts on the store before somebody confirms it, and how that is done; ``None`` where one may."""
+    from wsrm_mq.queue.verdict import live_instances
+    from wsrm_mq.store.identity import why_unconfirmed
+
+    doubt = None if live_instances(db) else why_unconfirmed(db, place.path)  # with a live one somebody confirmed it
+    return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"

@@ -143,13 +143,14 @@ def explain(place: Place, is_json: bool, part: str) -> None:
 @signed
 @click.argument("part", metavar="SEQUENCE")
 def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
-    """Try a blocked sequence again. Now, and from the first step of its ladder of waits."""
+    """Try a blocked sequence again. Now, or when the service starts if it is stopped; and from the first step of its
+    ladder of waits."""
     from wsrm_mq.queue import operate
 
     def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
         return {"number": operate.resume(tx, identifier, **why)}
 
-    _act(place, part, verb, "try number {number} of {sequence} again now", is_json, **act)
+    _act(place, part, verb, "try number {number} of {sequence} again {when}", is_json, **act)
 
 
 @sequence.command()
@@ -160,13 +161,14 @@ def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
 @click.argument("part", metavar="SEQUENCE")
 @click.argument("number", type=int)
 def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> None:
-    """Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on."""
+    """Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on, if the service
+    is stopped when it starts."""
     from wsrm_mq.queue import operate
 
     def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
         return {"number": number, "position": operate.skip(tx, identifier, number, **why)}
 
-    _act(place, part, verb, "move number {number} of {sequence} to the dead letters", is_json, **act)
+    _act(place, part, verb, "move number {number} of {sequence} to the dead letters{later}", is_json, **act)
 
 
 def _act(
@@ -183,20 +185,23 @@ def _act(
 ) -> None:
     """Try the verb and take it back; say what it does, ask, and do it."""
     from wsrm_mq.queue.reading import find_sequence, sequence
+    from wsrm_mq.queue.verdict import live_instances
     from wsrm_mq.store.store import run_once
 
     why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:
         identifier = sequence(db, find_sequence(db, part)).identifier
+        is_served = bool(live_instances(db))
+    when, later = ("now", "") if is_served else ("when the service starts", "; it goes on when the service starts")
     rehearsed = rehearse(place, lambda tx: verb(tx, identifier, **why))
-    text = consequence.format(sequence=identifier, **rehearsed)
+    text = consequence.format(sequence=identifier, when=when, later=later, **rehearsed)
     if dry_run:
         result = rehearsed
         say(f"This would {text}. Nothing was changed.")
     else:
         ask(f"This will {text}.", yes)
         result = run_once(place.path, lambda tx: verb(tx, identifier, **why))
-        say(f"Done: {consequence.format(sequence=identifier, **result)}.")
+        say(f"Done: {consequence.format(sequence=identifier, when=when, later=later, **result)}.")
     document = {"sequence": identifier, **result, "dry_run": dry_run}
     if is_json:
         as_json(**document)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.overview import Counted, Overview, Verdicts
@@ -76,14 +76,10 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
 def _look(place: Place) -> Look:
     from wsrm_mq.queue.overview import counted, overview, verdicts
     from wsrm_mq.queue.reading import snapshot
-    from wsrm_mq.store.identity import why_unconfirmed
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db, snapshot(db):
-        at = overview(db)
-        doubt = None if at.instances else why_unconfirmed(db, place.path)  # with a live one somebody confirmed it
-        what = None if doubt is None else f"{doubt.what} {doubt.hint}"
-        return Look(now, at, verdicts(db, now), counted(db), what, time.monotonic())
+        return Look(now, overview(db), verdicts(db, now), counted(db), unconfirmed(place, db), time.monotonic())
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
@@ -130,7 +126,7 @@ def _show(document: dict[str, Any], found: Look) -> None:
     fields(
         [
             ("at", moment(document["at"])),
-            ("processes", _processes(len(found.at.instances), dead)),
+            ("processes", _processes(len(found.at.instances), dead, document["unconfirmed"])),
             ("sequences", _counts(document["sequences"])),
             ("verdicts", _counts(document["verdicts"]) + ("" if document["all_judged"] else " (of those looked at)")),
             ("held", document["held"]),
@@ -165,9 +161,9 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "none"
 
 
-def _processes(live: int, dead: int) -> str:
+def _processes(live: int, dead: int, unconfirmed: str | None) -> str:
     text = f"{live} live" + (f", {dead} dead and not noticed yet" if dead else "")
-    return text if live else f"{text}: start the service"
+    return text if live or unconfirmed else f"{text}: start the service"
 
 
 def _size(size: int) -> str:

@@ -9,7 +9,7 @@ import click
 
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
 from wsrm_mq.cli.upkeep import adopt, backup, prune, vacuum
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def info(place: Place, is_json: bool) -> None:
             ("path", found["path"]),
             ("schema", found["schema"]),
             ("copied", f"{moment(found['copied_at'])}, and not adopted" if found["copied_at"] else "no"),
+            *([("not served", f"it {found['unconfirmed']}")] if found["unconfirmed"] else []),
             ("size", f"{found['size']} bytes"),
             ("reclaimable", f"{found['reclaimable']} bytes, used again by what comes next"),
             ("write-ahead log", f"{found['wal_size']} bytes"),
@@ -122,6 +123,7 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
         "path": str(place.path),
         "schema": revision(db, place.path),
         "copied_at": identify(db).copied_at,
+        "unconfirmed": unconfirmed(place, db),
         "size": place.path.stat().st_size,
         "reclaimable": room(db).reclaimable,
         "wal_size": wal.stat().st_size if wal.exists() else 0,
@@ -144,12 +146,14 @@ def verify(context: click.Context, place: Place, is_json: bool) -> None:
     from wsrm_mq.cli.invariants import INVARIANTS, all_findings
 
     with looking(place) as db:
-        found = list(all_findings(db))
+        found, doubt = list(all_findings(db)), unconfirmed(place, db)
     if is_json:
-        as_json(path=str(place.path), findings=[one._asdict() for one in found])
+        as_json(path=str(place.path), findings=[one._asdict() for one in found], unconfirmed=doubt)
     elif found:
         table(("broken", "table", "key", "detail"), found)
     if found:
         say(f"{place.path}: {len(found)} findings. Keep a copy of the file as it is before you change anything.")
         context.exit(Exit.FAILED)
     say(f"{place.path}: nothing is wrong ({len(INVARIANTS)} invariants).")
+    if doubt is not None:
+        say(f"No service starts on it: it {doubt}")

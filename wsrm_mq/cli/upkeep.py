@@ -151,9 +151,9 @@ def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     found = room.refuse(place.path)
     if dry_run:
         say(f"This would give back about {found.reclaimable} bytes. Nothing was changed.")
-        before, after = found.size, found.size - found.reclaimable
+        before, after = found.size, found.used
     else:
-        ask(f"This will write {found.size - found.reclaimable} bytes anew. No service can start meanwhile.", yes)
+        ask(f"This will write {found.used} bytes anew. No service can start meanwhile.", yes)
         before, after = room.vacuum(place.path)
     _result(is_json, before=before, after=after, needed=found.needed, dry_run=dry_run)
 

@@ -218,15 +218,20 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
         accept_into(tx, record, arrival, receipt)
-        receipt.acknowledgement = record.value.acknowledgement()
-        if arrival.policy.tells_room:
-            remaining = buffer_remaining(tx, record, arrival.policy.bounds, arrival.policy.room)
-            receipt.acknowledgement = receipt.acknowledgement._replace(buffer_remaining=remaining)
+        receipt.acknowledgement = _acknowledgement(tx, record, arrival.policy)
         if arrival.policy.acknowledgement_interval is not None:
             receipt.acknowledge_now = _is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
     count(tx, arrival, receipt, record.queue if record is not None else 0)
-    _answer_ack_requested(tx, arrival.sender, arrival.ack_requested, receipt, arrival.header.identifier)
+    _answer_ack_requested(tx, arrival.sender, arrival.policy, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
+
+
+def _acknowledgement(tx: Transaction, record: SequenceRecord, policy: QueuePolicy) -> SequenceAcknowledgement:
+    said = record.value.acknowledgement()
+    if not policy.tells_room:
+        return said
+    is_full = bool(full(tx, policy.room))
+    return said._replace(buffer_remaining=buffer_remaining(record, policy.bounds, policy.room, is_full=is_full))
 
 
 def _outcome(receipt: Receipt) -> str:
@@ -258,6 +263,7 @@ def lifecycle(
     tx: Transaction,
     sender: Sender,
     element: CloseSequence | TerminateSequence | None,
+    policy: QueuePolicy,
     ack_requested: tuple[AckRequested, ...] = (),
 ) -> Receipt:
     """CloseSequence, TerminateSequence, or AckRequested alone."""
@@ -268,7 +274,7 @@ def lifecycle(
         if record is not None:
             _end(tx, record, element, receipt)
             receipt.acknowledgement = record.value.acknowledgement()
-    _answer_ack_requested(tx, sender, ack_requested, receipt, identifier)
+    _answer_ack_requested(tx, sender, policy, ack_requested, receipt, identifier)
     return receipt
 
 
@@ -443,6 +449,7 @@ def _look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> N
 def _answer_ack_requested(
     tx: Transaction,
     sender: Sender,
+    policy: QueuePolicy,
     requests: tuple[AckRequested, ...],
     receipt: Receipt,
     carried: str | None,
@@ -463,4 +470,4 @@ def _answer_ack_requested(
             assert answer.fault is not None
             receipt.other_faults += (answer.fault,)
         else:
-            receipt.others += (record.value.acknowledgement(),)
+            receipt.others += (_acknowledgement(tx, record, policy),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.ownership import free
+from wsrm_mq.queue.ownership import free, take_from_dead
 from wsrm_mq.sequence.inbound import GaveUp, receive
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import identity
@@ -44,15 +44,18 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
         is_open, unsettled = _end(tx, key, deliver)
         ended += is_open
         undelivered += unsettled
-    # The instances of the store that it comes from do not live here.
-    tx.execute("UPDATE instance SET ended_at = ? WHERE ended_at IS NULL", (tx.now,))
     fate = "delivered as possible redeliveries" if deliver else "dead letters"
     _take(tx, "adopted", f"{ended} open sequences ended, {undelivered} messages {fate}: {reason}", actor)
     return Adopted(ended, undelivered)
 
 
 def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
-    """Make this the store, because an operator knows that it is the newest state: it goes on as it is."""
+    """Make this the store, because an operator knows that it is the newest state: it goes on as it is. What a process
+    of the place that it comes from was running has nobody who runs it now."""
+    for (key,) in tx.execute("SELECT id FROM sequence WHERE owner IS NOT NULL").fetchall():
+        record = tx.sequence(key)
+        assert record is not None
+        take_from_dead(tx, record)
     _take(tx, "confirmed", reason, actor)
     return Adopted(0, 0)
 
@@ -76,5 +79,7 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
 
 
 def _take(tx: Transaction, event: str, reason: str, actor: str) -> None:
+    # The instances of the store that it comes from do not live here.
+    tx.execute("UPDATE instance SET ended_at = ? WHERE ended_at IS NULL", (tx.now,))
     identity.rename(tx)
     tx.ledger(event, reason=reason, actor=actor)

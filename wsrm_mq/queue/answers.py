@@ -6,11 +6,14 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.room import buffer_remaining
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.vacuum import room as measured
 
 __all__ = ["Settlement", "settlement"]
 
@@ -23,8 +26,9 @@ class Settlement:
     """What an acknowledgement of its sequence says now."""
 
 
-def settlement(db: sqlite3.Connection, position: int) -> Settlement | None:
-    """How the message at ``position`` was settled; ``None`` while it is not."""
+def settlement(db: sqlite3.Connection, position: int, policy: QueuePolicy | None = None) -> Settlement | None:
+    """How the message at ``position`` was settled; ``None`` while it is not. The acknowledgement tells the room that is
+    left where ``policy`` wants that."""
     found = db.execute(sql.OUTCOME_AND_REPLY, {"key": position}).fetchone()
     if found is None or found[0] is None:
         return None
@@ -33,4 +37,11 @@ def settlement(db: sqlite3.Connection, position: int) -> Settlement | None:
     row = db.execute(sql.SEQUENCE_BY_ID, {"key": sequence}).fetchone()
     ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": sequence})))
     unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": sequence}))
-    return Settlement(outcome, reply, SequenceRecord.load(row, ranges, unnamed).value.acknowledgement())
+    record = SequenceRecord.load(row, ranges, unnamed)
+    acknowledgement = record.value.acknowledgement()
+    if policy is not None and policy.tells_room:
+        most = policy.room.max_store
+        is_full = most is not None and measured(db).used >= most
+        remaining = buffer_remaining(record, policy.bounds, policy.room, is_full=is_full)
+        acknowledgement = acknowledgement._replace(buffer_remaining=remaining)
+    return Settlement(outcome, reply, acknowledgement)

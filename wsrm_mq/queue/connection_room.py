@@ -7,10 +7,16 @@ is found as the writer's cache finds it, by ``PRAGMA data_version``: then it is 
 
 from __future__ import annotations
 
+from typing import Final
+
+from wsrm_mq.queue.connection_index import bring_forward
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["crowded"]
+
+_FEW: Final = 64
+"""So many messages that are not in the index are gone through as they are: that costs less than to index them."""
 
 
 def crowded(tx: Transaction, connection: str | None, bound: int | None, *, always: bool = False) -> str:
@@ -32,13 +38,17 @@ def crowded(tx: Transaction, connection: str | None, bound: int | None, *, alway
 def _count(tx: Transaction, connection: str, bound: int) -> int:
     """How many there are, as far as ``bound``. Everything up to the floor is settled, for ever (I6): it is not gone
     through again."""
+    (not_indexed,) = tx.execute(sql.NOT_INDEXED).fetchone()
+    if not_indexed > _FEW:
+        bring_forward(tx)
     kept = tx.connections
     floor = kept.floors.get(connection, 0)
     (last,) = tx.execute(sql.LAST_OF_CONNECTION, {"connection": connection}).fetchone()
     if floor > last:  # all of them were pruned, and their keys may come back
         floor = 0
-    found = tx.execute(
-        sql.UNSETTLED_OF_CONNECTION, {"connection": connection, "after": floor, "count": bound}
-    ).fetchall()
+    found: list[tuple[int]] = []
+    for part in (sql.UNSETTLED_INDEXED, sql.UNSETTLED_BEHIND):
+        which = {"connection": connection, "after": floor, "count": bound - len(found)}
+        found += tx.execute(part, which).fetchall()
     kept.set_floor(connection, found[0][0] - 1 if found else last)
     return len(found)

@@ -9,6 +9,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotFound
+from wsrm_mq.queue.connection_index import CONNECTIONS, INDEXED, OF_CONNECTION
 
 __all__ = ["ConnectionView", "connection", "connections", "find_connection"]
 
@@ -27,22 +28,20 @@ class ConnectionView(NamedTuple):
     last_seen: int
 
 
-_NEWEST: Final = """
-WITH RECURSIVE each (name) AS (
-    SELECT min(connection) FROM message WHERE connection IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(connection) FROM message WHERE connection > each.name) FROM each WHERE each.name IS NOT NULL
-)
-SELECT name, (SELECT max(id) FROM message WHERE connection = name) AS last FROM each WHERE name IS NOT NULL
-ORDER BY last DESC LIMIT :count
+_NEWEST: Final = f"""
+SELECT name, max(last) AS last FROM ({CONNECTIONS}) GROUP BY name ORDER BY last DESC LIMIT :count
 """
-"""From one name to the next along the index, whatever number of messages each has."""
-
-_COUNTED: Final = """
-SELECT count(*), min(id), (
-    SELECT count(*) FROM message m JOIN entry e ON e.message = m.id
-    WHERE m.connection = :name AND e.outcome IS NULL
-) FROM message WHERE connection = :name
+_COUNTED: Final = f"""
+WITH its (id) AS MATERIALIZED ({OF_CONNECTION})
+SELECT count(*), min(id), (SELECT count(*) FROM its JOIN entry e ON e.message = its.id WHERE e.outcome IS NULL) FROM its
+"""
+_LAST: Final = f"SELECT max(id) FROM ({OF_CONNECTION})"
+_NEXT_NAME: Final = f"""
+SELECT min(name) FROM (
+    SELECT min(connection) AS name FROM connection_message WHERE connection > :after
+    UNION ALL
+    SELECT min(connection) FROM message WHERE id > {INDEXED} AND connection > :after
+)
 """
 
 
@@ -53,7 +52,7 @@ def connections(db: sqlite3.Connection, *, limit: int = 50) -> list[ConnectionVi
 
 def connection(db: sqlite3.Connection, name: str) -> ConnectionView:
     """The connection with this name, or ``NotFound``."""
-    (last,) = db.execute("SELECT max(id) FROM message WHERE connection = ?", (name,)).fetchone()
+    (last,) = db.execute(_LAST, {"connection": name}).fetchone()
     if last is None:
         raise NotFound(f"There is no connection {name}, or its messages were pruned.")
     return _view(db, name, last)
@@ -61,13 +60,12 @@ def connection(db: sqlite3.Connection, name: str) -> ConnectionView:
 
 def find_connection(db: sqlite3.Connection, text: str) -> str:
     """The name that ``text`` means: itself, or the only one that begins with it. Raises ``NotFound``."""
-    exact = db.execute("SELECT 1 FROM message WHERE connection = ? LIMIT 1", (text,)).fetchone()
-    if exact is not None:
+    if db.execute(f"SELECT EXISTS ({OF_CONNECTION})", {"connection": text}).fetchone()[0]:
         return text
     found: list[str] = []
     after = text
     while len(found) < 3:
-        (name,) = db.execute("SELECT min(connection) FROM message WHERE connection > ?", (after,)).fetchone()
+        (name,) = db.execute(_NEXT_NAME, {"after": after}).fetchone()
         if name is None or not name.startswith(text):
             break
         found.append(after := name)
@@ -80,7 +78,7 @@ def find_connection(db: sqlite3.Connection, text: str) -> str:
 
 
 def _view(db: sqlite3.Connection, name: str, last: int) -> ConnectionView:
-    messages, first, unsettled = db.execute(_COUNTED, {"name": name}).fetchone()
+    messages, first, unsettled = db.execute(_COUNTED, {"connection": name}).fetchone()
     (first_seen,) = db.execute("SELECT received_at FROM message WHERE id = ?", (first,)).fetchone()
     peer, principal, last_seen = db.execute(
         "SELECT json_extract(environ, '$.REMOTE_ADDR'), principal, received_at FROM message WHERE id = ?", (last,)

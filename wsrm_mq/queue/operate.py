@@ -5,20 +5,24 @@ from __future__ import annotations
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.verdict import live_instances
+from wsrm_mq.queue.ownership import take_from_dead
+from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.connection import file_of
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["resume", "skip"]
 
+_OWNER = "SELECT name, ended_at IS NOT NULL FROM instance WHERE id = ?"
+
 
 def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
-    """Try a blocked sequence, or one that waits for its next retry, again now, from the first step of the ladder.
-    Answers the number that will be tried."""
-    record = _idle(tx, identifier)
+    """Try a sequence again now, from the first step of the ladder: one that is blocked, waits for its next retry, or
+    was run by a process that died. Answers the number that will be tried."""
+    record, left_by_dead = _idle(tx, identifier)
     position, number = _stopper(tx, record)
-    if record.blocked is None and record.retry_at is None:
+    if record.blocked is None and record.retry_at is None and not left_by_dead:
         raise NotAllowed(f"{identifier} is neither blocked nor waiting for a retry; there is nothing to resume.")
     record.blocked = None
     record.wait(tx.now, None)
@@ -30,7 +34,7 @@ def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
 
 def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: str) -> int:
     """Send the message that stops a sequence to the dead letters and let the sequence go on. Answers its position."""
-    record = _idle(tx, identifier)
+    record, _left_by_dead = _idle(tx, identifier)
     if number not in record.value.received:
         raise NotAllowed(
             f"number {number} of {identifier} was never received; only what stops a sequence can be skipped. "
@@ -47,18 +51,25 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
     return position
 
 
-def _idle(tx: Transaction, identifier: str) -> SequenceRecord:
+def _idle(tx: Transaction, identifier: str) -> tuple[SequenceRecord, bool]:
+    """The sequence, which nobody runs; and whether it was taken from a process that died. That needs no other process:
+    a lock that is free proves the death, and nothing that the dead one might still write would fit."""
     record = tx.sequence_named(identifier)
     if record is None:
         raise NotFound(f"There is no sequence {identifier}.")
-    if record.owner is not None:
-        if record.owner in {one.key for one in live_instances(tx.db)}:
-            raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
+    if record.owner is None:
+        return record, False
+    name, has_ended = tx.execute(_OWNER, (record.owner,)).fetchone()
+    holds_lock = instances.holds_lock(file_of(tx.db), name)
+    if holds_lock:
+        raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
+    if holds_lock is None and not has_ended:
         raise NotAllowed(
-            f"{identifier} was being run by a process that died. A process that lives takes it over within seconds: "
-            "start the service if none does, then try again."
+            f"{identifier} was being run by a process whose lock file is missing, and so not known to be dead. Start "
+            "the service if no process lives: it finds out within seconds. Then try again."
         )
-    return record
+    take_from_dead(tx, record)
+    return record, True
 
 
 def _stopper(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:

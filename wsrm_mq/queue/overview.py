@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wsrm_mq.queue.reading import sequence
-from wsrm_mq.queue.verdict import Instance, Verdict, judge, live_instances
+from wsrm_mq.queue.verdict import Instance, Verdict, judge, known_instances
 from wsrm_mq.store import reserve
+from wsrm_mq.store.connection import file_of
 
 __all__ = [
     "OTHER",
@@ -72,9 +73,8 @@ class Overview(NamedTuple):
 
 def overview(db: sqlite3.Connection) -> Overview:
     """To be called in a ``snapshot``."""
-    live = live_instances(db)
-    path = Path(next(file for _number, name, file in db.execute("PRAGMA database_list") if name == "main"))
-    (known,) = db.execute("SELECT count(*) FROM instance WHERE ended_at IS NULL").fetchone()
+    known = known_instances(db)
+    path = file_of(db)
     states = db.execute(
         """SELECT q.name, s.state, count(*), sum(s.blocked IS NOT NULL)
         FROM sequence s JOIN queue q ON q.id = s.queue GROUP BY s.queue, s.state"""
@@ -84,8 +84,8 @@ def overview(db: sqlite3.Connection) -> Overview:
         blocked[queue] += stopped
     disk = os.statvfs(path.parent)
     return Overview(
-        instances=live,
-        dead_instances=known - len(live),
+        instances=[one for one, holds_lock in known if holds_lock],
+        dead_instances=sum(holds_lock is False for _one, holds_lock in known),
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
         waiting=_waiting(db),

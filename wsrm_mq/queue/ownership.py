@@ -8,7 +8,7 @@ stops, failed or broke off gives it back as it is; then the watch of any process
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.counts import failed
@@ -19,11 +19,25 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["RUN_AHEAD", "Claim", "claim", "give_back", "leave", "let_go", "runnable", "still_mine", "take", "take_over"]
+__all__ = [
+    "RUN_AHEAD",
+    "Claim",
+    "claim",
+    "give_back",
+    "leave",
+    "let_go",
+    "runnable",
+    "still_mine",
+    "take",
+    "take_from_dead",
+    "take_over",
+]
 
 RUN_AHEAD = 64
 """How many settlements may be under way. One message more may have been called: so many may be repeated after a
 crash."""
+
+_DIED: Final = "its holder died while it ran"
 
 
 class Claim(NamedTuple):
@@ -132,28 +146,44 @@ def runnable(tx: Transaction, count: int) -> list[Claim]:
     return [taken for key in keys if (taken := claim(tx, key)) is not None]
 
 
+class Left(NamedTuple):
+    """The message that a dead owner was at, and what counts against it."""
+
+    position: int
+    number: int
+    failures: int
+    deaths: int
+
+
+def take_from_dead(tx: Transaction, record: SequenceRecord) -> Left | None:
+    """Free a sequence whose owner died. What it may have been running is marked as a possible redelivery; its death
+    counts as a delivery of the head, from the third in a row also as a failure. ``None`` where nothing is
+    deliverable."""
+    free(record)
+    _mark_redelivery(tx, record)
+    head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
+    if head is None or not record.is_deliverable:
+        return None
+    position = head[0]
+    tx.execute(sql.COUNT_DEATH, {"key": position, "error": _DIED})
+    failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
+    tx.ledger("holder_died", record, number=number, position=position, attempt=deaths)
+    return Left(position, number, failures, deaths)
+
+
 def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
-    """Free what a dead instance ran. What it may have been running is marked as a possible redelivery; its death
-    counts as a delivery of each head, from the third in a row also as a failure. Answers how many sequences it had."""
+    """Free what a dead instance ran, and do what follows from its death. Answers how many sequences it had."""
     ended = tx.execute(sql.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
     keys = [key for (key,) in tx.execute(sql.OWNED_BY, {"owner": instance})]
     for key in keys:
         record = tx.sequence(key)
         if record is None or record.owner != instance:
             continue
-        free(record)
-        _mark_redelivery(tx, record)
-        head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": key, "number": record.cursor}).fetchone()
-        if head is None or not record.is_deliverable:
-            continue
-        position = head[0]
-        tx.execute(sql.COUNT_DEATH, {"key": position, "error": "its holder died while it ran"})
-        failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
-        tx.ledger("holder_died", record, number=number, position=position, attempt=deaths)
-        if deaths >= 3:
+        left = take_from_dead(tx, record)
+        if left is not None and left.deaths >= 3:
             failed(tx, record.queue, "holder_died")
             policy = policy_of(record.partner)
-            after_failure(tx, record, position, number, failures, policy, "its holder died while it ran")
+            after_failure(tx, record, left.position, left.number, left.failures, policy, _DIED)
     if ended:
         tx.ledger("instance_gone", reason=f"instance {instance}")
     return len(keys)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.errors import NotFound
+from wsrm_mq.queue.connection_index import OF_CONNECTION
 from wsrm_mq.sequence.ranges import AckRanges
 
 __all__ = [
@@ -243,7 +244,7 @@ LEFT JOIN sequence s ON s.id = e.sequence
 _WANTED: Final = {
     "sequence": "e.sequence = :sequence",
     "queue": "q.name = :queue",
-    "connection": "m.connection = :connection",
+    "connection": f"m.id IN ({OF_CONNECTION})",
     "outcome": "e.outcome = :outcome",
 }
 

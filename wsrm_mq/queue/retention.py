@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from wsrm_mq.queue.connection_index import forget
 from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = ["OLD_INSTANCE", "Batch", "Kept", "KeptOf", "Pruned", "batches", "forget_instances"]
@@ -80,8 +81,9 @@ class Batch:
         tx.execute(_DROP_REPLIES, (entries,))
         gone = Counter(key for (key,) in tx.execute(_DROP_ENTRIES, (entries,)).fetchall())
         dropped = tx.execute(_DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
+        forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(_FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
-        size = sum(self.messages[key] for (key,) in dropped) + sum(self.bodies[key] for (key,) in freed)
+        size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
         for key, count in gone.items():
             tx.execute("UPDATE sequence SET pruned = pruned + ? WHERE id = ?", (count, key))
         pruned = pruned._replace(messages=gone.total(), bodies=len(freed), size=size)
@@ -107,7 +109,7 @@ _DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
 _DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED} RETURNING sequence"
 _DROP_MESSAGES: Final = f"""DELETE FROM message WHERE id IN {_LISTED}
     AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
-    RETURNING id"""
+    RETURNING id, connection"""
 _FREE_BODIES: Final = f"""UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED}))
     RETURNING id"""

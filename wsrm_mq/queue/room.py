@@ -77,8 +77,8 @@ def too_many_sequences(tx: Transaction, principal: str | None, address: str | No
     return f"{room.max_sequences} sequences of this peer are open, and that is the limit; end one first."
 
 
-def buffer_remaining(tx: Transaction, record: SequenceRecord, bounds: Bounds, room: Room) -> int:
-    """How many messages more a source may send, as WCF wants to be told."""
+def buffer_remaining(record: SequenceRecord, bounds: Bounds, room: Room, *, is_full: bool) -> int:
+    """How many messages more a source may send, as WCF wants to be told. ``is_full``: the store takes nothing new."""
     value = record.value
     ahead = value.received.highest + 1 - value.expected
     left = [MOST_REMAINING]
@@ -88,7 +88,7 @@ def buffer_remaining(tx: Transaction, record: SequenceRecord, bounds: Bounds, ro
         left.append(bounds.max_held - record.held)
     if room.max_held_bytes is not None and record.held_bytes >= room.max_held_bytes:
         left.append(0)
-    if full(tx, room):
+    if is_full:
         left.append(0)
     return max(0, min(left))
 

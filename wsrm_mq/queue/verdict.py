@@ -10,14 +10,25 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.queue.reading import SequenceView, sequence, snapshot
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import instances
+from wsrm_mq.store.connection import file_of
 
-__all__ = ["WORDS", "Instance", "Verdict", "first_line", "judge", "live_instances", "moment", "span", "verdict"]
+__all__ = [
+    "WORDS",
+    "Instance",
+    "Verdict",
+    "first_line",
+    "judge",
+    "known_instances",
+    "live_instances",
+    "moment",
+    "span",
+    "verdict",
+]
 
 WORDS: Final = ("ok", "running", "waiting", "blocked", "expiring", "ended")
 
@@ -96,13 +107,15 @@ def judge(db: sqlite3.Connection, view: SequenceView, now: int) -> Verdict:
 
 def live_instances(db: sqlite3.Connection) -> list[Instance]:
     """The processes that use the store now: those with a row that hold their lock."""
-    store = _path(db)
+    return [one for one, holds_lock in known_instances(db) if holds_lock]
+
+
+def known_instances(db: sqlite3.Connection) -> list[tuple[Instance, bool | None]]:
+    """The processes that nobody knows to have ended, and whether each holds its lock. ``None``: its file is missing, so
+    it lives elsewhere, as that of a copied store, or will be found out by one that lives here."""
+    store = file_of(db)
     rows = db.execute("SELECT id, name, host, pid, started_at FROM instance WHERE ended_at IS NULL ORDER BY id")
-    return [one for one in map(Instance._make, rows) if instances.is_alive(store, one.name)]
-
-
-def _path(db: sqlite3.Connection) -> Path:
-    return Path(next(file for _number, name, file in db.execute("PRAGMA database_list") if name == "main"))
+    return [(one, instances.holds_lock(store, one.name)) for one in map(Instance._make, rows)]
 
 
 def _situation(db: sqlite3.Connection, view: SequenceView, now: int) -> Situation:

@@ -20,6 +20,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import retention
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
+from wsrm_mq.store.beside import beside
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 
@@ -119,7 +120,7 @@ class Janitor:
 def _alone(store: Path) -> Iterator[bool]:
     """Whether no other instance prunes; none will while this lasts."""
     try:
-        handle = os.open(store.with_name(store.name + ".d") / "janitor", os.O_CREAT | os.O_RDWR, 0o600)
+        handle = os.open(beside(store) / "janitor", os.O_CREAT | os.O_RDWR, 0o600)
     except OSError:  # without its directory there is nobody to agree with; the next sweep comes
         yield False
         return

@@ -20,6 +20,7 @@ from wsrm_mq.queue import ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.replay.dispatcher import Dispatcher
 from wsrm_mq.replay.duty import Duty
+from wsrm_mq.replay.indexing import Indexing
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
@@ -61,6 +62,7 @@ class Watch:
         self._chores = chores
         self._duty = duty or Duty(is_asked=True)
         self._stopping = threading.Event()
+        self._indexing = Indexing(store, self._stopping.is_set)
         self._neighbours = Neighbours(store.path)
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
@@ -110,6 +112,7 @@ class Watch:
             try:
                 tracing.look()
                 self._count()
+                self._indexing.look()
                 self._store.writer.look_after_files()
                 self._stay_in_place(presence)
                 words = presence.wait(0 if self._busy else self._seconds())

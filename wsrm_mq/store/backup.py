@@ -24,6 +24,7 @@ from typing import Final
 
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store import identity, instances
+from wsrm_mq.store.beside import is_locked
 from wsrm_mq.store.connection import connect_reader, store_errors
 
 __all__ = ["MAX_LOG_GROWTH", "Progress", "Verify", "backup"]
@@ -108,7 +109,7 @@ def _full(target: Path, why: str) -> StoreFull:
 def _unfinished(target: Path) -> Iterator[tuple[Path, int]]:
     """A file for the copy while it is none, locked; what a killed backup left of the same target is removed."""
     for left in target.parent.glob(f"{target.name}.*.part"):
-        if not _is_locked(left):
+        if is_locked(left) is False:
             _remove(left)
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
@@ -127,20 +128,6 @@ def _unfinished(target: Path) -> Iterator[tuple[Path, int]]:
     finally:
         _remove(part)
         os.close(handle)
-
-
-def _is_locked(part: Path) -> bool:
-    try:
-        handle = os.open(part, os.O_RDWR)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _remove(part: Path) -> None:

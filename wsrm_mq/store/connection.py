@@ -25,6 +25,7 @@ __all__ = [
     "connect_reader",
     "connect_writer",
     "create_file",
+    "file_of",
     "refuse_place",
     "store_errors",
     "translate",
@@ -133,6 +134,11 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         db = _open(path, "rw")
         db.execute("PRAGMA query_only = ON")
         return db
+
+
+def file_of(db: sqlite3.Connection) -> Path:
+    """The store's file, of a connection to it."""
+    return Path(next(file for _number, name, file in db.execute("PRAGMA database_list") if name == "main"))
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:

@@ -23,16 +23,13 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store.beside import beside, is_locked
 from wsrm_mq.store.rescue import FileId, file_id
 
-__all__ = ["Neighbours", "Presence", "bury", "in_use", "is_alive", "wake"]
+__all__ = ["Neighbours", "Presence", "bury", "holds_lock", "in_use", "is_alive", "wake"]
 
 MISSING_SECONDS: Final = 5.0
 """So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
-
-
-def _directory(store: Path) -> Path:
-    return store.with_name(store.name + ".d")
 
 
 def _address(directory: int, name: str) -> str:
@@ -45,7 +42,7 @@ class Presence:
 
     def __init__(self, store: Path) -> None:
         self.name = secrets.token_hex(8)
-        self.home = _directory(store)
+        self.home = beside(store)
         self._handles: list[int] = []
         self._lock: FileId = None
         self._socket: socket.socket | None = None
@@ -134,7 +131,7 @@ class Neighbours:
         self._missing_since: dict[str, float] = {}
 
     def is_dead(self, name: str) -> bool:
-        locked = _is_locked(self._store, name)
+        locked = holds_lock(self._store, name)
         if locked is not None:
             self._missing_since.pop(name, None)
             return not locked
@@ -144,41 +141,29 @@ class Neighbours:
 
 def is_alive(store: Path, name: str) -> bool:
     """Whether the instance of this name still runs, as far as one look tells."""
-    return bool(_is_locked(store, name))
+    return bool(holds_lock(store, name))
 
 
-def _is_locked(store: Path, name: str) -> bool | None:
-    """Whether somebody holds this lock; ``None`` where there is no such file."""
-    try:
-        handle = os.open(_directory(store) / f"{name}.lock", os.O_RDWR)
-    except FileNotFoundError:
-        return None
-    except OSError:  # not known: a live one must not be taken for dead
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+def holds_lock(store: Path, name: str) -> bool | None:
+    """Whether the instance of this name holds its lock; ``None`` where its file is missing, which proves nothing."""
+    return is_locked(beside(store) / f"{name}.lock")
 
 
 def in_use(store: Path) -> int:
     """How many instances run on the store, whether it knows them or not."""
-    return sum(is_alive(store, lock.stem) for lock in _directory(store).glob("*.lock"))
+    return sum(is_alive(store, lock.stem) for lock in beside(store).glob("*.lock"))
 
 
 def bury(store: Path, name: str) -> None:
     """Take a dead instance's files away."""
     for suffix in ("sock", "lock"):
-        (_directory(store) / f"{name}.{suffix}").unlink(missing_ok=True)
+        (beside(store) / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
     """Tell instances that there may be something to do: ``word`` is ``look``, or a position that was settled."""
     try:
-        directory = os.open(_directory(store), os.O_RDONLY | os.O_DIRECTORY)
+        directory = os.open(beside(store), os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return
     try:

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from wsrm_mq.store.beside import beside
+
 __all__ = ["Reserve", "is_spent"]
 
 _SIZE: Final = 1024 * 1024
@@ -23,7 +25,7 @@ _ASK_EVERY_SECONDS: Final = 0.02
 
 def is_spent(store: Path) -> bool:
     """Whether the reserve of a store is given up, as one who only looks can tell."""
-    home = store.with_name(store.name + ".d")
+    home = beside(store)
     return home.is_dir() and not (home / "reserve").exists() and shutil.disk_usage(home).free < _PLENTY
 
 

@@ -26,7 +26,18 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from wsrm_mq.store.tables import entry, instance, ledger, message, queue, range_, reply, sequence
+from wsrm_mq.store.tables import (
+    connection_message,
+    entry,
+    instance,
+    ledger,
+    message,
+    queue,
+    range_,
+    reply,
+    sequence,
+    watermark,
+)
 
 __all__ = ["compiled", "positional"]
 
@@ -129,15 +140,46 @@ RUN: Final = compiled(
     .order_by(entry.c.number)
     .limit(p("count"))
 )
-UNSETTLED_OF_CONNECTION: Final = compiled(
-    select(message.c.id)
-    .join(entry, entry.c.message == message.c.id)
-    .where(message.c.connection == p("connection"), message.c.id > p("after"), entry.c.outcome.is_(None))
-    .order_by(message.c.id)
-    .limit(p("count"))
+# What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
+# question has both parts. See ``queue.connection_index``.
+_WATERMARK: Final = select(watermark.c.message).where(watermark.c.name == "connection_message")
+_LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(
+    connection_message.c.connection == p("connection")
+)
+_LAST_BEHIND: Final = (
+    select(func.max(message.c.id))
+    .where(message.c.id > watermark.c.message, message.c.connection == p("connection"))
+    .correlate(watermark)
+)
+NOT_INDEXED: Final = compiled(
+    _WATERMARK.with_only_columns(
+        func.coalesce(select(func.max(message.c.id)).scalar_subquery(), 0) - watermark.c.message
+    )
 )
 LAST_OF_CONNECTION: Final = compiled(
-    select(func.coalesce(func.max(message.c.id), 0)).where(message.c.connection == p("connection"))
+    _WATERMARK.with_only_columns(func.coalesce(_LAST_BEHIND.scalar_subquery(), _LAST_INDEXED.scalar_subquery(), 0))
+)
+UNSETTLED_INDEXED: Final = compiled(
+    select(connection_message.c.message)
+    .join(entry, entry.c.message == connection_message.c.message)
+    .where(
+        connection_message.c.connection == p("connection"),
+        connection_message.c.message > p("after"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(connection_message.c.message)
+    .limit(p("count"))
+)
+UNSETTLED_BEHIND: Final = compiled(
+    select(message.c.id)
+    .join(entry, entry.c.message == message.c.id)
+    .where(
+        message.c.id > func.max(p("after"), _WATERMARK.scalar_subquery()),
+        message.c.connection == p("connection"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(message.c.id)
+    .limit(p("count"))
 )
 SETTLE: Final = compiled(
     update(entry)

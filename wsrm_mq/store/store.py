@@ -15,6 +15,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import identity, instances, schema
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.beside import beside
 from wsrm_mq.store.connection import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
@@ -97,7 +98,7 @@ class Store:
         try:
             key = self._register(presence.name)
             self._witness.tell_of(self.path)
-            reserve = Reserve(self.path.with_name(self.path.name + ".d") / "reserve")
+            reserve = Reserve(beside(self.path) / "reserve")
             reserve.restore()
             writer = Writer(
                 self.path,

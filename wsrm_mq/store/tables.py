@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "connection_message",
     "counter",
     "entry",
     "identity",
@@ -35,6 +36,7 @@ __all__ = [
     "range_",
     "reply",
     "sequence",
+    "watermark",
 ]
 
 metadata: Final = MetaData()
@@ -80,7 +82,23 @@ message: Final = _table(
     # Last, so that reading the other columns touches none of its pages. NULL once retention has freed it.
     Column("body", LargeBinary),
 )
-Index("message_by_connection", message.c.connection, message.c.id, sqlite_where=text("connection IS NOT NULL"))
+
+# Which messages came on a connection, up to the watermark of this name. No index of ``message``: each connection has a
+# leaf of its own in it, so that would be a page more for every message that is stored. See ``queue.connection_index``.
+connection_message: Final = _table(
+    "connection_message",
+    Column("connection", Text, primary_key=True),
+    Column("message", Integer, ForeignKey("message.id"), primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+# Up to which message, that one included, a table that is filled later has all it is to have.
+watermark: Final = _table(
+    "watermark",
+    Column("name", Text, primary_key=True),
+    Column("message", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 entry: Final = _table(
     "entry",

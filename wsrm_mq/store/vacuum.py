@@ -31,9 +31,13 @@ class Room(NamedTuple):
     """Free pages: used for what comes next, or given back by ``vacuum``."""
 
     @property
+    def used(self) -> int:
+        return self.size - self.reclaimable
+
+    @property
     def needed(self) -> int:
         """Free space for ``vacuum``: all that is in use is written twice, to a temporary file and to the log."""
-        return 2 * (self.size - self.reclaimable) + SLACK
+        return 2 * self.used + SLACK
 
 
 def room(db: sqlite3.Connection) -> Room:

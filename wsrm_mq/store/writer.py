@@ -254,8 +254,7 @@ class Writer:
 
     @property
     def _in_trouble(self) -> bool:
-        spent = self._reserve is not None and self._reserve.is_spent
-        return spent or self._trouble.is_on or self._lost is not None
+        return self.is_disk_full or self._trouble.is_on or self._lost is not None
 
     def _count_request(self, size: int) -> None:
         """A request more waits, where there is room for it. One alone is never too large."""

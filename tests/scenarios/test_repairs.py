@@ -1,0 +1,93 @@
+"""What an operator repairs while the service is stopped, or dead, goes on when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support.orders_server import OrdersServer, within
+from tests.support.source import Source
+from wsrm_mq.cli import program
+from wsrm_mq.testing import EnvelopeFactory
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Any:
+    server = OrdersServer(tmp_path, retry=[])
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def repair(server: OrdersServer) -> Callable[..., Result]:
+    def run(*arguments: object) -> Result:
+        command = ["sequence", *map(str, arguments), "--store", str(server.store), "--yes", "--reason", "it is 3 am"]
+        return CliRunner().invoke(program, command, prog_name="wsrm-mq")
+
+    return run
+
+
+@pytest.mark.scenario("Q-079")
+def test_a_message_that_runs_when_the_service_is_killed_is_skipped_before_it_starts_again(
+    server: OrdersServer, speak: EnvelopeFactory, repair: Callable[..., Result]
+) -> None:
+    with Source(server, speak) as source:
+        identifier = source.create()
+        source.put(identifier, 1, "gate=never")
+        source.put(identifier, 2)
+        assert within(5, lambda: source.calls(identifier), bool) == [1]
+        refused = repair("skip", identifier, 1)
+        assert (refused.exit_code, "is being run" in refused.stderr) == (4, True)
+        server.kill()
+        done = repair("skip", identifier, 1)
+        assert done.exit_code == 0, done.output
+        server.start()
+        assert source.soon(identifier, [2]) == [2]
+        assert within(5, lambda: source.store.unsettled(identifier), lambda left: left == 0) == 0
+        assert source.store.outcomes(identifier) == {1: "dead", 2: "delivered"}
+        assert source.calls(identifier) == [1, 2]
+
+
+@pytest.mark.parametrize("end", [OrdersServer.stop, OrdersServer.kill], ids=["stopped", "killed"])
+def test_a_blocked_sequence_is_resumed_while_the_service_is_down(
+    server: OrdersServer, speak: EnvelopeFactory, repair: Callable[..., Result], end: Callable[[OrdersServer], None]
+) -> None:
+    with Source(server, speak) as source:
+        identifier = source.create()
+        source.put(identifier, 1, "fail=1")
+        source.put(identifier, 2)
+        blocked = within(5, lambda: source.store.sequence(identifier)["blocked"], bool)
+        assert blocked
+        end(server)
+        done = repair("resume", identifier)
+        assert done.exit_code == 0, done.output
+        assert "again when the service starts" in done.stderr
+        server.start()
+        assert source.soon(identifier, [1, 2]) == [1, 2]
+
+
+@pytest.mark.invariant("I3")
+def test_what_a_dead_worker_ran_is_resumed_beside_another_that_lives(
+    server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path, repair: Callable[..., Result]
+) -> None:
+    """Whoever comes first, the operator or the worker that lives: the message runs once more, marked."""
+    other = OrdersServer(tmp_path, retry=[])
+    other.start()
+    try:
+        with Source(server, speak) as source:
+            identifier = source.create()
+            source.put(identifier, 1, "gate=later")
+            assert within(5, lambda: source.calls(identifier), bool) == [1]
+            server.kill()
+            repair("resume", identifier)
+            other.open_gate("later")
+            assert source.soon(identifier, [1]) == [1]
+            assert within(5, lambda: source.store.unsettled(identifier), lambda left: left == 0) == 0
+            assert source.calls(identifier) == [1, 1]
+    finally:
+        other.stop()
