@@ -172,6 +172,7 @@ class Engine:
         self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:
+            self.watch.look()
             self.watch.start()
             self.janitor.start()
         except BaseException:

@@ -24,7 +24,8 @@ class Duty:
         self.is_asked = is_asked
         self._has_begun = False
         self._has_forked = False
-        self._begins_at = time.monotonic() + GRACE_SECONDS
+        self._begins_at: float | None = time.monotonic() + GRACE_SECONDS
+        """``None``: not before a look has put it off."""
 
     @property
     def is_on(self) -> bool:
@@ -33,20 +34,19 @@ class Duty:
     @property
     def left(self) -> float:
         """Seconds until the next look may find it on."""
-        return max(0.0, self._begins_at - time.monotonic())
+        return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
 
     def look(self, younger_lives: bool) -> None:
         """Begin when the time has come; leave it to a younger instance. To be called time and again."""
-        if self._has_forked and younger_lives:
-            self._put_off()
+        if self._begins_at is None or (self._has_forked and younger_lives):
+            self._has_begun = False
+            self._begins_at = time.monotonic() + GRACE_SECONDS
         elif not self.left:
             self._has_begun = True
 
     def fork(self) -> None:
-        """Stand by, if nobody has asked this process. Not to be called during a ``look``."""
+        """Stand by, if nobody has asked this process. Not to be called during a ``look``. The fork may have to wait, so
+        the grace runs from the first look after it."""
         self._has_forked = True
-        self._put_off()
-
-    def _put_off(self) -> None:
         self._has_begun = False
-        self._begins_at = time.monotonic() + GRACE_SECONDS
+        self._begins_at = None

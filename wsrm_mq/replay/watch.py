@@ -67,8 +67,8 @@ class Watch:
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
         self._is_counting = False
-        self._busy = True
-        """The last turn has left something to do; the first is taken at once."""
+        self._busy = False
+        """The last turn has left something to do."""
         self._thread: threading.Thread | None = None
         self._nudged_at = 0.0
         self._trouble = Repeated()
@@ -93,7 +93,7 @@ class Watch:
             instances.wake(self._store.path, [presence.name])
 
     def look(self) -> None:
-        """One turn, in this thread."""
+        """One turn, in this thread: at the start, so that what is wrong with the store ends that."""
         self._busy = self._turn()
 
     def look_soon(self) -> None:
