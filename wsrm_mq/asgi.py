@@ -208,7 +208,12 @@ class WSRMASGIMiddleware(Served):
         if loop is not self._loop:
             self._attach(loop)
         try:
-            body = await _read_body(length, receive, front.settings.max_body, front.settings.spool_over)
+            if length.isdecimal() and int(length) > front.settings.max_body:
+                raise too_large(front.settings.max_body)
+            first = await receive()
+            body = _in_hand(first, front.settings.spool_over)
+            if body is None:
+                body = await _collected(first, receive, front.settings.max_body, front.settings.spool_over)
             if body is None:
                 return None  # the client is gone
             answer = await self._answer(loop, environ, body, receive, known.kept)
@@ -292,7 +297,7 @@ class WSRMASGIMiddleware(Served):
 
     async def _forward_untouched(self, environ: Environ, scope: Scope, receive: Receive, send: Send) -> None:
         if may_be_disguised(environ):
-            body = await _read_body(environ["CONTENT_LENGTH"], receive, DISGUISED_BYTES, DISGUISED_BYTES)
+            body = await _collected(await receive(), receive, DISGUISED_BYTES, DISGUISED_BYTES)
             if body is None:
                 return None
             if carries_rm(body.content or b""):
@@ -370,16 +375,17 @@ async def _until_gone(receive: Receive) -> None:
             pass
 
 
-async def _read_body(length: str, receive: Receive, limit: int, spool_over: int) -> Body | None:
-    """The whole body, of which the client says that it has ``length`` bytes; large ones go to a temporary file as they
-    come in. ``None``: the client has gone. Raises ``BodyRefused``."""
-    if length.isdecimal() and int(length) > limit:
-        raise too_large(limit)
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        content = message.get("body", b"")
-        if len(content) <= spool_over:
-            return Body(content)
+def _in_hand(message: Message, spool_over: int) -> Body | None:
+    """The whole body where it is in the first message, and not large."""
+    if message["type"] != "http.request" or message.get("more_body"):
+        return None
+    content = message.get("body", b"")
+    return Body(content) if len(content) <= spool_over else None
+
+
+async def _collected(message: Message, receive: Receive, limit: int, spool_over: int) -> Body | None:
+    """The whole body, of which ``message`` is the first; large ones go to a temporary file as they come in. ``None``:
+    the client has gone. Raises ``BodyRefused``."""
     spool = Spool(limit, spool_over)
     while message["type"] == "http.request":
         spool.add(message.get("body", b""))

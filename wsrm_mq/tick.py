@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
@@ -65,7 +65,7 @@ class Tick:
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
         self.loop = loop
         self.writer = writer
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._regulars = Regulars()
         self._here: list[str | None] = []
         """Who waits for the next commit."""
@@ -84,7 +84,7 @@ class Tick:
                 if error is None:
                     committed(result)
             finally:
-                if threading.get_ident() == self._thread:
+                if get_ident() == self._thread:
                     _resolve(future, result, error)
                 else:
                     with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waits

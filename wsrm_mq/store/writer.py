@@ -186,25 +186,28 @@ class Writer:
         ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
         waits for it, a commit of its own can be spared. ``is_request``: a peer asks for it; ``StoreOverloaded`` at
         once where too many wait already."""
-        self._line_up(_Waiting(verb, told, keep, size, lingers, is_request), wake=not (lingers and self._attended))
+        item = _Waiting(verb, told, keep, size, lingers, is_request)
+        with self._lock:
+            self._line_up(item)
+            self._urgent += not lingers
+            if self._idle and (not lingers or (not self._attended and len(self._waiting) in (1, LINGERING))):
+                self._wake()
 
     def submit_led(
         self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int = 0
     ) -> None:
         """Queue ``verb``, a request's, for a caller who will ``lead`` soon; it lingers until then, and nobody else is
         woken for it."""
-        self._line_up(_Waiting(verb, told, False, size, True, True), wake=False)
-
-    def _line_up(self, item: _Waiting[Any], *, wake: bool) -> None:
+        item = _Waiting(verb, told, False, size, True, True)
         with self._lock:
-            if self._closed:
-                raise StoreUnavailable(f"{self.path}: the store is closed.", "")
-            if item.is_request:
-                self._count_request(item.size)
-            self._waiting.append(item)
-            self._urgent += not item.lingers
-            if wake and self._idle and (not item.lingers or len(self._waiting) in (1, LINGERING)):
-                self._wake()
+            self._line_up(item)
+
+    def _line_up(self, item: _Waiting[Any]) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+        if item.is_request:
+            self._count_request(item.size)
+        self._waiting.append(item)
 
     def _wake(self) -> None:
         self._idle = False
