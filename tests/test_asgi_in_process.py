@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -481,3 +482,28 @@ def test_requests_that_are_alike_but_for_one_header_are_kept_with_their_own(
     asyncio.run(run())
     kept = Stored(tmp_path / "store.db").rows("SELECT environ FROM message ORDER BY id")
     assert [json.loads(environ)["HTTP_X_TRACE"] for (environ,) in kept] == ["one", "one", "two"]
+
+
+def test_a_body_without_a_length_is_bounded_although_it_comes_at_once(tmp_path: Path) -> None:
+    app = WSRMASGIMiddleware(Operations(), tmp_path / "store.db", max_body=2_000)
+    try:
+        exchange = asyncio.run(asked(app, b"<x>" + b" " * 3_000 + b"</x>"))
+    finally:
+        app.close(20)
+    assert exchange.status == 413
+
+
+def test_requests_with_large_headers_are_not_remembered(middleware: WSRMASGIMiddleware) -> None:
+    async def run() -> None:
+        for number in range(50):
+            headers = [(b"content-type", FACTORY.content_type.encode()), (b"x-large", b"%05d" % number + b"x" * 60_000)]
+            created = await asked(middleware, FACTORY.create_sequence(), headers=headers)
+            assert created.status == 200
+
+    tracemalloc.start()
+    try:
+        asyncio.run(run())
+        kept, _most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 50 * 60_000 / 4

@@ -22,7 +22,17 @@ from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.tracing import RECEIVED_IN
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
-__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
+__all__ = [
+    "LONGEST_KEPT",
+    "Application",
+    "CallApplication",
+    "Environ",
+    "StartResponse",
+    "WSGIApplication",
+    "call_wsgi",
+    "capture",
+    "is_worth_keeping",
+]
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
@@ -64,6 +74,8 @@ _PIECE: Final = 1024 * 1024
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
+LONGEST_KEPT: Final = 8 * 1024
+"""Characters of HTTP headers by which a request is remembered; some thousand clients are."""
 _NAMES: Final = 512
 _TAG: Final = re.compile(r"<[^>]*>")
 _SOAP = {version.label: version for version in SOAPVersion}
@@ -72,7 +84,13 @@ _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 def capture(environ: Environ) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    return _as_json(tuple([item for item in environ.items() if _keeps(item[0])]))
+    items = tuple([item for item in environ.items() if _keeps(item[0])])
+    return _as_json(items) if sum([len(value) for _, value in items]) <= LONGEST_KEPT else _as_json.__wrapped__(items)
+
+
+def is_worth_keeping(captured: str) -> bool:
+    """Whether anything is remembered by what ``capture`` made: that is bounded in number, so each has to be small."""
+    return len(captured) <= LONGEST_KEPT
 
 
 @lru_cache(_NAMES)
@@ -122,7 +140,8 @@ class Application:
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
-        kept = _from_json(delivery.environ)
+        is_kept = is_worth_keeping(delivery.environ)
+        kept = _from_json(delivery.environ) if is_kept else _from_json.__wrapped__(delivery.environ)
         refused: list[str] = []
         try:
             body, size = self._body(delivery, kept)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from wsrm_mq.answers import Answer, http_headers
-from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture
+from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture, is_worth_keeping
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.destination import Commit, Forward, Run, Wait
@@ -80,10 +80,10 @@ class WSRMASGIMiddleware(Served):
     made from the ASGI scope, which it has as ``asgi.scope``. ``interface`` says what ``app`` is where the look at it
     does not: ``asgi`` or ``wsgi``. An ASGI application finds the ``wsrm.*`` keys in its scope.
 
-    Constructing it opens the store (``StoreError`` if it cannot be) and delivers what a crash left undelivered; to an
-    ASGI application from its start-up on, or from the first request where the server has no lifespan. The end of the
-    lifespan closes the store. ``close`` is not to be called in the loop's own thread where ``app`` is an ASGI
-    application: it still runs there.
+    Constructing it opens the store (``StoreError`` if it cannot be). What a crash left undelivered is delivered from
+    the lifespan's start-up on; where the server has none, from the first request on, to a WSGI application a second
+    later at the latest. The end of the lifespan closes the store. ``close`` is not to be called in the loop's own
+    thread where ``app`` is an ASGI application: it still runs there.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class WSRMASGIMiddleware(Served):
             if length.isdecimal() and int(length) > front.settings.max_body:
                 raise too_large(front.settings.max_body)
             first = await receive()
-            body = _in_hand(first, front.settings.spool_over)
+            body = _in_hand(first, min(front.settings.spool_over, front.settings.max_body))
             if body is None:
                 body = await _collected(first, receive, front.settings.max_body, front.settings.spool_over)
             if body is None:
@@ -252,10 +252,12 @@ class WSRMASGIMiddleware(Served):
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
 
     def _remember(self, key: object, environ: Environ) -> _Known:
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
         of_all = {name: value for name, value in environ.items() if name != "asgi.scope"}
-        self._known[key] = known = _Known(of_all, capture(environ))
+        known = _Known(of_all, capture(environ))
+        if is_worth_keeping(known.kept):
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = known
         return known
 
     def _commit(
@@ -375,12 +377,12 @@ async def _until_gone(receive: Receive) -> None:
             pass
 
 
-def _in_hand(message: Message, spool_over: int) -> Body | None:
-    """The whole body where it is in the first message, and not large."""
+def _in_hand(message: Message, most: int) -> Body | None:
+    """The whole body where it is in the first message, and not larger than ``most`` bytes."""
     if message["type"] != "http.request" or message.get("more_body"):
         return None
     content = message.get("body", b"")
-    return Body(content) if len(content) <= spool_over else None
+    return Body(content) if len(content) <= most else None
 
 
 async def _collected(message: Message, receive: Receive, limit: int, spool_over: int) -> Body | None:

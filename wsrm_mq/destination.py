@@ -81,6 +81,8 @@ class Caller:
     content_encoding: str = ""
     address: str | None = None
     connection: str | None = None
+    is_remembered: bool = True
+    """The next request that is alike will have this very object."""
 
 
 class Request(NamedTuple):
@@ -208,7 +210,7 @@ class RMDestination:
             arrival = Arrival(headers.sequence, headers.message_id, request.body, *known)
             return _accepting(accept, arrival, headers, request, peer)
         examined = self._examine_for(request, headers, principal, peer)
-        if isinstance(examined, Commit) and examined.arrival is not None:
+        if isinstance(examined, Commit) and examined.arrival is not None and request.caller.is_remembered:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = examined.arrival[_OWN_FIELDS:]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from wsrm_mq.answers import Answer, unavailable
-from wsrm_mq.application import Application, CallApplication, Environ, capture
+from wsrm_mq.application import Application, CallApplication, Environ, capture, is_worth_keeping
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
@@ -163,9 +163,7 @@ class Front:
         key = (kept, self._connections.name(environ, call))
         caller = self._callers.get(key)
         if caller is None:
-            if len(self._callers) >= _CALLERS:
-                self._callers.clear()
-            self._callers[key] = caller = Caller(
+            caller = Caller(
                 queue=path_of(environ),
                 content_type=environ.get("CONTENT_TYPE", ""),
                 soap_action=environ.get("HTTP_SOAPACTION"),
@@ -173,7 +171,12 @@ class Front:
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
                 connection=key[1],
+                is_remembered=is_worth_keeping(kept),
             )
+            if caller.is_remembered:
+                if len(self._callers) >= _CALLERS:
+                    self._callers.clear()
+                self._callers[key] = caller
         return caller
 
     def committed(self, commit: Commit, receipt: Receipt | Created) -> Run | None:

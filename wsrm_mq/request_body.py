@@ -1,4 +1,4 @@
-"""The body of a WSGI request, by the rules of the servers: a length, or an input that ends, or none at all.
+"""The body of a request: of a WSGI one by the rules of the servers, a length, or an input that ends, or none at all.
 
 A large body goes to a temporary file as it comes in; it is never whole in memory.
 """

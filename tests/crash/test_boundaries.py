@@ -13,7 +13,9 @@ import pytest
 from tests.crash.checker import problems
 from tests.crash.witness import Source, Witness, settled
 
-LIVES = 20
+each_front = pytest.mark.parametrize(
+    ("front", "lives"), [pytest.param("waitress", 20, marks=pytest.mark.long), ("waitress", 4), ("uvicorn", 3)]
+)
 A_LIFE = 6
 """Messages sent in each life; the server dies at the third or fourth."""
 
@@ -30,7 +32,7 @@ def live_and_die(witness: Witness, source: Source, point: str, passing: int, *, 
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("front", "lives"), [("waitress", LIVES), ("uvicorn", 3)])
+@each_front
 @pytest.mark.parametrize("point", ["before_commit", "after_commit", "in_call", "before_settle", "after_settle"])
 @pytest.mark.spec("D-DUR-001", "D-DUR-002", "D-ACK-030", versions="all")
 @pytest.mark.invariant("I7")
@@ -59,7 +61,7 @@ def test_a_kill_at_each_boundary_loses_repeats_and_swaps_nothing(
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("front", "lives"), [("waitress", LIVES), ("uvicorn", 3)])
+@each_front
 @pytest.mark.spec("D-DUR-006", "D-DEL-020", versions="all")
 def test_a_kill_between_settling_a_request_and_answering_it_runs_it_no_second_time(
     tmp_path: Path, front: str, lives: int

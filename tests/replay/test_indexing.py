@@ -11,7 +11,7 @@ from tests.queue.build import Instance, Node
 from tests.queue.test_connection_index import agree, indexed, receive, watermark
 from tests.support.in_process import InProcess, taken, until
 from wsrm_mq.queue.connection_index import BATCH
-from wsrm_mq.replay.indexing import Indexing
+from wsrm_mq.replay.indexing import FAR_BEHIND, Indexing
 from wsrm_mq.store.store import Store
 
 
@@ -44,6 +44,18 @@ def opened(node: Node) -> Iterator[Callable[[], Store]]:
 
 def indexing(store: Store, *, stops: bool = False) -> Indexing:
     return Indexing(store, lambda: stops, look_seconds=0)
+
+
+def test_far_behind_it_is_taken_up_whoever_moves_the_watermark(one: Instance, opened: Callable[[], Store]) -> None:
+    """A connection that is counted often moves it too, a little: nobody may take that for another process at work."""
+    with one.transaction() as tx:
+        for _ in range(FAR_BEHIND + 1):
+            row = {"message_id": None, "action": None, "environ": "{}", "principal": None, "connection": "c"}
+            tx.add_message({**row, "received_at": 0, "body_size": 0, "body": b""})
+    store = opened()
+    at_it = indexing(store)
+    at_it.look()
+    assert until(lambda: watermark(one) == FAR_BEHIND + 1)
 
 
 def test_a_look_brings_it_forward_piece_by_piece_to_the_end(one: Instance, opened: Callable[[], Store]) -> None:

@@ -45,7 +45,7 @@ def test_a_mistake_planted_in_what_it_saw_is_found(short: Soak, mistake: str) ->
 @pytest.mark.timeout(300)
 def test_the_command_fails_for_a_planted_mistake_and_says_what_it_is() -> None:
     command = ["make", "--no-print-directory", "soak", "DURATION=3", "SEED=4", "PLANT=loss"]
-    command += [f"VENV={sys.prefix}"]
+    command += [f"VENV={sys.prefix}", "ARGS="]  # those of a make that runs the tests are not meant
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode != 0

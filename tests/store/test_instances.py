@@ -306,3 +306,20 @@ def test_a_process_without_a_free_file_wakes_nobody_and_goes_on(path: Path, pres
         for handle in taken:
             os.close(handle)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_opens_a_store_by_a_link_meets_who_opened_the_file(tmp_path: Path) -> None:
+    place = tmp_path / "real"
+    place.mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(place / "store.db")
+    by_link, by_name = Store(link), Store(place / "store.db")
+    by_link.open()
+    by_name.open()
+    try:
+        assert by_link.path == by_name.path
+        assert sum(name.endswith(".lock") for name in files(by_name.path)) == 2
+        assert not beside(link).exists()
+    finally:
+        by_link.close()
+        by_name.close()

@@ -25,8 +25,8 @@ BATCH: Final = 200
 INDEXED: Final = "(SELECT message FROM watermark WHERE name = 'connection_message')"
 """The key of the last message that the index has, where it is on a connection."""
 
-WATERMARK: Final = f"SELECT {INDEXED}, {INDEXED} < (SELECT max(id) FROM message)"
-"""It, and whether there is something behind it."""
+WATERMARK: Final = f"SELECT {INDEXED}, coalesce((SELECT max(id) FROM message), 0) - {INDEXED}"
+"""It, and how many keys there are behind it."""
 
 OF_CONNECTION: Final = f"""
     SELECT message AS id FROM connection_message WHERE connection = :connection
@@ -52,7 +52,7 @@ messages each has; one that is in both parts comes twice, with the later one sec
 
 _NEXT: Final = f"SELECT max(id), count(*) FROM (SELECT id FROM message WHERE id > {INDEXED} ORDER BY id LIMIT ?)"
 _ADD: Final = f"""
-INSERT INTO connection_message (connection, message)
+INSERT OR IGNORE INTO connection_message (connection, message)
     SELECT connection, id FROM message WHERE id > {INDEXED} AND id <= ? AND connection IS NOT NULL
     ORDER BY connection, id
 """

@@ -19,6 +19,8 @@ __all__ = ["Indexing"]
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks, at least."""
+FAR_BEHIND: Final = 10 * BATCH
+"""So many messages behind, it is everybody's business: who moves the watermark may be somebody who only counts."""
 _ROW_BYTES: Final = 256
 """What a message adds to the write-ahead log, about: few where many are of one connection, else a page."""
 
@@ -40,10 +42,10 @@ class Indexing:
             return
         self._look_at = now + self._look_seconds
         with self._store.reader() as db:
-            watermark, is_behind = db.execute(WATERMARK).fetchone()
+            watermark, behind = db.execute(WATERMARK).fetchone()
         is_ours = watermark == self._left_at
         self._left_at = watermark
-        if is_behind and is_ours:
+        if behind > FAR_BEHIND or (behind and is_ours):
             self._go_on()
 
     def _go_on(self) -> None:

@@ -37,7 +37,8 @@ def store_path(where: str | os.PathLike[str]) -> Path:
     elif "://" in text:
         raise StoreUnavailable(f"{text}: only SQLite stores exist.", "Write sqlite:///path or a path.")
     path = Path(text)
-    return (path / "store.db" if path.is_dir() else path).absolute()
+    # Resolved: what stands beside a store stands beside the file, whatever link it is opened by.
+    return (path / "store.db" if path.is_dir() else path).resolve()
 
 
 def _leave(tx: Transaction) -> None:
@@ -47,7 +48,7 @@ def _leave(tx: Transaction) -> None:
 
 
 class Store:
-    """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (``wsgi`` does)."""
+    """Opened once a process. Not to be carried over a fork: ``close`` before, open anew after (the engine does)."""
 
     def __init__(
         self,
