@@ -17,22 +17,13 @@ from typing import Any, BinaryIO, Final
 from wsrm_mq.envelope import Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
+from wsrm_mq.remembered import remembered, size_of_values
 from wsrm_mq.replay.delivery import Delivery, Outcome
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.tracing import RECEIVED_IN
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
-__all__ = [
-    "LONGEST_KEPT",
-    "Application",
-    "CallApplication",
-    "Environ",
-    "StartResponse",
-    "WSGIApplication",
-    "call_wsgi",
-    "capture",
-    "is_worth_keeping",
-]
+__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
@@ -74,8 +65,6 @@ _PIECE: Final = 1024 * 1024
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
-LONGEST_KEPT: Final = 8 * 1024
-"""Characters of HTTP headers by which a request is remembered; some thousand clients are."""
 _NAMES: Final = 512
 _TAG: Final = re.compile(r"<[^>]*>")
 _SOAP = {version.label: version for version in SOAPVersion}
@@ -84,13 +73,7 @@ _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 def capture(environ: Environ) -> str:
     """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    items = tuple([item for item in environ.items() if _keeps(item[0])])
-    return _as_json(items) if sum([len(value) for _, value in items]) <= LONGEST_KEPT else _as_json.__wrapped__(items)
-
-
-def is_worth_keeping(captured: str) -> bool:
-    """Whether anything is remembered by what ``capture`` made: that is bounded in number, so each has to be small."""
-    return len(captured) <= LONGEST_KEPT
+    return _as_json(tuple([item for item in environ.items() if _keeps(item[0])]))
 
 
 @lru_cache(_NAMES)
@@ -98,13 +81,13 @@ def _keeps(name: str) -> bool:
     return name in _KEPT or (name.startswith("HTTP_") and name not in _NEVER_KEPT)
 
 
-@lru_cache(_CLIENTS)
+@remembered(_CLIENTS, size_of_values)
 def _as_json(items: tuple[tuple[str, str], ...]) -> str:
     """A client's requests are alike: most are written, and read again, once."""
     return json.dumps(dict(items), separators=(",", ":"))
 
 
-@lru_cache(_CLIENTS)
+@remembered(_CLIENTS, len)
 def _from_json(environ: str) -> dict[str, Any]:
     """The environ of a client's messages, as far as they are alike: to be copied."""
     return {
@@ -140,8 +123,7 @@ class Application:
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
-        is_kept = is_worth_keeping(delivery.environ)
-        kept = _from_json(delivery.environ) if is_kept else _from_json.__wrapped__(delivery.environ)
+        kept = _from_json(delivery.environ)
         refused: list[str] = []
         try:
             body, size = self._body(delivery, kept)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from wsrm_mq.answers import Answer, http_headers
-from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture, is_worth_keeping
+from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.destination import Commit, Forward, Run, Wait
@@ -41,6 +41,7 @@ from wsrm_mq.front import (
     refusal,
 )
 from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.remembered import Memory, is_small
 from wsrm_mq.request_body import BodyRefused, Spool, too_large
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import Tick
@@ -131,7 +132,7 @@ class WSRMASGIMiddleware(Served):
         """What the application's start-up has left for its requests."""
         call = call_asgi(app, lambda: self._loop, self._state) if self._is_asgi else partial(call_wsgi, app)
         self._front = Front(app, call, settings, hooks)
-        self._known: dict[object, _Known] = {}
+        self._known: Memory[object, _Known] = Memory(_REMEMBERED)
         self._shows_environ = hooks.authenticate is not None or hooks.connection_key is not None
         """Somebody else gets to see the environ: it is made for each request."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -254,10 +255,8 @@ class WSRMASGIMiddleware(Served):
     def _remember(self, key: object, environ: Environ) -> _Known:
         of_all = {name: value for name, value in environ.items() if name != "asgi.scope"}
         known = _Known(of_all, capture(environ))
-        if is_worth_keeping(known.kept):
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = known
+        if is_small(known.kept):
+            self._known.keep(key, known)
         return known
 
     def _commit(

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from wsrm_mq.application import LONGEST_KEPT, CallApplication, Environ
+from wsrm_mq.application import CallApplication, Environ
+from wsrm_mq.remembered import remembered, size_of_values
 
 __all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "alike", "call_asgi", "environ_of"]
 
@@ -45,7 +45,7 @@ def environ_of(scope: Scope) -> Environ:
         "SERVER_PROTOCOL": f"HTTP/{scope.get('http_version', '1.1')}",
         "wsgi.url_scheme": scope.get("scheme", "http"),
         "asgi.scope": scope,
-        **_named(tuple(map(tuple, scope["headers"]))),
+        **_cgi(tuple(map(tuple, scope["headers"]))),
     }
     if client[0]:
         environ["REMOTE_ADDR"] = client[0]
@@ -72,11 +72,7 @@ def _latin(text: str) -> str:
     return text if text.isascii() else text.encode().decode("latin-1")
 
 
-def _named(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
-    return _cgi(headers) if sum([len(value) for _, value in headers]) <= LONGEST_KEPT else _cgi.__wrapped__(headers)
-
-
-@lru_cache(_CLIENTS)
+@remembered(_CLIENTS, size_of_values)
 def _cgi(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
     """A client's requests have nearly always the same headers."""
     named: dict[str, str] = {}

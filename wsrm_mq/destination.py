@@ -26,6 +26,7 @@ from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.queue.unsequenced import accept_unsequenced
+from wsrm_mq.remembered import Memory
 from wsrm_mq.replay.delivery import Delivery
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -157,7 +158,7 @@ class RMDestination:
         events: Events | None = None,
     ) -> None:
         self._events = events or Events()
-        self._known: dict[tuple[object, ...], tuple[Any, ...]] = {}
+        self._known: Memory[tuple[object, ...], tuple[Any, ...]] = Memory(_REMEMBERED)
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
@@ -211,9 +212,7 @@ class RMDestination:
             return _accepting(accept, arrival, headers, request, peer)
         examined = self._examine_for(request, headers, principal, peer)
         if isinstance(examined, Commit) and examined.arrival is not None and request.caller.is_remembered:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = examined.arrival[_OWN_FIELDS:]
+            self._known.keep(key, examined.arrival[_OWN_FIELDS:])
         return examined
 
     def _examine_for(

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from wsrm_mq.answers import Answer, unavailable
-from wsrm_mq.application import Application, CallApplication, Environ, capture, is_worth_keeping
+from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
@@ -26,6 +26,7 @@ from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import end_connections
+from wsrm_mq.remembered import Memory, is_small
 from wsrm_mq.request_body import BodyRefused, too_large
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import RM_VERSIONS
@@ -116,7 +117,7 @@ class Front:
             queue_one_way=settings.queue_one_way,
             events=self.engine.events,
         )
-        self._callers: dict[tuple[str, str | None], Caller] = {}
+        self._callers: Memory[tuple[str, str | None], Caller] = Memory(_CALLERS)
         self.is_ending = False
 
     # life
@@ -171,12 +172,10 @@ class Front:
                 content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
                 address=environ.get("REMOTE_ADDR"),
                 connection=key[1],
-                is_remembered=is_worth_keeping(kept),
+                is_remembered=is_small(kept),
             )
             if caller.is_remembered:
-                if len(self._callers) >= _CALLERS:
-                    self._callers.clear()
-                self._callers[key] = caller
+                self._callers.keep(key, caller)
         return caller
 
     def committed(self, commit: Commit, receipt: Receipt | Created) -> Run | None:
