@@ -37,8 +37,9 @@ def store_path(where: str | os.PathLike[str]) -> Path:
     elif "://" in text:
         raise StoreUnavailable(f"{text}: only SQLite stores exist.", "Write sqlite:///path or a path.")
     path = Path(text)
-    # Resolved: what stands beside a store stands beside the file, whatever link it is opened by.
-    return (path / "store.db" if path.is_dir() else path).resolve()
+    # Resolved: what stands beside a store stands beside the file, whatever link it is opened by. By realpath: of a link
+    # that leads to itself the open shall tell, and Path.resolve() raises there until Python 3.13.
+    return Path(os.path.realpath(path / "store.db" if path.is_dir() else path))
 
 
 def _leave(tx: Transaction) -> None:
