@@ -20,9 +20,10 @@ from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, Stor
 from wsrm_mq.store import backup as backups
 from wsrm_mq.store.backup import backup
 from wsrm_mq.store.identity import identify
+from wsrm_mq.store.space import room
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.vacuum import room, vacuum
+from wsrm_mq.store.vacuum import vacuum
 
 NOW = 1_700_000_000_000
 

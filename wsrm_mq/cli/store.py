@@ -111,7 +111,7 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
     from wsrm_mq.queue.verdict import live_instances
     from wsrm_mq.store.identity import identify
     from wsrm_mq.store.schema import revision
-    from wsrm_mq.store.vacuum import room
+    from wsrm_mq.store.space import room
 
     wal = place.path.with_name(place.path.name + "-wal")
     outcomes = db.execute("SELECT coalesce(outcome, 'live'), count(*) FROM entry GROUP BY outcome ORDER BY outcome")

@@ -12,11 +12,12 @@ import shutil
 import uuid
 from typing import BinaryIO, Final, NamedTuple, cast
 
+from wsrm_mq.queue.answers import acknowledged
 from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.room import TooLarge, buffer_remaining, full, lack_of_room, too_many_sequences
+from wsrm_mq.queue.room import TooLarge, full, lack_of_room, too_many_sequences
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,
@@ -218,20 +219,12 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
         accept_into(tx, record, arrival, receipt)
-        receipt.acknowledgement = _acknowledgement(tx, record, arrival.policy)
+        receipt.acknowledgement = acknowledged(record, arrival.policy, lambda: tx.used_bytes)
         if arrival.policy.acknowledgement_interval is not None:
             receipt.acknowledge_now = _is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
     count(tx, arrival, receipt, record.queue if record is not None else 0)
     _answer_ack_requested(tx, arrival.sender, arrival.policy, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
-
-
-def _acknowledgement(tx: Transaction, record: SequenceRecord, policy: QueuePolicy) -> SequenceAcknowledgement:
-    said = record.value.acknowledgement()
-    if not policy.tells_room:
-        return said
-    is_full = bool(full(tx, policy.room))
-    return said._replace(buffer_remaining=buffer_remaining(record, policy.bounds, policy.room, is_full=is_full))
 
 
 def _outcome(receipt: Receipt) -> str:
@@ -470,4 +463,4 @@ def _answer_ack_requested(
             assert answer.fault is not None
             receipt.other_faults += (answer.fault,)
         else:
-            receipt.others += (_acknowledgement(tx, record, policy),)
+            receipt.others += (acknowledged(record, policy, lambda: tx.used_bytes),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wsrm_mq.queue.policy import QueuePolicy
@@ -13,9 +14,9 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.vacuum import room as measured
+from wsrm_mq.store.space import room
 
-__all__ = ["Settlement", "settlement"]
+__all__ = ["Settlement", "acknowledged", "settlement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,16 @@ def settlement(db: sqlite3.Connection, position: int, policy: QueuePolicy | None
     ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": sequence})))
     unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": sequence}))
     record = SequenceRecord.load(row, ranges, unnamed)
-    acknowledgement = record.value.acknowledgement()
-    if policy is not None and policy.tells_room:
-        most = policy.room.max_store
-        is_full = most is not None and measured(db).used >= most
-        remaining = buffer_remaining(record, policy.bounds, policy.room, is_full=is_full)
-        acknowledgement = acknowledgement._replace(buffer_remaining=remaining)
-    return Settlement(outcome, reply, acknowledgement)
+    said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: room(db).used)
+    return Settlement(outcome, reply, said)
+
+
+def acknowledged(record: SequenceRecord, policy: QueuePolicy, used: Callable[[], int]) -> SequenceAcknowledgement:
+    """What an acknowledgement of this sequence says now, the room that is left too where ``policy`` wants that.
+    ``used`` answers how many bytes of the store hold something."""
+    said = record.value.acknowledgement()
+    if not policy.tells_room:
+        return said
+    most = policy.room.max_store
+    is_full = most is not None and used() >= most
+    return said._replace(buffer_remaining=buffer_remaining(record, policy.bounds, policy.room, is_full=is_full))

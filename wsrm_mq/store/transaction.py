@@ -22,6 +22,7 @@ from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.counting import COUNTERS, Key, Tally
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.space import room
 from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, Row
 
 __all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
@@ -29,7 +30,6 @@ __all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 _CACHED_WEIGHT: Final = 40_000
 _CACHED_QUEUES: Final = 1_000
 _CACHED_CONNECTIONS: Final = 10_000
-_PAGES: Final = ("page_count", "freelist_count", "page_size")
 
 
 def _weight(record: SequenceRecord) -> int:
@@ -251,8 +251,7 @@ class Transaction:
     def used_bytes(self) -> int:
         """The bytes of the store's file that hold something."""
         if self._used_bytes is None:
-            pages, free, size = (self.db.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGES)
-            self._used_bytes = (pages - free) * size
+            self._used_bytes = room(self.db).used
         return self._used_bytes
 
     # rows that are written together

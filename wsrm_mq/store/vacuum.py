@@ -9,42 +9,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, StoreFull
 from wsrm_mq.store import instances
 from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.space import Room, room
 
-__all__ = ["Room", "room", "vacuum"]
-
-SLACK: Final = 1024 * 1024
-
-
-class Room(NamedTuple):
-    """Bytes of a store's file."""
-
-    size: int
-    reclaimable: int
-    """Free pages: used for what comes next, or given back by ``vacuum``."""
-
-    @property
-    def used(self) -> int:
-        return self.size - self.reclaimable
-
-    @property
-    def needed(self) -> int:
-        """Free space for ``vacuum``: all that is in use is written twice, to a temporary file and to the log."""
-        return 2 * self.used + SLACK
-
-
-def room(db: sqlite3.Connection) -> Room:
-    (pages,) = db.execute("PRAGMA page_count").fetchone()
-    (free,) = db.execute("PRAGMA freelist_count").fetchone()
-    (page_size,) = db.execute("PRAGMA page_size").fetchone()
-    return Room(pages * page_size, free * page_size)
+__all__ = ["refuse", "vacuum"]
 
 
 def vacuum(path: Path) -> tuple[int, int]:

@@ -1,0 +1,34 @@
+"""What of a store's file is in use."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final, NamedTuple
+
+__all__ = ["Room", "room"]
+
+SLACK: Final = 1024 * 1024
+
+
+class Room(NamedTuple):
+    """Bytes of a store's file."""
+
+    size: int
+    reclaimable: int
+    """Free pages: used for what comes next, or given back by ``vacuum``."""
+
+    @property
+    def used(self) -> int:
+        return self.size - self.reclaimable
+
+    @property
+    def needed(self) -> int:
+        """Free space for ``vacuum``: all that is in use is written twice, to a temporary file and to the log."""
+        return 2 * self.used + SLACK
+
+
+def room(db: sqlite3.Connection) -> Room:
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    (page_size,) = db.execute("PRAGMA page_size").fetchone()
+    return Room(pages * page_size, free * page_size)
