@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events
+from wsrm_mq.replay.pool import Pool
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.tick import QUICK_SECONDS, Regulars, Tick
@@ -36,9 +38,13 @@ def noted(store: Store) -> list[str]:
         return [word for (word,) in db.execute("SELECT event FROM ledger ORDER BY id")]
 
 
+def tick_of(store: Store, work: Callable[[str], None] = lambda _: None) -> Tick:
+    return Tick(asyncio.get_running_loop(), store.writer, Pool(work, threads=2, max_threads=2, events=Events()))
+
+
 async def together(store: Store, words: list[str], tick: Tick | None = None) -> tuple[list[str], int]:
     """Commit ``words``, one for each of as many clients; answers what was told, and how many commits it took."""
-    tick = tick or Tick(asyncio.get_running_loop(), store.writer)
+    tick = tick or tick_of(store)
     before = store.writer.commits
     told: list[str] = []
 
@@ -58,7 +64,7 @@ def test_what_many_connections_sent_is_one_commit_in_the_order_it_came(store: St
 
 def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Store) -> None:
     async def conversation() -> None:
-        tick = Tick(asyncio.get_running_loop(), store.writer)
+        tick = tick_of(store)
 
         def broken(_tx: Transaction) -> None:
             raise ZeroDivisionError
@@ -78,7 +84,7 @@ def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Stor
 
 def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> None:
     async def conversation() -> None:
-        tick = Tick(asyncio.get_running_loop(), store.writer)
+        tick = tick_of(store)
         waiting = asyncio.ensure_future(tick.commit(note("given up"), 1, lambda _: None, "client"))
         waiting.cancel()
         await tick.commit(note("next"), 1, lambda _: None, "other")
@@ -89,7 +95,7 @@ def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> 
 
 def test_what_lingers_while_nobody_sends_is_written_soon(store: Store) -> None:
     async def conversation() -> None:
-        tick = Tick(asyncio.get_running_loop(), store.writer)
+        tick = tick_of(store)
         await tick.commit(note("message"), 1, lambda _: None, "client")
         settled = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -103,7 +109,7 @@ def test_what_lingers_while_nobody_sends_is_written_soon(store: Store) -> None:
 
 def test_what_is_sent_to_a_closed_store_is_refused(store: Store) -> None:
     async def conversation() -> None:
-        tick = Tick(asyncio.get_running_loop(), store.writer)
+        tick = tick_of(store)
         await asyncio.to_thread(store.close)
         with pytest.raises(StoreUnavailable):
             await tick.commit(note("late"), 1, lambda _: None, "client")

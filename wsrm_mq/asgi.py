@@ -262,10 +262,11 @@ class WSRMASGIMiddleware(Served):
     def _commit(
         self, loop: asyncio.AbstractEventLoop, commit: Commit, committed: Callable[[Receipt | Created], None]
     ) -> asyncio.Future[Receipt | Created]:
-        writer = self._front.engine.store.writer
+        engine = self._front.engine
+        writer = engine.store.writer
         tick = self._tick
         if tick is None or tick.writer is not writer or tick.loop is not loop:
-            self._tick = tick = Tick(loop, writer)
+            self._tick = tick = Tick(loop, writer, engine.dispatcher.pool)
         return tick.commit(commit.verb, commit.size, committed, commit.request.caller.connection)
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:

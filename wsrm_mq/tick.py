@@ -14,6 +14,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
+from wsrm_mq.replay.pool import Pool
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
 __all__ = ["Tick"]
@@ -60,11 +61,14 @@ class Regulars:
 
 
 class Tick:
-    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's."""
+    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's. While one tick follows the
+    other, the threads of ``pool`` are woken when the loop waits for the disk: at any other moment they would fight with
+    it for the interpreter's lock."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer, pool: Pool[Any]) -> None:
         self.loop = loop
         self.writer = writer
+        self.pool = pool
         self._thread = get_ident()
         self._regulars = Regulars()
         self._here: list[str | None] = []
@@ -117,7 +121,8 @@ class Tick:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
             self.writer.attend(True)
             self._timer = self.loop.call_later(LINGER_SECONDS, self._late)
-        self.writer.lead()
+        self.pool.put_off(self.loop.time() - self._led_at < LINGER_SECONDS)
+        self.writer.lead(self.pool.send)
         self._led_at = self.loop.time()
         now = time.monotonic()
         for client in here:
@@ -132,6 +137,8 @@ class Tick:
             return
         self._timer = None
         self.writer.attend(False)
+        self.pool.put_off(False)
+        self.pool.send()
         self.writer.lead()
 
 

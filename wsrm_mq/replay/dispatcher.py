@@ -3,14 +3,13 @@ what was held the moment its gap closes, a retry is due, or a process has starte
 its sequence's deliverable messages are run in order, each is settled, the claim is given back.
 
 A small pool of threads takes a sequence at a time: at most 64 messages or 50 ms if others wait, then the next. An
-operation that blocks delays no connection and no other sequence; the pool grows while all its threads are busy.
+operation that blocks delays no connection and no other sequence (see ``pool``).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from wsrm_mq.replay.delivery import Call, Delivery, Outcome
 from wsrm_mq.replay.duty import Duty
 from wsrm_mq.replay.fresh import Fresh
 from wsrm_mq.replay.pipeline import Pipeline
+from wsrm_mq.replay.pool import Pool
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -35,7 +35,6 @@ from wsrm_mq.store.writer import Verb
 __all__ = ["Dispatcher"]
 
 RUN_SECONDS: Final = 0.050
-EXHAUSTED_EVERY_SECONDS: Final = 60.0
 KEPT_RUNS: Final = 1_000
 KEPT_BYTES: Final = 16 * 1024
 """Runs that wait for a thread keep their first message in memory: so many, and so large a one."""
@@ -67,46 +66,31 @@ class Dispatcher:
         self._call = call
         self._policy_of = policy_of
         self._waiters = waiters
-        self._threads = threads
-        self._max_threads = max_threads
         self._events = events
         self._on_retry = on_retry
         self._duty = duty or Duty(is_asked=True)
-        self._runs: deque[_Run] = deque()
+        self.pool: Pool[_Run] = Pool(self._work, threads=threads, max_threads=max_threads, events=events)
         self._fresh = Fresh()
         self._here = 0
         """How many requests run a message in their own threads."""
-        self._told_exhausted = float("-inf")
-        self._lock = threading.Lock()
-        """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
-        self._changed = threading.Condition(self._lock)
-        self._idle = 0
-        self._coming = False
-        """A thread was told, or started, and has not looked yet."""
-        self._workers: set[threading.Thread] = set()
-        self._stopping = False
+        self._changed = threading.Condition()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Let every thread finish its message, settle it and give its sequence back. Answers whether all did so
         within ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._lock:
-            self._stopping = True
-            self._changed.notify_all()
-            workers = list(self._workers)
-        for worker in workers:
-            worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        with self._lock:
+        with self._changed:  # whoever runs one here has begun, or will not
+            self.pool.stop()
+        have_ended = self.pool.join(deadline)
+        with self._changed:
             self._changed.wait_for(lambda: not self._here, None if deadline is None else deadline - time.monotonic())
-            return not self._here and not any(worker.is_alive() for worker in workers)
+            return not self._here and have_ended
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks."""
-        with self._lock:
-            if first is not None and (first.body.size > KEPT_BYTES or len(self._runs) >= KEPT_RUNS):
-                first = None  # it is in the store
-            self._runs.append(_Run(claim, first))
-            self._send_for_one()
+        if first is not None and (first.body.size > KEPT_BYTES or self.pool.waiting >= KEPT_RUNS):
+            first = None  # it is in the store
+        self.pool.give(_Run(claim, first))
 
     def offer(self, sequence: int, delivery: Delivery) -> None:
         """Keep a message whose sequence is being run here, so that the run need not read it. Only a hint: what is not
@@ -118,8 +102,8 @@ class Dispatcher:
         that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
         pool. Answers what is left of ``patience``, which the application's own time does not use up. After ``stop`` it
         runs nothing: what came of it could not be stored, and the next start delivers it."""
-        with self._lock:
-            if self._stopping:
+        with self._changed:
+            if self.pool.is_stopping:
                 return patience
             self._here += 1
         try:
@@ -129,9 +113,9 @@ class Dispatcher:
         except Exception as error:
             self._let_go(claim, error)
         finally:
-            with self._lock:
+            with self._changed:
                 self._here -= 1
-                if self._stopping:
+                if self.pool.is_stopping:
                     self._changed.notify_all()
         return patience
 
@@ -182,64 +166,21 @@ class Dispatcher:
         except StoreError as closed:  # the next start finds it
             self._events.tell("dispatch.not_given_back", key=claim.sequence, error=closed)
 
-    # the pool
+    # what the pool does
 
-    def _work(self) -> None:
-        me = threading.current_thread()
+    def _work(self, run: _Run) -> None:
         try:
-            run = self._next(is_new=True)
-            while run is not None:
-                try:
-                    self._run(run)
-                except FenceLost as error:
-                    self._events.tell("delivery.fence_lost", error=error)
-                    self._fresh.forget(run.claim.sequence)
-                except Exception as error:
-                    self._let_go(run.claim, error)
-                run = self._next(is_new=False)
-        finally:
-            with self._lock:
-                self._workers.discard(me)
-
-    def _send_for_one(self) -> None:
-        """See to it that a thread is on its way while there are runs: one. It sends the next before it begins, so an
-        operation that blocks keeps nobody, and ten that do not are done by one thread: waking costs more than they."""
-        if not self._runs or self._coming:
-            return
-        if self._idle:
-            self._coming = True
-            self._changed.notify()
-        elif len(self._workers) >= self._max_threads:
-            if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
-                self._told_exhausted = time.monotonic()
-                self._events.tell("dispatch.exhausted", threads=self._max_threads, waiting=len(self._runs))
-        elif not self._stopping:
-            worker = threading.Thread(target=self._work, name="wsrm-mq-dispatch", daemon=True)
-            worker.start()  # it waits for the lock that is held here
-            self._workers.add(worker)
-            self._coming = True
-
-    def _next(self, is_new: bool) -> _Run | None:
-        with self._lock:
-            if is_new:
-                self._coming = False
-            while not self._runs:
-                if self._stopping or self._idle >= self._threads:
-                    return None
-                self._idle += 1
-                try:
-                    self._changed.wait()
-                finally:
-                    self._idle -= 1
-                    self._coming = False
-            run = self._runs.popleft()
-            self._send_for_one()
-            return run
+            self._run(run)
+        except FenceLost as error:
+            self._events.tell("delivery.fence_lost", error=error)
+            self._fresh.forget(run.claim.sequence)
+        except Exception as error:
+            self._let_go(run.claim, error)
 
     @property
     def _gives_back(self) -> bool:
         """Whether a sequence is given back although it could go on: here it ends, or is left to others."""
-        return self._stopping or not self._duty.is_on
+        return self.pool.is_stopping or not self._duty.is_on
 
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
@@ -258,7 +199,7 @@ class Dispatcher:
                 self._settle_then_call(claim, delivery)
             elif self._one(claim, delivery, pipeline, last=last):
                 return
-            if self._runs and (count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS):
+            if self.pool.waiting and (count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS):
                 break
         pipeline.drain()
         if pipeline.lost:
@@ -360,6 +301,7 @@ class Dispatcher:
         begun = time.perf_counter()
         outcome = self._call(delivery)
         outcome.seconds = time.perf_counter() - begun
+        self.pool.pace.took(outcome.seconds)
         return outcome
 
     def _fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Failed:

@@ -21,7 +21,7 @@ from wsrm_mq.store.tables import entry, message, range_, sequence
 __all__ = ["DELIVERED", "ENTRIES", "MESSAGES", "PROGRESS", "RANGES", "Inserts", "Row", "Together"]
 
 Row = Sequence[Any]
-_SIZES: Final = (32, 16, 8, 4, 2, 1)
+_SIZES: Final = (32, *range(16, 0, -1))
 """Rows in one statement. Few sizes, so that each statement stays prepared."""
 
 

@@ -218,9 +218,9 @@ class Writer:
         with self._lock:
             self._attended = attended
 
-    def lead(self) -> None:
+    def lead(self, before_commit: Callable[[], None] = lambda: None) -> None:
         """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
-        to the writer's thread."""
+        to the writer's thread. ``before_commit`` is called when this thread is about to wait for the disk."""
         if not self._writing.acquire(timeout=0 if self._at_lock else LEAD_SECONDS):
             return self._leave()
         try:
@@ -228,7 +228,7 @@ class Writer:
                 well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
                 batch = self._pop(LED_BYTES, alone=False) if well else []
                 is_left = bool(self._waiting)
-            kept = self._led(batch) if batch else []
+            kept = self._led(batch, before_commit) if batch else []
             with self._lock:
                 self._put_back(kept)
         finally:
@@ -236,10 +236,10 @@ class Writer:
         if kept or is_left or self._checkpoint_due:
             self._leave()
 
-    def _led(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+    def _led(self, batch: list[_Waiting[Any]], before_commit: Callable[[], None]) -> list[_Waiting[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
         try:
-            if self._try(batch, wait=False) is not None:
+            if self._try(batch, before_commit, wait=False) is not None:
                 return batch
             self._tell(batch)
             return []
@@ -493,7 +493,9 @@ class Writer:
             self._urgent -= sum(not item.lingers for item in refusable)
         return refusable
 
-    def _try(self, batch: list[_Waiting[Any]], *, wait: bool = True) -> BaseException | None:
+    def _try(
+        self, batch: list[_Waiting[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
+    ) -> BaseException | None:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for others
         who write."""
         db = self._db
@@ -513,6 +515,7 @@ class Writer:
                 item.error = None
                 item.result = item.verb(tx)
             tx.flush()
+            before_commit()
             db.execute("COMMIT")
         except BaseException as error:
             self._at_lock = False

@@ -1,0 +1,199 @@
+"""How many threads take part in what work: as few as quick operations need, as many as slow ones do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.in_process import until
+from wsrm_mq.events.telling import Events
+from wsrm_mq.replay.pool import LOOK_SECONDS, Pace, Pool
+
+QUICK, SLOW = 0.000_01, 0.1
+OFTEN = 100
+
+Make = Callable[..., Pool[Any]]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Pools of which every item is a function; what it takes to be quick or slow is told by the test."""
+    pools: list[Pool[Any]] = []
+
+    def made(*, is_quick: bool, threads: int = 8, max_threads: int = 8) -> Pool[Any]:
+        pool: Pool[Any] = Pool(lambda item: item(), threads=threads, max_threads=max_threads, events=Events())
+        pools.append(pool)
+        for _ in range(OFTEN):
+            pool.pace.took(QUICK if is_quick else SLOW)
+        return pool
+
+    yield made
+    for pool in pools:
+        pool.stop()
+        assert pool.join(time.monotonic() + 5)
+
+
+def with_a_lookout(pool: Pool[Any]) -> None:
+    """Let two threads have had something to do: one of them looks from now on, for a while."""
+    together = threading.Barrier(3)
+    for _ in range(2):
+        pool.give(together.wait)
+    together.wait(5)
+    assert until(lambda: pool.has_lookout)
+
+
+class Gate:
+    """An operation that blocks until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self._opened = threading.Event()
+
+    def __call__(self) -> None:
+        self.entered.set()
+        assert self._opened.wait(10)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def given_at_once(pool: Pool[Any], items: list[Callable[[], object]]) -> None:
+    """Given while no thread can take any: as by a commit that tells many."""
+    pool.put_off(True)
+    for item in items:
+        pool.give(item)
+    pool.put_off(False)
+    pool.send()
+
+
+def test_all_that_is_given_is_done_in_its_order_by_one_thread(make: Make) -> None:
+    done: list[int] = []
+    pool = make(is_quick=True, threads=1, max_threads=1)
+    for number in range(OFTEN):
+        pool.give(lambda number=number: done.append(number))
+    assert until(lambda: len(done) == OFTEN)
+    assert done == list(range(OFTEN))
+
+
+def test_quick_work_is_done_by_the_thread_that_was_woken_for_the_first(make: Make) -> None:
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    by: list[int] = []
+    given_at_once(pool, [lambda: by.append(threading.get_ident())] * OFTEN)
+    assert until(lambda: len(by) == OFTEN)
+    assert len(set(by)) <= 2, "the one that looks may have found some"
+
+
+def test_what_lies_behind_an_operation_that_turns_out_to_block_is_done_by_another(make: Make) -> None:
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    gate, rest = Gate(), threading.Barrier(3)
+    given_at_once(pool, [gate, rest.wait, rest.wait])
+    assert gate.entered.wait(5)
+    rest.wait(5)  # both, at the same time, although the first blocks
+    gate.open()
+
+
+def test_slow_operations_are_begun_all_at_once(make: Make) -> None:
+    pool = make(is_quick=False)
+    together = threading.Barrier(9)
+    given_at_once(pool, [together.wait] * 8)
+    together.wait(5)
+
+
+def test_what_was_put_off_is_begun_when_a_thread_is_sent(make: Make) -> None:
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    begun = threading.Event()
+    pool.put_off(True)
+    pool.give(begun.set)
+    pool.send()
+    assert begun.wait(5)
+
+
+def test_what_was_put_off_is_begun_all_the_same_if_nobody_sends(make: Make) -> None:
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    begun = threading.Event()
+    pool.put_off(True)
+    pool.give(begun.set)
+    assert begun.wait(5)
+
+
+@pytest.mark.parametrize("is_quick", [True, False], ids=["nobody looks", "operations are slow"])
+def test_nothing_is_put_off_where_nobody_would_see_to_it(make: Make, is_quick: bool) -> None:
+    pool = make(is_quick=is_quick)
+    begun = threading.Event()
+    pool.put_off(True)
+    assert not pool.has_lookout
+    pool.give(begun.set)
+    assert begun.wait(5)
+
+
+def test_nobody_looks_while_there_is_nothing_to_do(make: Make) -> None:
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    assert until(lambda: not pool.has_lookout)
+    time.sleep(10 * LOOK_SECONDS)
+    assert not pool.has_lookout
+    begun = threading.Event()
+    pool.give(begun.set)
+    assert begun.wait(5)
+
+
+def test_more_threads_than_are_kept_end_when_they_have_nothing_to_do(make: Make) -> None:
+    pool = make(is_quick=False, threads=2, max_threads=6)
+    together = threading.Barrier(7)
+    for _ in range(6):
+        pool.give(together.wait)
+    together.wait(5)
+    assert until(lambda: pool.size == 2)
+
+
+def test_a_pool_that_can_grow_no_more_says_so_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    pool = make(is_quick=False, threads=1, max_threads=2)
+    gates = [Gate(), Gate()]
+    for gate in gates:
+        pool.give(gate)
+        assert gate.entered.wait(5)
+    done = threading.Barrier(2)
+    pool.give(lambda: None)
+    pool.give(done.wait)
+    assert [record.getMessage() for record in caplog.records] == ["dispatch.exhausted threads=2 waiting=1"]
+    for gate in gates:
+        gate.open()
+    done.wait(5)
+
+
+def test_a_stop_lets_all_be_done_that_was_given_and_a_join_says_whether_it_was(make: Make) -> None:
+    pool = make(is_quick=True, threads=1, max_threads=1)
+    gate, last = Gate(), threading.Event()
+    pool.give(gate)
+    assert gate.entered.wait(5)
+    pool.give(last.set)
+    pool.stop()
+    assert not pool.join(time.monotonic() + 0.05)
+    gate.open()
+    assert pool.join(time.monotonic() + 5)
+    assert last.is_set()
+
+
+def test_operations_are_quick_only_when_that_is_known_of_many() -> None:
+    pace = Pace()
+    pace.took(QUICK)
+    assert not pace.is_quick
+    for _ in range(OFTEN):
+        pace.took(QUICK)
+    assert pace.is_quick
+
+
+@pytest.mark.parametrize(("every", "is_quick"), [(1, False), (2, False), (5, False), (10, True)])
+def test_operations_are_not_quick_where_one_of_five_is_slow(every: int, is_quick: bool) -> None:
+    pace = Pace()
+    for number in range(10 * OFTEN):
+        pace.took(SLOW if number % every == 0 else QUICK)
+    assert pace.is_quick is is_quick
