@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["cpu_seconds", "fsync_us", "hand_over_us", "resident_bytes"]
+__all__ = ["Stolen", "cpu_seconds", "fsync_us", "hand_over_us", "resident_bytes"]
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = 4_096
@@ -29,6 +29,27 @@ def _cpu_seconds(pid: int) -> float:
 def resident_bytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+class Stolen:
+    """What the host of a virtual machine gave to others since this was made. CPU times that are taken while it gives
+    much are too large: whoever shares the core slows it down."""
+
+    def __init__(self) -> None:
+        self._stolen, self._all = _machine_times()
+
+    @property
+    def share(self) -> float:
+        """Of the time of all cores, 0 to 1."""
+        stolen, everything = _machine_times()
+        return (stolen - self._stolen) / max(1, everything - self._all)
+
+
+def _machine_times() -> tuple[int, int]:
+    """Stolen, and all there was, in ticks since the machine was started."""
+    with open("/proc/stat") as file:
+        times = [int(field) for field in file.readline().split()[1:9]]
+    return times[7], sum(times)
 
 
 def fsync_us(directory: Path, times: int = 40) -> float:

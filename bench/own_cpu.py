@@ -8,7 +8,7 @@ costs, and how often they must is the front's doing too.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,13 +16,15 @@ from bench.figures import Bound, Figure
 from bench.measure import hand_over_us
 from bench.sides import Amount, Side, bare, reliable
 
-__all__ = ["measure"]
+__all__ = ["Round", "measure", "undisturbed"]
 
 _FRONTS: Final = ("uvicorn", "uWSGI", "granian", "waitress")
 _CONNECTIONS: Final = 8
+_UNDISTURBED: Final = 0.02
+_TRIES: Final = 4
 
 
-class _Round(NamedTuple):
+class Round(NamedTuple):
     reliable: Side
     bare: Side
     hand_over_us: float
@@ -32,13 +34,17 @@ class _Round(NamedTuple):
     def own_us(self) -> float:
         return self.reliable.cpu_us - self.bare.cpu_us
 
+    @property
+    def stolen(self) -> float:
+        return max(self.reliable.stolen, self.bare.stolen)
+
 
 def measure(directory: Path, rounds: int, amount: Amount) -> Iterator[Figure]:
     """In order, one sequence on each connection; a fifth of ``amount`` to warm up."""
-    done: dict[str, list[_Round]] = {front: [] for front in _FRONTS}
+    done: dict[str, list[Round]] = {front: [] for front in _FRONTS}
     for _ in range(rounds):
         for front, its_rounds in done.items():
-            its_rounds.append(_round(front, directory / "own-cpu.db", amount))
+            its_rounds.append(undisturbed(lambda front=front: _round(front, directory / "own-cpu.db", amount)))
     for front, its_rounds in done.items():
         yield from _figures(f"{_CONNECTIONS} connections, {front}", its_rounds)
     cheapest = min(done, key=lambda front: statistics.median(one.own_us for one in done[front]))
@@ -48,7 +54,16 @@ def measure(directory: Path, rounds: int, amount: Amount) -> Iterator[Figure]:
     )
 
 
-def _figures(case: str, rounds: list[_Round]) -> Iterator[Figure]:
+def undisturbed(measure: Callable[[], Round]) -> Round:
+    best = measure()
+    for _ in range(_TRIES - 1):
+        if best.stolen <= _UNDISTURBED:
+            break
+        best = min(best, measure(), key=lambda one: one.stolen)
+    return best
+
+
+def _figures(case: str, rounds: list[Round]) -> Iterator[Figure]:
     reliable, bare = [one.reliable for one in rounds], [one.bare for one in rounds]
     yield Figure(case, "fsync", [r.fsync_us for r in reliable], "µs")
     yield Figure(case, "thread hand-over, there and back, two cores", [one.hand_over_us for one in rounds], "µs")
@@ -63,12 +78,13 @@ def _figures(case: str, rounds: list[_Round]) -> Iterator[Figure]:
     yield Figure(case, "CPU, the middleware's own", [one.own_us for one in rounds], "µs/msg")
     shares = [100 * side.load.cpu_share for side in (*reliable, *bare)]
     yield Figure(case, "load generator, of a core", shares, "%", Bound("<", 30))
+    yield Figure(case, "stolen from the machine by its host", [100 * one.stolen for one in rounds], "%")
 
 
-def _round(front: str, store: Path, amount: Amount) -> _Round:
+def _round(front: str, store: Path, amount: Amount) -> Round:
     with reliable(front, store) as server:
         server.warm_up(amount)
         ours = server.side(_CONNECTIONS, amount)
     with bare(front, b"x" * round(ours.load.answer_bytes)) as null:
         null.warm_up(amount)
-        return _Round(ours, null.side(_CONNECTIONS, amount), hand_over_us(cores=2))
+        return Round(ours, null.side(_CONNECTIONS, amount), hand_over_us(cores=2))

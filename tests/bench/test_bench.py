@@ -18,13 +18,15 @@ from pathlib import Path
 import pytest
 
 from bench import load as generator
+from bench import own_cpu
 from bench.__main__ import QUICK, run
 from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
+from bench.measure import Stolen
 from bench.messages import NOBODY, template
 from bench.parts import PARTS
 from bench.report import report
 from bench.samples import Sample, medians
-from bench.sides import Amount, unless_too_busy
+from bench.sides import Amount, Side, unless_too_busy
 from bench.stages import STAGES
 from wsrm_mq.testing import Reply
 
@@ -176,6 +178,33 @@ def test_a_run_is_void_only_when_no_try_was_good() -> None:
 
 
 @needs("gcc")
+@pytest.mark.parametrize(
+    ("stolen", "counts"),
+    [([0.0], 0), ([0.3, 0.01], 1), ([0.3, 0.2, 0.1, 0.4], 2)],
+    ids=["undisturbed", "undisturbed the second time", "never undisturbed"],
+)
+def test_a_round_that_others_disturbed_is_measured_again_and_the_least_disturbed_counts(
+    stolen: list[float], counts: int
+) -> None:
+    measured = []
+
+    def measure() -> own_cpu.Round:
+        share = stolen[len(measured)]
+        load = busy_load(1_000, 0.1)
+        done = own_cpu.Round(Side(load, 300, stolen=share), Side(load, 100), 1.0)
+        measured.append(done)
+        return done
+
+    assert own_cpu.undisturbed(measure) is measured[counts]
+    assert len(measured) == len(stolen)
+
+
+def test_what_the_host_gave_to_others_is_a_share_of_the_machine() -> None:
+    stolen = Stolen()
+    time.sleep(0.05)
+    assert 0 <= stolen.share <= 1
+
+
 def test_the_rate_is_held_to_what_is_asked_for(serve: Callable[..., Peer]) -> None:
     peer = serve(lambda _identifier, _number: 200)
     plan = planned([(0, number) for number in range(1, 21)])
