@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -79,13 +80,23 @@ def test_all_that_is_given_is_done_in_its_order_by_one_thread(make: Make) -> Non
     assert done == list(range(OFTEN))
 
 
-def test_quick_work_is_done_by_the_thread_that_was_woken_for_the_first(make: Make) -> None:
+def test_for_quick_work_one_thread_is_woken(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = make(is_quick=True)
-    with_a_lookout(pool)
-    by: list[int] = []
-    given_at_once(pool, [lambda: by.append(threading.get_ident())] * OFTEN)
-    assert until(lambda: len(by) == OFTEN)
-    assert len(set(by)) <= 2, "the one that looks may have found some"
+    woken = []
+    wake = pool._changed.notify
+    monkeypatch.setattr(pool._changed, "notify", lambda: (woken.append(1), wake()))
+
+    def woken_for_a_burst() -> int:
+        with_a_lookout(pool)
+        woken.clear()
+        before = pool.size
+        done: list[int] = []
+        given_at_once(pool, [lambda: time.sleep(0) or done.append(1)] * OFTEN)
+        assert until(lambda: len(done) == OFTEN)
+        return len(woken) + pool.size - before
+
+    # The one that looks may come to it just then, and then more are woken.
+    assert statistics.median(woken_for_a_burst() for _ in range(21)) == 1
 
 
 def test_what_lies_behind_an_operation_that_turns_out_to_block_is_done_by_another(make: Make) -> None:
@@ -96,6 +107,87 @@ def test_what_lies_behind_an_operation_that_turns_out_to_block_is_done_by_anothe
     assert gate.entered.wait(5)
     rest.wait(5)  # both, at the same time, although the first blocks
     gate.open()
+
+
+def test_operations_that_block_a_little_do_not_queue_up_behind_one_thread(make: Make) -> None:
+    """What blocks for a commit, say: no operation of the application was slow."""
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    by: list[int] = []
+
+    def item() -> None:
+        time.sleep(LOOK_SECONDS / 2)
+        by.append(threading.get_ident())
+
+    given_at_once(pool, [item] * 64)
+    assert until(lambda: len(by) == 64)
+    assert len(set(by)) > 2
+
+
+def test_a_thread_that_is_sent_for_just_when_it_looks_is_not_waited_for_for_ever(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its wait is over, so it does not hear it; and who works takes the item before it is back."""
+    pool = make(is_quick=True)
+    with_a_lookout(pool)
+    busy = Gate()
+    pool.give(busy)
+    assert busy.entered.wait(5)
+    is_looking, go_on = threading.Event(), threading.Event()
+    take_lock_again = pool._changed._acquire_restore  # type: ignore[attr-defined]
+
+    def late(state: Any) -> None:
+        if threading.current_thread().name == "wsrm-mq-dispatch" and not is_looking.is_set():
+            is_looking.set()
+            assert go_on.wait(5)
+        take_lock_again(state)
+
+    other = threading.Event()
+    pool.give(other.set)  # so that it looks, whoever of the two was woken for the gate
+    assert other.wait(5)
+    assert until(lambda: pool.has_lookout)
+    monkeypatch.setattr(pool._changed, "_acquire_restore", late)
+    assert is_looking.wait(5)
+    pool.give(lambda: None)
+    busy.open()
+    assert until(lambda: not pool.waiting)
+    go_on.set()
+    assert until(lambda: not pool.has_lookout)
+    begun = threading.Event()
+    pool.give(begun.set)
+    assert begun.wait(5)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ends_as_nobody_thought_leaves_its_place_to_another(make: Make) -> None:
+    def end() -> None:
+        raise SystemExit
+
+    pool = make(is_quick=False, threads=1, max_threads=1)
+    done = threading.Event()
+    pool.give(end)
+    assert until(lambda: not pool.size)
+    pool.give(done.set)
+    assert done.wait(5)
+
+
+def test_where_the_system_has_no_thread_left_those_who_are_there_do_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = make(is_quick=False)
+    gate, done = Gate(), threading.Event()
+    pool.give(gate)
+    assert gate.entered.wait(5)
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    pool.give(done.set)
+    monkeypatch.undo()
+    assert [record.getMessage() for record in caplog.records] == ["dispatch.exhausted threads=1 waiting=1"]
+    gate.open()
+    assert done.wait(5)
 
 
 def test_slow_operations_are_begun_all_at_once(make: Make) -> None:

@@ -27,7 +27,7 @@ W = TypeVar("W")
 QUICK_SECONDS: Final = 0.000_5
 """An operation that takes less is quick: waking a thread for the next would take about as long."""
 LOOK_SECONDS: Final = 0.005
-"""So long, twice at most, work lies behind a quick operation that has turned out to block."""
+"""So long, twice at most, work lies behind operations that turn out to block."""
 _LOOKS: Final = 4
 """So often somebody looks after nothing was there to do any more."""
 EXHAUSTED_EVERY_SECONDS: Final = 60.0
@@ -136,15 +136,24 @@ class Pool(Generic[W]):
         if self._idle:
             self._coming = True
             self._changed.notify()
-        elif len(self._workers) >= self._max_threads:
-            if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
-                self._told_exhausted = time.monotonic()
-                self._events.tell("dispatch.exhausted", threads=self._max_threads, waiting=len(self._items))
         elif not self.is_stopping:
-            worker = threading.Thread(target=self._run, name="wsrm-mq-dispatch", daemon=True)
+            self._start_another()
+
+    def _start_another(self) -> None:
+        if len(self._workers) >= self._max_threads:
+            return self._tell_exhausted()
+        worker = threading.Thread(target=self._run, name="wsrm-mq-dispatch", daemon=True)
+        try:
             worker.start()  # it waits for the lock that is held here
-            self._workers.add(worker)
-            self._coming = True
+        except RuntimeError:  # the system has no thread left: those who are there come back
+            return self._tell_exhausted()
+        self._workers.add(worker)
+        self._coming = True
+
+    def _tell_exhausted(self) -> None:
+        if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
+            self._told_exhausted = time.monotonic()
+            self._events.tell("dispatch.exhausted", threads=len(self._workers), waiting=len(self._items))
 
     def _take(self) -> W:
         self._taken += 1
@@ -166,18 +175,19 @@ class Pool(Generic[W]):
             self._coming = False
 
     def _look_out(self) -> None:
-        """Until items lie where they are from one look to the next, or this thread is sent for; after a while in which
-        there were none, only until it is sent for."""
+        """Until an item lies from one look to the next, or this thread is sent for; after a while in which there was
+        nothing, only until it is sent for."""
         self.has_lookout = True
         try:
             looks = 0
             while looks < _LOOKS or self._items:
-                before = self._taken
-                if self._changed.wait(LOOK_SECONDS) or self.is_stopping:
+                taken, given = self._taken, self._taken + len(self._items)
+                # Who is sent for just when the time is over learns it by ``_coming`` alone.
+                if self._changed.wait(LOOK_SECONDS) or self.is_stopping or self._coming:
                     return
-                if self._items and (self._taken == before or self._coming):  # who was sent for may be this one
+                if self._taken < given:
                     return
-                looks = looks + 1 if self._taken == before else 0
+                looks = looks + 1 if self._taken == taken else 0
         finally:
             self.has_lookout = False
         self._changed.wait()
@@ -186,11 +196,13 @@ class Pool(Generic[W]):
 
     def _run(self) -> None:
         is_new = True
-        while (item := self._next(is_new)) is not None:
-            is_new = False
-            self._work(item)
-        with self._lock:
-            self._workers.discard(threading.current_thread())
+        try:
+            while (item := self._next(is_new)) is not None:
+                is_new = False
+                self._work(item)
+        finally:  # an end that nobody thought of too: its place is free again
+            with self._lock:
+                self._workers.discard(threading.current_thread())
 
     def _next(self, is_new: bool) -> W | None:
         with self._lock:
@@ -198,6 +210,7 @@ class Pool(Generic[W]):
                 self._coming = False
             while not self._items:
                 if self.is_stopping or self._idle >= self._threads:
+                    self._workers.discard(threading.current_thread())
                     return None
                 self._wait()
             return self._take()
