@@ -154,6 +154,10 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ("retry = 5", "retry: 5 is not allowed; allowed: a list, each item seconds above 0 (or PT30S, P7D)."),
         ("retry = [1, 0]", "retry: [1, 0] is not allowed; allowed: a list, each item seconds above 0"),
         ("one_way = 'put'", "one_way: 'put' is not allowed; allowed: a list, each item text or \"auto\"."),
+        ("paths = ['/a', 'soap']", "paths: ['/a', 'soap'] is not allowed; allowed: a list of paths that begin with /."),
+        ("paths = ['']", "paths: [''] is not allowed; allowed: a list of paths that begin with /."),
+        ("store = ''", "store: '' is not allowed; allowed: a path, or sqlite:///path."),
+        ("one_way = ['auto']", "one_way: ['auto'] is not allowed; allowed: \"auto\" alone, or a list of actions"),
         ("paths = [1]", 'paths: [1] is not allowed; allowed: a list, each item text or "none".'),
         (
             "trusted_proxies = ['proxy']",

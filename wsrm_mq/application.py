@@ -141,8 +141,7 @@ class Application:
         content_type = kept.get("CONTENT_TYPE", "")
         content = delivery.body.open().read()
         if kept.get("HTTP_CONTENT_ENCODING", "").strip().lower() == "gzip":
-            expanded = expand(content, self._limits)
-            content = b"".join(iter(lambda: expanded.read(_PIECE), b""))
+            content = expand(content, self._limits).read()
         rewritten = self._rewrite(content, scan(content, content_type, kept.get("HTTP_SOAPACTION"), self._limits))
         return io.BytesIO(rewritten), len(rewritten)
 

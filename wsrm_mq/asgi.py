@@ -228,7 +228,7 @@ class WSRMASGIMiddleware(Served):
         self, loop: asyncio.AbstractEventLoop, environ: Environ, body: Body, receive: Receive, kept: str
     ) -> Answer | Forward:
         front = self._front
-        if _takes_long(environ, body, front.settings) or not front.engine.is_running:
+        if _takes_long(environ, body) or not front.engine.is_running:
             examined = await asyncio.to_thread(front.examine, environ, body, receive, kept)
         else:
             examined = front.examine(environ, body, receive, kept)
@@ -367,8 +367,8 @@ def behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:
     return inner
 
 
-def _takes_long(environ: Environ, body: Body, settings: Settings) -> bool:
-    return body.size > _SCANNED_HERE or (settings.verify_body and "HTTP_CONTENT_ENCODING" in environ)
+def _takes_long(environ: Environ, body: Body) -> bool:
+    return body.size > _SCANNED_HERE or "HTTP_CONTENT_ENCODING" in environ
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -17,7 +17,7 @@ from wsrm_mq.answers import EMPTY, Answer
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.envelope.source import Source
-from wsrm_mq.envelope.stream import expand
+from wsrm_mq.envelope.stream import check_whole, expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
@@ -180,13 +180,18 @@ class RMDestination:
         caller = request.caller
         return scanner.scan(self._source(request), caller.content_type, caller.soap_action)
 
-    def _check_strictly(self, request: Request, headers: Headers, peer: Peer) -> None:
-        """What is asked of this peer and not of everybody: who it is, only the headers tell."""
+    def _check_further(self, request: Request, headers: Headers, peer: Peer) -> None:
+        """What is asked of this peer and not of everybody (who it is, only the headers tell), and of a body that is to
+        be kept."""
         if peer.strict_addressing:
             self._scan(request, self._strict)
         is_kept = headers.sequence is not None or (self._queue_one_way and not headers.is_rm)
-        if peer.verify_body and is_kept:
+        if not is_kept:
+            return
+        if peer.verify_body:
             check_well_formed(self._source(request), request.caller.content_type, self._limits)
+        elif request.caller.content_encoding == "gzip":
+            check_whole(expand(request.body.open(), self._limits))
 
     def _source(self, request: Request) -> Source:
         body = request.body
@@ -198,7 +203,7 @@ class RMDestination:
         principal, peer = request.identify(headers)
         if headers.alike is not None and tracing.tracer is None and not (peer.strict_addressing or peer.verify_body):
             return self._like_the_last(request, headers, principal, peer)
-        self._check_strictly(request, headers, peer)
+        self._check_further(request, headers, peer)
         return self._examine_for(request, headers, principal, peer)
 
     def _like_the_last(

@@ -322,6 +322,7 @@ def test_a_length_that_is_none_is_refused(length: str, source: Source, bystander
 CODINGS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "gzip that is none": ("gzip", lambda good: good),
     "gzip cut off": ("gzip", lambda good: gzip.compress(good)[:60]),
+    "gzip cut off behind the header section": ("gzip", lambda good: gzip.compress(good)[:-9]),
     "another name": ("br", gzip.compress),
     "no name": ("", gzip.compress),
 }

@@ -68,7 +68,27 @@ class _Check(NamedTuple):
     allowed: str
 
 
+def _absolute(paths: Iterable[str]) -> None:
+    """One that does not begin with a slash would fit no request, and switch reliability off."""
+    if not all(path.startswith("/") for path in paths):
+        raise ValueError
+
+
+def _some(text: str) -> None:
+    if not text:
+        raise ValueError
+
+
+def _auto_or_names(names: object) -> None:
+    if names != "auto" and isinstance(names, Iterable) and "auto" in names:
+        raise ValueError
+
+
 _CHECKS: Final = {
+    "store": _Check(_some, "a path, or sqlite:///path"),
+    "paths": _Check(lambda all: _absolute(all or ()), "a list of paths that begin with /"),
+    "path": _Check(lambda one: _absolute([one] if one is not None else ()), "a path that begins with /"),
+    "one_way": _Check(_auto_or_names, '"auto" alone, or a list of actions, {namespace}names and .wsdl files'),
     "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
     "trusted_proxies": _Check(
         lambda all: [ipaddress.ip_network(one, strict=False) for one in all], "a list of addresses and networks"
@@ -83,12 +103,18 @@ def option_value(value: Any, option: str, kind: Kind, place: str, *, is_text: bo
     check = _CHECKS.get(option)
     try:
         found = msgspec.convert(_plain(value, kind.shape, is_text), kind.annotation, strict=not is_text)
-        if check is not None:
-            check.read(found)
     except (msgspec.ValidationError, ValueError) as error:
-        allowed = check.allowed if check is not None else kind.allowed
-        raise ConfigurationError(f"{place}: {value!r} is not allowed; allowed: {allowed}.") from error
+        raise _not_allowed(place, value, kind.allowed) from error
+    if check is not None:
+        try:
+            check.read(found)
+        except ValueError as error:
+            raise _not_allowed(place, value, check.allowed) from error
     return found
+
+
+def _not_allowed(place: str, value: object, allowed: str) -> ConfigurationError:
+    return ConfigurationError(f"{place}: {value!r} is not allowed; allowed: {allowed}.")
 
 
 def _plain(value: Any, shape: Type, is_text: bool) -> Any:

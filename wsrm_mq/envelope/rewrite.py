@@ -62,10 +62,11 @@ def _switched_off(document: Document, block: Span, headers: Headers) -> Iterator
 
 
 def _edited(body: bytes, edits: list[_Edit]) -> bytes:
-    """``edits`` are in ascending order and do not overlap."""
-    pieces: list[bytes] = []
+    """``edits`` are in ascending order and do not overlap. The body is copied once."""
+    whole = memoryview(body)
+    pieces: list[bytes | memoryview] = []
     position = 0
     for edit in edits:
-        pieces += (body[position : edit.start], edit.replacement)
+        pieces += (whole[position : edit.start], edit.replacement)
         position = edit.stop
-    return b"".join((*pieces, body[position:]))
+    return b"".join((*pieces, whole[position:]))

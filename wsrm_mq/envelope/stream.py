@@ -23,6 +23,13 @@ def expand(source: Source, limits: Limits) -> Expanded:
     return Expanded(readable(source), limits)
 
 
+def check_whole(expanded: Expanded) -> None:
+    """Read it to its end. Raises ``EnvelopeError`` for what breaks off or goes beyond a limit behind the header
+    section: nobody could ever read that."""
+    while expanded.read(_PIECE):
+        pass
+
+
 class Expanded:
     """``read`` raises ``EnvelopeError``: status 413 beyond a limit, 400 for what is no whole gzip stream."""
 
