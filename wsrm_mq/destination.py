@@ -18,7 +18,7 @@ from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import check_whole, expand
-from wsrm_mq.envelope.wellformed import check_well_formed
+from wsrm_mq.envelope.wellformed import TAIL_BYTES, check_well_formed, looks_whole
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
@@ -188,10 +188,16 @@ class RMDestination:
         is_kept = headers.sequence is not None or (self._queue_one_way and not headers.is_rm)
         if not is_kept:
             return
-        if peer.verify_body:
+        if peer.verify_body or not self._looks_whole(request):
             check_well_formed(self._source(request), request.caller.content_type, self._limits)
         elif request.caller.content_encoding == "gzip":
             check_whole(expand(request.body.open(), self._limits))
+
+    def _looks_whole(self, request: Request) -> bool:
+        """What is compressed, or has parts, does not show its end."""
+        caller = request.caller
+        is_bare = not caller.content_encoding and caller.content_type[:10].lower() != "multipart/"
+        return not is_bare or looks_whole(request.body.tail(TAIL_BYTES))
 
     def _source(self, request: Request) -> Source:
         body = request.body
@@ -201,7 +207,8 @@ class RMDestination:
     def _examine(self, request: Request, headers: Headers) -> Answer | Forward | Commit:
         self._check_understood(headers)
         principal, peer = request.identify(headers)
-        if headers.alike is not None and tracing.tracer is None and not (peer.strict_addressing or peer.verify_body):
+        is_usual = tracing.tracer is None and not (peer.strict_addressing or peer.verify_body)
+        if headers.alike is not None and is_usual and self._looks_whole(request):
             return self._like_the_last(request, headers, principal, peer)
         self._check_further(request, headers, peer)
         return self._examine_for(request, headers, principal, peer)

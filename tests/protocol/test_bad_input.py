@@ -104,6 +104,9 @@ UNREADABLE: Final[dict[str, Spoilt]] = {
     "no SOAP": Spoilt(lambda _good: b"<order><n>1</n></order>", "is not a SOAP envelope"),
     "broken off in the header": Spoilt(lambda good: good[: good.index(b"</soap:Header>") - 5], NOT_XML),
     "broken off behind the header": Spoilt(lambda good: good[: good.index(b"<soap:Body>")], NOT_XML),
+    "broken off in the body": Spoilt(lambda good: good[: good.index(b"</t:put_order>")], NOT_XML),
+    "broken off in the last tag": Spoilt(lambda good: good[:-1], NOT_XML),
+    "without its last tag": Spoilt(lambda good: good[: good.rindex(b"</")], NOT_XML),
     "not UTF-8": Spoilt(lambda good: good.replace(TO, TO + b"\xff\xfe"), NOT_XML),
     "an undeclared prefix": Spoilt(lambda good: good.replace(b"<wsrm:Sequence ", b"<nobody:Sequence ", 1), NOT_XML),
     "DTD": Spoilt(lambda good: b'<!DOCTYPE x SYSTEM "http://127.0.0.1:9/x.dtd">' + good, NO_DTD),
@@ -158,8 +161,8 @@ def test_a_body_of_the_service_that_is_broken_is_refused_where_it_is_looked_at(
 def test_a_body_of_the_service_that_is_broken_is_otherwise_the_services_to_answer(source: Source) -> None:
     """Its headers are whole, so it is a message: accepted, settled by the service's fault, and nothing waits for it."""
     identifier = source.create()
-    good = source.order(identifier, 1)
-    assert source.post(good[: good.index(b"</t:put_order>")]).reply.ack.ranges == ((1, 1),)
+    bad = source.order(identifier, 1).replace(b"</t:n>", b"</t:m>")
+    assert source.post(bad).reply.ack.ranges == ((1, 1),)
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
     assert source.delivered(identifier) == [2]
     assert source.store.outcomes(identifier) == {1: "delivered", 2: "delivered"}
@@ -365,6 +368,10 @@ def in_utf_16(good: bytes, speak: EnvelopeFactory) -> Form:
     return Form(good.decode().encode("utf-16"), content_type=f"{speak.soap.media_type}; charset=utf-16")
 
 
+def with_a_long_end(good: bytes, _speak: EnvelopeFactory) -> Form:
+    return Form(good + b" " * 100 + b"<!-- the end --> \r\n")
+
+
 def compressed(good: bytes, _speak: EnvelopeFactory) -> Form:
     return Form(gzip.compress(good), ("Content-Encoding: gzip",))
 
@@ -375,7 +382,7 @@ def in_parts(good: bytes, speak: EnvelopeFactory) -> Form:
     return Form(body, content_type=f'multipart/related; type="{speak.soap.media_type}"; boundary=edge')
 
 
-@pytest.mark.parametrize("form", [plain, in_chunks, with_mark, in_utf_16, compressed, in_parts])
+@pytest.mark.parametrize("form", [plain, in_chunks, with_mark, in_utf_16, with_a_long_end, compressed, in_parts])
 @pytest.mark.parametrize("piece", [100_000, 37], ids=["at once", "in pieces"])
 @each_rm
 def test_a_good_message_in_a_rare_form_is_accepted_and_reaches_the_service_as_it_was_sent(

@@ -1,9 +1,9 @@
-"""Whether a whole envelope is well-formed: asked for by ``verify_body``, at a cost that grows with the
-body."""
+"""Whether a whole envelope is well-formed: asked for by ``verify_body``, and of one that does not end as envelopes do.
+The cost grows with the body."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 from xml.parsers import expat
 
 from wsrm_mq.envelope.content import parse_content_type
@@ -14,7 +14,16 @@ from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["check_well_formed"]
+__all__ = ["check_well_formed", "looks_whole"]
+
+TAIL_BYTES: Final = 64
+
+
+def looks_whole(tail: bytes) -> bool:
+    """Whether ``tail``, the last ``TAIL_BYTES`` of a request, is that of an envelope: its end tag stands there. That
+    costs the same for every body. One that looks otherwise was cut off, or is in UTF-16, or ends with a comment: only
+    reading it to its end tells."""
+    return tail.rstrip().endswith(b"Envelope>")
 
 
 def check_well_formed(source: Source, content_type: str, limits: Limits) -> None:

@@ -200,9 +200,10 @@ class Pool(Generic[W]):
             while (item := self._next(is_new)) is not None:
                 is_new = False
                 self._work(item)
-        finally:  # an end that nobody thought of too: its place is free again
+        finally:  # an end that nobody thought of too: its place is free again, and what lies there somebody else's
             with self._lock:
                 self._workers.discard(threading.current_thread())
+                self._send_for_one()
 
     def _next(self, is_new: bool) -> W | None:
         with self._lock:
