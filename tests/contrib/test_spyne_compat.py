@@ -15,6 +15,7 @@ from spyne.protocol.soap import Soap11
 from spyne.server.wsgi import WsgiApplication
 from werkzeug.test import Client
 
+from tests.support.in_process import InProcess
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.contrib.spyne_compat import is_spyne, one_way_operations, speaks_soap, understood_headers
 
@@ -104,6 +105,18 @@ def test_what_is_no_soap_never_gets_to_an_application_that_takes_nothing_else(
         answer = Client(middleware).post("/", data=b"{}", content_type="application/json")
     assert answer.status_code == 415
     assert "text/xml" in answer.headers["Accept"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "stored"), [("pass", "415", 0), ("demote", "200", 1), ("strip", "200", 1)]
+)
+def test_a_compressed_message_is_refused_where_spyne_would_have_to_expand_it(
+    application: Application, tmp_path: Path, headers: str, status: str, stored: int
+) -> None:
+    wsrm = InProcess(tmp_path, WsgiApplication(application), headers=headers)
+    with wsrm.middleware:
+        assert wsrm.put_compressed(wsrm.create(), 1).startswith(status)
+        assert wsrm.rows("SELECT count(*) FROM message") == [(stored,)]
 
 
 def test_of_any_other_application_nothing_is_known() -> None:
