@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -80,23 +79,30 @@ def test_all_that_is_given_is_done_in_its_order_by_one_thread(make: Make) -> Non
     assert done == list(range(OFTEN))
 
 
-def test_for_quick_work_one_thread_is_woken(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = make(is_quick=True)
-    woken = []
-    wake = pool._changed.notify
-    monkeypatch.setattr(pool._changed, "notify", lambda: (woken.append(1), wake()))
-
-    def woken_for_a_burst() -> int:
-        with_a_lookout(pool)
-        woken.clear()
-        before = pool.size
-        done: list[int] = []
-        given_at_once(pool, [lambda: time.sleep(0) or done.append(1)] * OFTEN)
-        assert until(lambda: len(done) == OFTEN)
-        return len(woken) + pool.size - before
-
-    # The one that looks may come to it just then, and then more are woken.
-    assert statistics.median(woken_for_a_burst() for _ in range(21)) == 1
+@pytest.mark.parametrize(("is_looked_after", "woken"), [(True, 1), (False, 2)])
+def test_for_quick_work_one_thread_is_woken_where_somebody_looks(
+    make: Make, monkeypatch: pytest.MonkeyPatch, is_looked_after: bool, woken: int
+) -> None:
+    pool = make(is_quick=False)
+    together = threading.Barrier(3)
+    for _ in range(2):
+        pool.give(together.wait)
+    together.wait(5)
+    assert until(lambda: pool._idle == 2)
+    for _ in range(OFTEN):
+        pool.pace.took(QUICK)
+    pool.has_lookout = is_looked_after  # in its stead: one that really looks may come to it just then
+    told, wake = [], pool._changed.notify
+    monkeypatch.setattr(pool._changed, "notify", lambda: (told.append(1), wake()))
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    pool.put_off(True)
+    with pool._lock:  # all is given before a thread looks
+        pool._items.extend([lambda: (begun.set(), go_on.wait(5)), lambda: None, done.set])
+    pool.send()
+    assert begun.wait(5)
+    assert len(told) == woken
+    go_on.set()
+    assert done.wait(5)
 
 
 def test_what_lies_behind_an_operation_that_turns_out_to_block_is_done_by_another(make: Make) -> None:
@@ -128,6 +134,7 @@ def test_a_thread_that_is_sent_for_just_when_it_looks_is_not_waited_for_for_ever
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its wait is over, so it does not hear it; and who works takes the item before it is back."""
+    monkeypatch.setattr("wsrm_mq.replay.pool._LOOKS", 1_000_000)  # until it was seen
     pool = make(is_quick=True)
     with_a_lookout(pool)
     busy = Gate()
@@ -151,6 +158,7 @@ def test_a_thread_that_is_sent_for_just_when_it_looks_is_not_waited_for_for_ever
     pool.give(lambda: None)
     busy.open()
     assert until(lambda: not pool.waiting)
+    monkeypatch.setattr("wsrm_mq.replay.pool._LOOKS", 2)
     go_on.set()
     assert until(lambda: not pool.has_lookout)
     begun = threading.Event()
