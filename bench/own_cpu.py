@@ -55,6 +55,8 @@ def measure(directory: Path, rounds: int, amount: Amount) -> Iterator[Figure]:
 
 
 def undisturbed(measure: Callable[[], Round]) -> Round:
+    """A round in which the machine was ours, or of a few the one in which it was most: whoever shares a core slows it
+    down, and that is counted as our CPU. What is chosen by says nothing about the figure."""
     best = measure()
     for _ in range(_TRIES - 1):
         if best.stolen <= _UNDISTURBED:

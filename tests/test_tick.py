@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,10 @@ def noted(store: Store) -> list[str]:
         return [word for (word,) in db.execute("SELECT event FROM ledger ORDER BY id")]
 
 
-def tick_of(store: Store, work: Callable[[str], None] = lambda _: None) -> Tick:
-    return Tick(asyncio.get_running_loop(), store.writer, Pool(work, threads=2, max_threads=2, events=Events()))
+def tick_of(store: Store) -> Tick:
+    """With a pool that is given nothing."""
+    idle: Pool[Any] = Pool(lambda _: None, threads=2, max_threads=2, events=Events())
+    return Tick(asyncio.get_running_loop(), store.writer, idle)
 
 
 async def together(store: Store, words: list[str], tick: Tick | None = None) -> tuple[list[str], int]:

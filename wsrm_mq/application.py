@@ -61,7 +61,6 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _CLIENT_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
-_PIECE: Final = 1024 * 1024
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""

@@ -177,7 +177,6 @@ def test_a_run_is_void_only_when_no_try_was_good() -> None:
     assert len(held_to) == 6
 
 
-@needs("gcc")
 @pytest.mark.parametrize(
     ("stolen", "counts"),
     [([0.0], 0), ([0.3, 0.01], 1), ([0.3, 0.2, 0.1, 0.4], 2)],
@@ -205,6 +204,7 @@ def test_what_the_host_gave_to_others_is_a_share_of_the_machine() -> None:
     assert 0 <= stolen.share <= 1
 
 
+@needs("gcc")
 def test_the_rate_is_held_to_what_is_asked_for(serve: Callable[..., Peer]) -> None:
     peer = serve(lambda _identifier, _number: 200)
     plan = planned([(0, number) for number in range(1, 21)])

@@ -37,12 +37,17 @@ def make() -> Iterator[Make]:
         assert pool.join(time.monotonic() + 5)
 
 
-def with_a_lookout(pool: Pool[Any]) -> None:
-    """Let two threads have had something to do: one of them looks from now on, for a while."""
-    together = threading.Barrier(3)
-    for _ in range(2):
+def with_threads(pool: Pool[Any], count: int) -> None:
+    """Let so many have had something to do, at the same time."""
+    together = threading.Barrier(count + 1)
+    for _ in range(count):
         pool.give(together.wait)
     together.wait(5)
+
+
+def with_a_lookout(pool: Pool[Any]) -> None:
+    """Two threads, of which one looks from now on, for a while."""
+    with_threads(pool, 2)
     assert until(lambda: pool.has_lookout)
 
 
@@ -84,10 +89,7 @@ def test_for_quick_work_one_thread_is_woken_where_somebody_looks(
     make: Make, monkeypatch: pytest.MonkeyPatch, is_looked_after: bool, woken: int
 ) -> None:
     pool = make(is_quick=False)
-    together = threading.Barrier(3)
-    for _ in range(2):
-        pool.give(together.wait)
-    together.wait(5)
+    with_threads(pool, 2)
     assert until(lambda: pool._idle == 2)
     for _ in range(OFTEN):
         pool.pace.took(QUICK)
@@ -205,22 +207,15 @@ def test_slow_operations_are_begun_all_at_once(make: Make) -> None:
     together.wait(5)
 
 
-def test_what_was_put_off_is_begun_when_a_thread_is_sent(make: Make) -> None:
+@pytest.mark.parametrize("is_sent", [True, False], ids=["a thread is sent", "nobody sends"])
+def test_what_was_put_off_is_begun_when_a_thread_is_sent_and_all_the_same_if_not(make: Make, is_sent: bool) -> None:
     pool = make(is_quick=True)
     with_a_lookout(pool)
     begun = threading.Event()
     pool.put_off(True)
     pool.give(begun.set)
-    pool.send()
-    assert begun.wait(5)
-
-
-def test_what_was_put_off_is_begun_all_the_same_if_nobody_sends(make: Make) -> None:
-    pool = make(is_quick=True)
-    with_a_lookout(pool)
-    begun = threading.Event()
-    pool.put_off(True)
-    pool.give(begun.set)
+    if is_sent:
+        pool.send()
     assert begun.wait(5)
 
 
@@ -247,10 +242,7 @@ def test_nobody_looks_while_there_is_nothing_to_do(make: Make) -> None:
 
 def test_more_threads_than_are_kept_end_when_they_have_nothing_to_do(make: Make) -> None:
     pool = make(is_quick=False, threads=2, max_threads=6)
-    together = threading.Barrier(7)
-    for _ in range(6):
-        pool.give(together.wait)
-    together.wait(5)
+    with_threads(pool, 6)
     assert until(lambda: pool.size == 2)
 
 

@@ -132,7 +132,7 @@ def test_what_one_was_running_when_it_was_killed_the_other_runs_at_once(
     doomed, heir = pair
     with Source(doomed, speak) as one, Source(heir, speak) as other:
         identifier = one.create()
-        one.put(identifier, 1, "die=1")
+        one.send(one.order(identifier, 1, "die=1"))  # the process may end before all of its answer is sent
         doomed.died()
         died = time.monotonic()
         assert other.put(identifier, 2).reply.ack.ranges == ((1, 2),)

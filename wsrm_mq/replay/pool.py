@@ -211,7 +211,7 @@ class Pool(Generic[W]):
                 self._coming = False
             while not self._items:
                 if self.is_stopping or self._idle >= self._threads:
-                    self._workers.discard(threading.current_thread())
+                    self._workers.discard(threading.current_thread())  # at once: no longer counted, nor waited for
                     return None
                 self._wait()
             return self._take()

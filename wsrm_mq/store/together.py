@@ -21,8 +21,8 @@ from wsrm_mq.store.tables import entry, message, range_, sequence
 __all__ = ["DELIVERED", "ENTRIES", "MESSAGES", "PROGRESS", "RANGES", "Inserts", "Row", "Together"]
 
 Row = Sequence[Any]
-_SIZES: Final = (32, *range(16, 0, -1))
-"""Rows in one statement. Few sizes, so that each statement stays prepared."""
+_FEW, _MANY = 16, 32
+"""Rows in one statement: any number up to the one, else the other. So few sizes that each statement stays prepared."""
 
 
 class Together:
@@ -54,10 +54,10 @@ class Inserts(Together):
 
 def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     start = 0
-    for size in _SIZES:
-        while len(rows) - start >= size:
-            yield rows[start : start + size]
-            start += size
+    while left := len(rows) - start:
+        size = _MANY if left >= _MANY else min(left, _FEW)
+        yield rows[start : start + size]
+        start += size
 
 
 def _delivered(count: int) -> str:
