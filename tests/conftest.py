@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     orders_server.front = config.getoption("front") or orders_server.front
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it starts in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # and what a test interrupts would inherit it
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -23,10 +23,10 @@ from wsrm_mq.answers import Answer, http_headers
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.destination import Commit, Forward, Run, Wait
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
+from wsrm_mq.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.front import (
     DISGUISED_BYTES,
     NOT_SOAP,

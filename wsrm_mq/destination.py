@@ -2,15 +2,15 @@
 
 It blocks nowhere and knows no front. A front calls ``examine``; gets an ``Answer``, a ``Forward`` (the wrapped
 application's own business), or a ``Commit``: a verb for the store. It has the verb committed and calls ``conclude``
-with the receipt, which says what is left to do: answer, run the message, or wait for it.
+with the receipt, which says what is left to do: answer, run the message, or wait for it. These are in ``exchange``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from wsrm_mq import answers, tracing
 from wsrm_mq.answers import EMPTY, Answer
@@ -21,9 +21,9 @@ from wsrm_mq.envelope.stream import check_whole, expand
 from wsrm_mq.envelope.wellformed import TAIL_BYTES, check_well_formed, looks_whole
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
-from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create, lifecycle
-from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
+from wsrm_mq.exchange import Commit, Forward, HandOver, Peer, Request, Run, Wait
+from wsrm_mq.queue.accept import Arrival, Created, Receipt, Sender, accept, create, lifecycle
+from wsrm_mq.queue.policy import Acknowledge
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.remembered import Memory
@@ -41,98 +41,7 @@ from wsrm_mq.sequence.elements import (
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import UNSEQUENCED, WSA_2005, RMVersion
 
-__all__ = ["Caller", "Commit", "Forward", "HandOver", "Peer", "RMDestination", "Request", "Run", "Wait"]
-
-
-class Forward(NamedTuple):
-    """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
-
-    one_way: bool = False
-    headers: Headers | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """What the configuration says of the sender of a request."""
-
-    policy: QueuePolicy
-    name: str | None = None
-    """The partner section that fits."""
-    one_way_answer: str = "acknowledgement"
-    """``empty``: one-way messages are answered 202 without a body."""
-    require_rm: bool = False
-    strict_addressing: bool = False
-    verify_body: bool = False
-    max_body: int | None = None
-    """Bytes; below what everybody may send."""
-    max_waiting: int | None = None
-    """How many of his requests may wait at a time (SEC-030)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Caller:
-    """What the requests of one client have in common: where they come from and go to, and their HTTP headers. A front
-    has one object for requests that are alike; that it is the same says so."""
-
-    queue: str
-    content_type: str
-    soap_action: str | None
-    environ: str
-    """The part of the request that a replay needs, as JSON."""
-    content_encoding: str = ""
-    address: str | None = None
-    connection: str | None = None
-    is_remembered: bool = True
-    """The next request that is alike will have this very object."""
-
-
-class Request(NamedTuple):
-    """A SOAP POST to a covered path."""
-
-    caller: Caller
-    body: Body
-    identify: Callable[[Headers], tuple[str | None, Peer]]
-    """Who sends it (the principal, before anything is stored) and what the configuration says of him."""
-
-
-class Commit(NamedTuple):
-    """``verb`` has to be committed; its result goes to ``conclude``."""
-
-    verb: Callable[[Transaction], Receipt | Created]
-    headers: Headers
-    request: Request
-    peer: Peer
-    size: int = 0
-    arrival: Arrival | None = None
-    receiving: tracing.Receive | None = None
-    """The span of the receipt, while anybody wants spans."""
-    who: str = ""
-    """Whom a wait for it is counted to; see ``Sender.who``."""
-
-
-class Run(NamedTuple):
-    """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
-
-    claim: Claim
-    delivery: Delivery
-
-
-class Wait(NamedTuple):
-    """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
-
-    position: int
-    otherwise: Answer
-    bounded: bool
-    """It waits for other messages: such waits are few at a time."""
-
-
-class HandOver(NamedTuple):
-    """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
-    or a message, without a claim, of a sequence that is being run here."""
-
-    claim: Claim | None
-    sequence: int
-    delivery: Delivery | None
+__all__ = ["RMDestination"]
 
 
 _USUAL_LIMITS: Final = Limits()

@@ -17,11 +17,12 @@ from wsrm_mq.application import Application, CallApplication, Environ, capture
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
-from wsrm_mq.destination import Caller, Commit, Forward, Peer, Request, RMDestination, Run, Wait
+from wsrm_mq.destination import RMDestination
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
 from wsrm_mq.events.telling import OnEvent, tell
+from wsrm_mq.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.policy import QueuePolicy

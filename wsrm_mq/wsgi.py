@@ -13,10 +13,10 @@ from typing import Any
 from wsrm_mq.answers import Answer, http_headers
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.destination import Commit, Forward, Run, Wait
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
+from wsrm_mq.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, Served, asks_for_wsdl, is_disguised, is_soap, refusal
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.request_body import BodyRefused, read_body

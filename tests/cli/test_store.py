@@ -14,6 +14,7 @@ from tests.cli.conftest import Service, Shell, Wsrm, document
 from wsrm_mq.cli.invariants import INVARIANTS
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store.schema import HEAD
+from wsrm_mq.store.store import Store
 
 LOOKING = [
     ("store", "info"),
@@ -43,6 +44,19 @@ def test_init_makes_a_store_that_only_its_owner_may_read(wsrm: Wsrm, somewhere: 
     assert result.stderr == f"{somewhere}/wsrm.db: made, schema {HEAD}.\n"
     assert (somewhere / "wsrm.db").stat().st_mode & 0o777 == 0o600
     assert wsrm("store", "init").stderr == f"{somewhere}/wsrm.db: is there already, schema {HEAD}.\n"
+
+
+def test_init_in_the_place_of_a_store_that_is_lost_says_what_is_lost(wsrm: Wsrm, somewhere: Path) -> None:
+    path = somewhere / "wsrm.db"
+    wsrm("store", "init")
+    used = Store(path)
+    used.open()
+    used.close()
+    path.unlink()
+    result = wsrm("store", "init")
+    assert result.exit_code == 0
+    assert "A store was in use here, and is missing. What it acknowledged is not in this one" in result.stderr
+    assert f"{path}: made, schema {HEAD}." in result.stderr
 
 
 def test_init_tells_a_program_what_it_made(wsrm: Wsrm, somewhere: Path) -> None:

@@ -1,4 +1,4 @@
-"""kill -9 of a real server at each boundary of a message's way, twenty times each, and some behind an event loop.
+"""kill -9 of a real server, with threads or with an event loop, at each boundary of a message's way: twenty times each.
 
 One store and one sequence live through all twenty lives of a test: what an earlier death left behind is there for the
 next one.
@@ -14,7 +14,12 @@ from tests.crash.checker import problems
 from tests.crash.witness import Source, Witness, settled
 
 each_front = pytest.mark.parametrize(
-    ("front", "lives"), [pytest.param("waitress", 20, marks=pytest.mark.long), ("waitress", 4), ("uvicorn", 3)]
+    ("front", "lives"),
+    [
+        *(pytest.param(front, 20, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
+        ("waitress", 4),
+        ("uvicorn", 3),
+    ],
 )
 A_LIFE = 6
 """Messages sent in each life; the server dies at the third or fourth."""

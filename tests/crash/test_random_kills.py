@@ -30,10 +30,13 @@ def work_through(source: Source, numbers: list[int], over: threading.Event, sent
 @pytest.mark.timeout(600)
 @pytest.mark.spec("D-DEL-001", "D-DUR-001", versions="all")
 @pytest.mark.invariant("I6", "I12")
-@pytest.mark.parametrize("kills", [15, pytest.param(100, marks=pytest.mark.long)])
-def test_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize(
+    ("front", "kills"),
+    [("waitress", 15), *(pytest.param(front, 100, marks=pytest.mark.long) for front in ("waitress", "uvicorn"))],
+)
+def test_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_path: Path, front: str, kills: int) -> None:
     chance = random.Random(20261121)
-    witness = Witness(tmp_path)
+    witness = Witness(tmp_path, front)
     witness.start(work=0.002)
     sources = [Source(witness) for _ in range(SOURCES)]
     plans = [list(shuffled_windows(20_000, 12, seed)) for seed in range(SOURCES)]

@@ -14,7 +14,7 @@ import pytest
 from tests.store.conftest import Python
 from tests.store.test_writer import note
 from wsrm_mq.errors import StoreUnconfirmed
-from wsrm_mq.store import identity
+from wsrm_mq.store import identity, schema
 from wsrm_mq.store.identity import Identity, Witness
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import Transaction
@@ -209,11 +209,22 @@ def test_another_store_in_its_place_is_asked_for(used: Path, tmp_path: Path) -> 
         Store(used).open()
 
 
-def test_a_new_store_in_the_place_of_another_one_is_taken_and_told(
+def test_none_is_made_in_the_place_of_one_that_is_missing(used: Path) -> None:
+    """A disk that is not mounted, a file that was moved: what was acknowledged is there."""
+    there = used.rename(used.with_name("moved.db"))
+    with pytest.raises(StoreUnconfirmed, match="is missing, and a store was in use here") as refused:
+        Store(used).open()
+    assert f"wsrm-mq store init --store {used}" in refused.value.hint
+    assert not used.exists()
+    serve(there.rename(used))
+
+
+def test_a_new_store_that_was_asked_for_in_the_place_of_another_one_is_taken_and_told(
     used: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing of it was ever acknowledged: whoever asks it for a sequence learns that."""
     used.unlink()
+    schema.ensure(used, anew=True)
     serve(used, a_sequence)
     assert "store.new path=" in caplog.text
     serve(used)

@@ -13,6 +13,7 @@ from tests.store.test_writer import Told, note, noted
 from tests.support.disk import Disk
 from tests.support.stored import a_look_is_due
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store import schema
 from wsrm_mq.store.rescue import file_ids, rescued_path
 from wsrm_mq.store.store import Store
 
@@ -89,6 +90,7 @@ def test_a_store_that_was_replaced_during_a_fork_is_not_written(store: Store, tm
     store.suspend()
     store.path.rename(tmp_path / "elsewhere.db")
     a_look_is_due()
+    schema.ensure(store.path, anew=True)
     other = Store(store.path)
     other.open()
     store.resume()

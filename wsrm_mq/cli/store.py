@@ -27,15 +27,25 @@ for _command in (prune, backup, vacuum, adopt):
     store.add_command(_command)
 
 
+_LOST = """\
+A store was in use here, and is missing. What it acknowledged is not in this one: partners may have to send it again,
+and their open sequences are unknown here (UnknownSequence)."""
+
+
 @store.command()
 @in_store
 @json_option
 def init(place: Place, is_json: bool) -> None:
-    """Make a store. One that is there is only brought to the schema of this version."""
+    """Make a store. One that is there is only brought to the schema of this version. Where one was in use and is
+    missing, this makes an empty one in its place: what the lost one acknowledged is not in it."""
     from wsrm_mq.store import schema
+    from wsrm_mq.store.beside import witness_file
 
     is_new = not place.path.exists()
-    schema.ensure(place.path)
+    replaces = is_new and witness_file(place.path).exists()
+    schema.ensure(place.path, anew=True)
+    if replaces:
+        say(_LOST)
     if is_json:
         as_json(path=str(place.path), made=is_new, schema=schema.HEAD)
         return

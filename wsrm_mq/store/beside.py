@@ -6,12 +6,17 @@ import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["beside", "is_locked"]
+__all__ = ["beside", "is_locked", "witness_file"]
 
 
 def beside(store: Path) -> Path:
     """The directory of the store at ``store``."""
     return store.with_name(store.name + ".d")
+
+
+def witness_file(store: Path) -> Path:
+    """What tells that a store was in use here, and how far it was; see ``identity``."""
+    return beside(store) / "witness"
 
 
 def is_locked(file: Path) -> bool | None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wsrm_mq.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.events.telling import tell
-from wsrm_mq.store.beside import beside
+from wsrm_mq.store.beside import witness_file
 from wsrm_mq.store.connection import connect_reader, store_errors
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Witness:
     """The file beside a store at ``path``."""
 
     def __init__(self, path: Path) -> None:
-        self.file = beside(path) / "witness"
+        self.file = witness_file(path)
         self._known: Identity | None = None
         """What this process wrote there last."""
 

@@ -6,11 +6,13 @@ the new one. A store from a newer version is refused, never guessed at (Q-113).
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnconfirmed
+from wsrm_mq.store.beside import witness_file
 from wsrm_mq.store.connection import create_file, refuse_place, store_errors
 from wsrm_mq.store.rescue import removed
 
@@ -34,15 +36,22 @@ def revision(db: sqlite3.Connection, path: Path) -> str | None:
         return str(row[0]) if row else None
 
 
-def ensure(path: Path) -> None:
-    """Bring the store at ``path`` to ``HEAD``, creating it where there is none.
+def ensure(path: Path, *, anew: bool = False) -> None:
+    """Bring the store at ``path`` to ``HEAD``, creating it where there is none, and was none: an empty one would know
+    nothing of what the lost one acknowledged. ``anew``: somebody wants just that.
 
-    Raises ``SchemaMismatch`` for a store that a newer version wrote.
+    Raises ``SchemaMismatch`` for a store that a newer version wrote, ``StoreUnconfirmed`` for one that is lost.
     """
     refuse_place(path)
     if refusal := removed(path):
         raise refusal
     if not path.exists():
+        if witness_file(path).exists() and not anew:
+            raise StoreUnconfirmed(
+                f"{path}: is missing, and a store was in use here: the directory beside it has its witness.",
+                "Put the store back. Or, if what it acknowledged may be forgotten, make an empty one in its place: "
+                f"`wsrm-mq store init --store {shlex.quote(str(path))}`.",
+            )
         create_file(path)
     if _revision_at(path) != HEAD:
         migrate(path)

@@ -24,15 +24,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.connection import begin, connect_writer, translate
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.line import LINGERING, Line, Verb, Waiting
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
@@ -41,11 +41,9 @@ from wsrm_mq.store.transaction import SequenceCache, Transaction
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
 
 R = TypeVar("R")
-Verb = Callable[[Transaction], R]
 Clock = Callable[[], int]
 """ms since the epoch."""
 
-MAX_BATCH: Final = 512
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 VERB_BYTES: Final = 8 * 1024
@@ -57,9 +55,7 @@ LED_BYTES: Final = 1024 * 1024
 NET_SECONDS: Final = 1.0
 """The writer's thread looks by itself so often: a loop that was to come may have ended."""
 LINGER_SECONDS: Final = 0.005
-LINGERING: Final = 32
-"""Verbs that nobody waits for are written with the next that somebody waits for; so long, or until there are so many,
-they wait for it."""
+"""So long what nobody waits for waits for something else to be written with."""
 LOOK_SECONDS: Final = 0.02
 """So often, at most, the writer looks whether its files stand at their place. A look gives up the interpreter's lock,
 and getting that back costs more than the look."""
@@ -68,31 +64,6 @@ RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 def wall_clock() -> int:
     return time.time_ns() // 1_000_000
-
-
-class _Waiting(Generic[R]):
-    """A verb in the queue, and whom to tell. ``told`` gets (result, error); it runs in the writer's thread."""
-
-    __slots__ = ("error", "is_request", "is_told", "keep", "lingers", "result", "size", "told", "verb")
-
-    def __init__(
-        self,
-        verb: Verb[R],
-        told: Callable[[R | None, BaseException | None], None],
-        keep: bool,
-        size: int,
-        lingers: bool,
-        is_request: bool = False,
-    ) -> None:
-        self.verb = verb
-        self.told = told
-        self.keep = keep
-        self.size = size
-        self.lingers = lingers
-        self.is_request = is_request
-        self.result: R | None = None
-        self.error: BaseException | None = None
-        self.is_told = False
 
 
 class Writer:
@@ -118,17 +89,10 @@ class Writer:
         self._cache = SequenceCache()
         self._events = events or Events()
         self.tally = Tally()
-        self._waiting: deque[_Waiting[Any]] = deque()
-        self._urgent = 0
-        """How many of them do not linger."""
-        self._requests = 0
-        """How many requests wait for their commit, those that are being written included."""
-        self._request_bytes = 0
-        self._max_requests = max_requests
-        self._max_request_bytes = max_request_bytes
+        self._line = Line(max_requests, max_request_bytes)
         self._refused_at = 0.0
         self._writing = threading.Lock()
-        """Held by whoever takes from the queue and writes: what is taken first is written first."""
+        """Held by whoever takes from the line and writes: what is taken first is written first."""
         self._attended = False
         """A loop will come for what lingers."""
         self._at_lock = False
@@ -186,11 +150,10 @@ class Writer:
         ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
         waits for it, a commit of its own can be spared. ``is_request``: a peer asks for it; ``StoreOverloaded`` at
         once where too many wait already."""
-        item = _Waiting(verb, told, keep, size, lingers, is_request)
+        item = Waiting(verb, told, keep=keep, size=size, lingers=lingers, is_request=is_request)
         with self._lock:
-            self._line_up(item)
-            self._urgent += not lingers
-            if self._idle and (not lingers or (not self._attended and len(self._waiting) in (1, LINGERING))):
+            self._join(item)
+            if self._idle and (not lingers or (not self._attended and len(self._line) in (1, LINGERING))):
                 self._wake()
 
     def submit_led(
@@ -198,16 +161,23 @@ class Writer:
     ) -> None:
         """Queue ``verb``, a request's, for a caller who will ``lead`` soon; it lingers until then, and nobody else is
         woken for it."""
-        item = _Waiting(verb, told, False, size, True, True)
+        item = Waiting(verb, told, size=size, lingers=True, is_request=True)
         with self._lock:
-            self._line_up(item)
+            self._join(item)
 
-    def _line_up(self, item: _Waiting[Any]) -> None:
+    def _join(self, item: Waiting[Any]) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self.path}: the store is closed.", "")
-        if item.is_request:
-            self._count_request(item.size)
-        self._waiting.append(item)
+        if item.is_request and not self._line.admits(item.size):
+            raise self._overloaded()
+        self._line.join(item)
+
+    def _overloaded(self) -> StoreOverloaded:
+        requests, now = self._line.requests, time.monotonic()
+        if now - self._refused_at >= 1:
+            self._refused_at = now
+            self._events.tell("store.overloaded", requests=requests, size=self._line.request_bytes)
+        return StoreOverloaded(f"{self.path}: {requests} requests wait to be written.")
 
     def _wake(self) -> None:
         self._idle = False
@@ -226,17 +196,17 @@ class Writer:
         try:
             with self._lock:
                 well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
-                batch = self._pop(LED_BYTES, alone=False) if well else []
-                is_left = bool(self._waiting)
+                batch = self._line.take(LED_BYTES, alone=False) if well else []
+                is_left = len(self._line) > 0
             kept = self._led(batch, before_commit) if batch else []
             with self._lock:
-                self._put_back(kept)
+                self._line.put_back(kept)
         finally:
             self._writing.release()
         if kept or is_left or self._checkpoint_due:
             self._leave()
 
-    def _led(self, batch: list[_Waiting[Any]], before_commit: Callable[[], None]) -> list[_Waiting[Any]]:
+    def _led(self, batch: list[Waiting[Any]], before_commit: Callable[[], None]) -> list[Waiting[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
         try:
             if self._try(batch, before_commit, wait=False) is not None:
@@ -249,28 +219,13 @@ class Writer:
     def _leave(self) -> None:
         """Nobody leads: what lingers is the thread's business now."""
         with self._lock:
-            for item in self._waiting:
-                item.lingers = False
-            self._urgent = len(self._waiting)
+            self._line.urge()
             if self._idle:
                 self._wake()
 
     @property
     def _in_trouble(self) -> bool:
         return self.is_disk_full or self._trouble.is_on or self._lost is not None
-
-    def _count_request(self, size: int) -> None:
-        """A request more waits, where there is room for it. One alone is never too large."""
-        fits = self._request_bytes + size <= self._max_request_bytes or not self._requests
-        if self._requests < self._max_requests and fits:
-            self._requests += 1
-            self._request_bytes += size
-            return
-        now = time.monotonic()
-        if now - self._refused_at >= 1:
-            self._refused_at = now
-            self._events.tell("store.overloaded", requests=self._requests, size=self._request_bytes)
-        raise StoreOverloaded(f"{self.path}: {self._requests} requests wait to be written.")
 
     def call(
         self,
@@ -312,8 +267,7 @@ class Writer:
         with self._lock:
             self._closed = True
             self._give_up_at = float("inf") if timeout is None else time.monotonic() + timeout
-            self._waiting.append(_Waiting(last, lambda _result, _error: None, False, 0, False))
-            self._urgent += 1
+            self._line.join(Waiting(last, lambda _result, _error: None))
         self._stop()
 
     def _stop(self) -> None:
@@ -358,10 +312,10 @@ class Writer:
         while self._await():
             with self._writing:
                 with self._lock:
-                    batch = self._pop(MAX_BATCH_BYTES)
+                    batch = self._line.take(MAX_BATCH_BYTES)
                 kept = self._handled(batch)
                 with self._lock:
-                    self._put_back(kept)
+                    self._line.put_back(kept)
             if not kept:
                 attempt = 0
                 continue
@@ -379,7 +333,7 @@ class Writer:
                 self._db = None
             self._cache.clear()
 
-    def _handled(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+    def _handled(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """Write a batch; answers what has to be tried again. Nothing ends this thread: without it every request would
         wait for ever."""
         try:
@@ -392,7 +346,7 @@ class Writer:
         except Exception as error:
             return self._broke(batch, error)
 
-    def _broke(self, batch: list[_Waiting[Any]], error: Exception) -> list[_Waiting[Any]]:
+    def _broke(self, batch: list[Waiting[Any]], error: Exception) -> list[Waiting[Any]]:
         """Nobody thought of this error: whoever waits is told all the same. Answers what has to be tried again."""
         self._events.tell("store.writer_failed", error=repr(error), trouble=error)
         untold = [item for item in batch if not item.is_told]
@@ -403,8 +357,7 @@ class Writer:
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
         with self._lock:
-            batch, self._urgent = list(self._waiting), 0
-            self._waiting.clear()
+            batch = self._line.take_all()
         self._events.tell("store.not_written", verbs=len(batch), path=self.path)
         failure = StoreUnavailable(f"{self.path}: the store was closed before it could be written.", "")
         for item in batch:
@@ -416,37 +369,19 @@ class Writer:
         with self._lock:
             lingered = False
             while not (lingered or self._is_due):
-                lingered = bool(self._waiting)
+                lingered = len(self._line) > 0
                 self._idle = True
                 self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
             if lingered:
                 self._attended = False  # nobody has come
             self._idle = False
-            return bool(self._waiting) or not self._stopping
+            return len(self._line) > 0 or not self._stopping
 
     @property
     def _is_due(self) -> bool:
-        return bool(self._urgent or self._stopping or self._checkpoint_due or len(self._waiting) >= LINGERING)
+        return self._line.is_due or self._stopping or self._checkpoint_due
 
-    def _pop(self, most_bytes: int, *, alone: bool = True) -> list[_Waiting[Any]]:
-        """What is to be written next, in the order it came. ``alone``: what is larger is taken by itself. The caller
-        holds both locks."""
-        batch: list[_Waiting[Any]] = []
-        size = 0
-        while self._waiting and len(batch) < MAX_BATCH:
-            size += self._waiting[0].size
-            if size > most_bytes and (batch or not alone):
-                break
-            item = self._waiting.popleft()
-            batch.append(item)
-            self._urgent -= not item.lingers
-        return batch
-
-    def _put_back(self, batch: list[_Waiting[Any]]) -> None:
-        self._waiting.extendleft(reversed(batch))
-        self._urgent += sum(not item.lingers for item in batch)
-
-    def _admitted(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+    def _admitted(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """All of a batch; while the reserve is spent only what must be stored, the rest is refused."""
         if self._reserve is None or not self._reserve.is_spent:
             return batch
@@ -455,7 +390,7 @@ class Writer:
             return batch
         return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
 
-    def _write(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+    def _write(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
         failure = self._try(batch) if batch else None
         if failure is None:
@@ -473,9 +408,10 @@ class Writer:
             self._tell([item])
         return []
 
-    def _fail(self, batch: list[_Waiting[Any]], failure: StoreError) -> list[_Waiting[Any]]:
+    def _fail(self, batch: list[Waiting[Any]], failure: StoreError) -> list[Waiting[Any]]:
         if isinstance(failure, StoreBusy):
-            batch = batch + self._refusable()
+            with self._lock:  # what came meanwhile too: nobody waits for a lock twice (I16)
+                batch = batch + self._line.take_refusable()
         self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
@@ -484,17 +420,8 @@ class Writer:
         self._tell([item for item in batch if not item.keep])
         return [item for item in batch if item.keep]
 
-    def _refusable(self) -> list[_Waiting[Any]]:
-        """What came while the lock was waited for and may be refused, out of the queue: nobody waits for a lock twice
-        (I16)."""
-        with self._lock:
-            refusable = [item for item in self._waiting if not item.keep]
-            self._waiting = deque(item for item in self._waiting if item.keep)
-            self._urgent -= sum(not item.lingers for item in refusable)
-        return refusable
-
     def _try(
-        self, batch: list[_Waiting[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
+        self, batch: list[Waiting[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
     ) -> BaseException | None:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for others
         who write."""
@@ -549,12 +476,11 @@ class Writer:
         self._events.tell("store.rescued", path=self.path, to=saved)
         return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
-    def _tell(self, batch: list[_Waiting[Any]]) -> None:
-        requests = [item.size for item in batch if item.is_request]
+    def _tell(self, batch: list[Waiting[Any]]) -> None:
+        requests = [item for item in batch if item.is_request]
         if requests:
             with self._lock:
-                self._requests -= len(requests)
-                self._request_bytes -= sum(requests)
+                self._line.leave(requests)
         for item in batch:
             item.is_told = True
             try:
