@@ -12,7 +12,7 @@ import pytest
 from tests.servers.fronts import FRONTS
 from tests.support import orders_server
 
-pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "pytester"]
+pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "tests.queue.fixtures", "pytester"]
 
 Mount = Callable[..., Path]
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.queue.build import Node
 from tests.queue.test_connection_index import agree, indexed, receive, watermark
@@ -38,13 +34,6 @@ store = Store(Path(sys.argv[2]))
 store.open()
 store.call(globals()[sys.argv[1]], committed=die)
 """
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "store.db")
-    yield node
-    node.close()
 
 
 def test_a_kill_between_leaves_an_index_that_is_right(node: Node) -> None:

@@ -16,19 +16,6 @@ from wsrm_mq.store.store import Store
 
 
 @pytest.fixture
-def node(tmp_path: Any) -> Iterator[Node]:
-    node = Node(tmp_path / "store.db")
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def one(node: Node) -> Instance:
-    """The instance that has received what there is to index."""
-    return node.start()
-
-
-@pytest.fixture
 def opened(node: Node) -> Iterator[Callable[[], Store]]:
     stores: list[Store] = []
 

@@ -31,19 +31,6 @@ MINUTE = 60_000
 FOLLOWING = replace(USUAL, behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP)
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "store.db")
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def one(node: Node) -> Instance:
-    """The instance that has received what there is to do."""
-    return node.start()
-
-
 class Watched:
     """A watch over the store, and what it had delivered."""
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +13,6 @@ from wsrm_mq.store import transaction
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 from wsrm_mq.testing import ManualClock
-
-
-@pytest.fixture
-def node(path: Path) -> Node:
-    return Node(path)
-
-
-@pytest.fixture
-def one(node: Node) -> Instance:
-    return node.start()
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""A store with instances on it: what stories of the queue are told with."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
