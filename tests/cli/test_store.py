@@ -6,11 +6,13 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Service, Shell, Wsrm, document
+from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.invariants import INVARIANTS
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store.schema import HEAD
@@ -53,10 +55,21 @@ def test_init_in_the_place_of_a_store_that_is_lost_says_what_is_lost(wsrm: Wsrm,
     used.open()
     used.close()
     path.unlink()
-    result = wsrm("store", "init")
-    assert result.exit_code == 0
-    assert "A store was in use here, and is missing. What it acknowledged is not in this one" in result.stderr
+    for command in (*LOOKING, ("store", "adopt", "--reason", "r", "--yes")):
+        refused = wsrm(*command)
+        assert (refused.exit_code, path.exists()) == (Exit.STORE, False)
+        assert "is missing or empty, and a store was in use here" in refused.stderr
+    for without in (("--yes",), ("--reason", "the disk broke")):
+        refused = wsrm("store", "init", *without)
+        assert (refused.exit_code, path.exists()) == (Exit.REFUSED, False)
+    result = wsrm("store", "init", "--yes", "--reason", "the disk broke")
+    assert result.exit_code == Exit.OK
+    assert "is lost: there is no file, or an empty one. A new one knows nothing of what that one has\n" in result.stderr
     assert f"{path}: made, schema {HEAD}." in result.stderr
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT event, reason FROM ledger").fetchall() == [("begun_anew", "the disk broke")]
+    used.open()
+    used.close()
 
 
 def test_init_tells_a_program_what_it_made(wsrm: Wsrm, somewhere: Path) -> None:

@@ -72,6 +72,16 @@ def test_a_disk_that_was_full_is(wsrm: InProcess, client: Client, monkeypatch: p
     assert "disk" in failing(client)
 
 
+def test_a_disk_that_had_no_room_for_the_reserve_is(
+    wsrm: InProcess, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failing(client) == {}
+    wsrm.path.with_name("store.db.d").joinpath("reserve").unlink()
+    monkeypatch.setattr("wsrm_mq.store.reserve._PLENTY", 2**62)
+    monkeypatch.setattr(wsrm.middleware.engine.store.writer._reserve, "_made", False)
+    assert set(failing(client)) == {"disk"}
+
+
 def test_a_watch_that_hangs_is(wsrm: InProcess, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "WATCH_SECONDS", -1.0)
     assert set(failing(client)) == {"watch"}

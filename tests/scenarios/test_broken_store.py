@@ -421,6 +421,7 @@ def put_back(said: str) -> None:
     subprocess.run(told[1], shell=True, check=True)
 
 
+@each_front
 @pytest.mark.spec("D-DUR-003", versions=("1.1",))
 @pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
 @pytest.mark.parametrize("end", [OrdersServer.stop, OrdersServer.kill], ids=["stopped", "killed"])
@@ -470,6 +471,7 @@ def test_a_store_taken_from_an_idle_server_is_saved_before_anybody_sends(
     source.wire.close()
 
 
+@each_front
 def test_a_store_that_comes_back_as_it_was_is_used_again(
     server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.conftest import Mount
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store import connection
-from wsrm_mq.store.connection import connect_reader, connect_writer, translate
+from wsrm_mq.store.connection import connect_reader, connect_writer, translate, write_ahead
 from wsrm_mq.store.store import Store
 
 
@@ -21,6 +22,19 @@ def test_what_a_commit_answers_survives_a_power_cut(path: Path) -> None:
     assert (setting(db, "journal_mode"), setting(db, "synchronous")) == ("wal", 2)
     assert setting(db, "busy_timeout") == connection.BUSY_TIMEOUT_MS
     db.close()
+
+
+def test_processes_that_make_a_store_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    """SQLite does not where one has begun to write and another switches to write-ahead logging."""
+    path = tmp_path / "new.db"
+    first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    first.execute("CREATE TABLE one (x)")
+    first.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.2, first.execute, ["COMMIT"]).start()
+    second = sqlite3.connect(path, isolation_level=None)
+    assert write_ahead(second)
+    second.close()
+    first.close()
 
 
 def test_a_reader_cannot_write(path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.store.conftest import Python
 from tests.store.test_writer import note
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.store import identity, schema
+from wsrm_mq.store.connection import connect_reader
 from wsrm_mq.store.identity import Identity, Witness
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import Transaction
@@ -212,11 +213,29 @@ def test_another_store_in_its_place_is_asked_for(used: Path, tmp_path: Path) -> 
 def test_none_is_made_in_the_place_of_one_that_is_missing(used: Path) -> None:
     """A disk that is not mounted, a file that was moved: what was acknowledged is there."""
     there = used.rename(used.with_name("moved.db"))
-    with pytest.raises(StoreUnconfirmed, match="is missing, and a store was in use here") as refused:
-        Store(used).open()
-    assert f"wsrm-mq store init --store {used}" in refused.value.hint
-    assert not used.exists()
+    for look in (Store(used).open, lambda: connect_reader(used)):
+        with pytest.raises(StoreUnconfirmed, match="is missing or empty, and a store was in use here") as refused:
+            look()
+        assert "wsrm-mq store init --reason" in refused.value.hint
+        assert not used.exists()
     serve(there.rename(used))
+
+
+def test_an_empty_file_in_its_place_is_none(used: Path) -> None:
+    """Of a copy for which the disk had no room."""
+    used.write_bytes(b"")
+    with pytest.raises(StoreUnconfirmed, match="is missing or empty"):
+        Store(used).open()
+    assert used.read_bytes() == b""
+
+
+def test_an_older_one_is_older_though_it_has_no_sequence(path: Path) -> None:
+    serve(path)
+    early = file_copy(path)
+    serve(path, a_sequence)
+    early.replace(path)
+    with pytest.raises(StoreUnconfirmed, match="older"):
+        Store(path).open()
 
 
 def test_a_new_store_that_was_asked_for_in_the_place_of_another_one_is_taken_and_told(

@@ -102,6 +102,22 @@ def test_a_store_that_was_replaced_during_a_fork_is_not_written(store: Store, tm
     assert noted(store) == ["before", "again"]
 
 
+def test_a_loop_and_the_writers_thread_both_see_that_the_files_are_gone(store: Store, tmp_path: Path) -> None:
+    """What one has seen the other may not take for a look that was good."""
+    writer = store.writer
+    for _ in range(20):
+        store.call(note("before"))
+    store.path.with_name("store.db-wal").rename(tmp_path / "elsewhere")
+    a_look_is_due()
+    for _ in range(20):
+        told = Told()
+        writer.submit_led(note("after"), told)
+        writer.lead()
+        [error] = told.wait(1)
+        assert isinstance(error, StoreUnavailable)
+    assert rescued_path(store.path).exists()
+
+
 def test_a_fork_does_not_wait_for_what_cannot_be_stored(store: Store, tmp_path: Path) -> None:
     store.path.rename(tmp_path / "elsewhere.db")
     a_look_is_due()

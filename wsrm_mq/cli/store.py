@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wsrm_mq.cli.acts import ask, login, reason_given, signed
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
@@ -28,24 +29,32 @@ for _command in (prune, backup, vacuum, adopt):
 
 
 _LOST = """\
-A store was in use here, and is missing. What it acknowledged is not in this one: partners may have to send it again,
-and their open sequences are unknown here (UnknownSequence)."""
+A store was in use here, and is lost: there is no file, or an empty one. A new one knows nothing of what that one has
+acknowledged. Of it, what the service had not taken is lost: its senders will not send it again by themselves. Their
+open sequences are unknown here (UnknownSequence). Tell the partners, and compare with the service's own database."""
 
 
 @store.command()
 @in_store
 @json_option
-def init(place: Place, is_json: bool) -> None:
-    """Make a store. One that is there is only brought to the schema of this version. Where one was in use and is
-    missing, this makes an empty one in its place: what the lost one acknowledged is not in it."""
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@signed
+def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str | None) -> None:
+    """Make a store. One that is there is only brought to the schema of this version. Where one was in use and is lost,
+    this makes an empty one in its place; that needs --reason."""
+    from wsrm_mq.errors import StoreUnconfirmed
     from wsrm_mq.store import schema
-    from wsrm_mq.store.beside import witness_file
+    from wsrm_mq.store.store import run_once
 
     is_new = not place.path.exists()
-    replaces = is_new and witness_file(place.path).exists()
-    schema.ensure(place.path, anew=True)
-    if replaces:
-        say(_LOST)
+    try:
+        schema.ensure(place.path)
+    except StoreUnconfirmed:  # one is lost
+        why, who = reason_given(reason), actor or login()
+        say(_LOST, keep="\n")
+        ask("", yes)
+        schema.ensure(place.path, anew=True)
+        run_once(place.path, lambda tx: tx.ledger("begun_anew", reason=why, actor=who))
     if is_json:
         as_json(path=str(place.path), made=is_new, schema=schema.HEAD)
         return

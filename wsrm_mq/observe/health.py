@@ -84,7 +84,7 @@ class Health:
         return Check(True) if idle < WATCH_SECONDS else Check(False, f"it has not looked for {idle:.0f} s")
 
     def _disk(self) -> Check:
-        if self._engine.store.writer.is_disk_full:
+        if self._engine.store.is_disk_full:
             return Check(False, "the disk is full: free some space")
         return Check(True)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from wsrm_mq.store.rescue import removed
+from wsrm_mq.store.rescue import lost, removed
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
@@ -29,6 +29,7 @@ __all__ = [
     "refuse_place",
     "store_errors",
     "translate",
+    "write_ahead",
 ]
 
 BUSY_TIMEOUT_MS: Final = 5_000
@@ -97,7 +98,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     refuse_place(path)
     with store_errors(path):
         db = _open(path, "rw")
-        if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        if not write_ahead(db):
             raise StoreUnavailable(f"{path}: write-ahead logging cannot be switched on.")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA wal_autocheckpoint = 0")
@@ -113,11 +114,20 @@ def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
     SQLite waits longer after each look, up to 100 ms, so of several busy processes the one that has waited longest
     looks least often. Here all look alike.
     """
+    _when_free(db, "BEGIN IMMEDIATE", wait=wait)
+
+
+def write_ahead(db: sqlite3.Connection) -> bool:
+    """Switch write-ahead logging on; whether it is. SQLite itself does not wait here while another process, that makes
+    the same store, is about to do so."""
+    return bool(_when_free(db, "PRAGMA journal_mode = WAL").fetchone()[0] == "wal")
+
+
+def _when_free(db: sqlite3.Connection, statement: str, *, wait: bool = True) -> sqlite3.Cursor:
     give_up_at = None
     while True:
         try:
-            db.execute("BEGIN IMMEDIATE")
-            return
+            return db.execute(statement)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
@@ -143,8 +153,10 @@ def file_of(db: sqlite3.Connection) -> Path:
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     if not path.exists():
-        raise removed(path) or StoreUnavailable(
-            f"{path}: there is no such store.", "Create it with `wsrm-mq store init`."
+        raise (
+            removed(path)
+            or lost(path)
+            or StoreUnavailable(f"{path}: there is no such store.", "Create it with `wsrm-mq store init`.")
         )
     db = sqlite3.connect(
         f"file:{_quoted(path)}?mode={mode}",

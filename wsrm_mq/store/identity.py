@@ -180,14 +180,14 @@ def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | No
         made = datetime.fromtimestamp(found.copied_at // 1000, UTC)
         text = f"is a copy of {made:%Y-%m-%d %H:%M:%S} UTC; it has forgotten what was acknowledged since."
         return Doubt(text, _OLDER)
+    if seen is not None and seen.id == found.id and found.mark < seen.mark:
+        return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
     if is_empty:
-        return None  # whoever asks it for a sequence learns that it has none
+        return None  # nothing of it was ever acknowledged: whoever asks it for a sequence learns that it has none
     if seen is None:
         if found.mark == 0:
             return None  # from a version without a witness
         return Doubt("has been in use, but its witness, in the directory beside it, is missing.", _PERHAPS)
     if seen.id != found.id:
         return Doubt("is not the store that was used here before.", _PERHAPS)
-    if found.mark < seen.mark:
-        return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
     return None

@@ -12,9 +12,10 @@ import shlex
 import sqlite3
 from pathlib import Path
 
-from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.errors import StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.store.beside import witness_file
 
-__all__ = ["FileId", "FileIds", "file_id", "file_ids", "put_back", "removed", "rescue", "rescued_path"]
+__all__ = ["FileId", "FileIds", "file_id", "file_ids", "lost", "put_back", "removed", "rescue", "rescued_path"]
 
 FileId = tuple[int, int] | None
 """Device and inode of a file; ``None`` for one that is not there."""
@@ -63,6 +64,19 @@ def removed(path: Path) -> StoreUnavailable | None:
     return StoreUnavailable(
         f"{path}: was removed or replaced while a service had it open; all that was in it then is in {saved.name}.",
         f"{put_back(path)}. Or remove that file, to go on with what stands there.",
+    )
+
+
+def lost(path: Path) -> StoreUnconfirmed | None:
+    """What to say of a store that was in use here and is not here now: there is no file, or nothing in it."""
+    if not witness_file(path).exists():  # asked first: a store that is being made has its file before its witness
+        return None
+    if path.exists() and path.stat().st_size:
+        return None
+    return StoreUnconfirmed(
+        f"{path}: is missing or empty, and a store was in use here: the directory beside it has its witness.",
+        "Put the store back. Or, if what it acknowledged may be forgotten, make an empty one in its place: "
+        "`wsrm-mq store init --reason …`.",
     )
 
 

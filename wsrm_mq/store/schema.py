@@ -6,15 +6,13 @@ the new one. A store from a newer version is refused, never guessed at (Q-113).
 
 from __future__ import annotations
 
-import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnconfirmed
-from wsrm_mq.store.beside import witness_file
-from wsrm_mq.store.connection import create_file, refuse_place, store_errors
-from wsrm_mq.store.rescue import removed
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.store.connection import create_file, refuse_place, store_errors, write_ahead
+from wsrm_mq.store.rescue import lost, removed
 
 __all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
 
@@ -43,15 +41,9 @@ def ensure(path: Path, *, anew: bool = False) -> None:
     Raises ``SchemaMismatch`` for a store that a newer version wrote, ``StoreUnconfirmed`` for one that is lost.
     """
     refuse_place(path)
-    if refusal := removed(path):
+    if refusal := removed(path) or (None if anew else lost(path)):
         raise refusal
     if not path.exists():
-        if witness_file(path).exists() and not anew:
-            raise StoreUnconfirmed(
-                f"{path}: is missing, and a store was in use here: the directory beside it has its witness.",
-                "Put the store back. Or, if what it acknowledged may be forgotten, make an empty one in its place: "
-                f"`wsrm-mq store init --store {shlex.quote(str(path))}`.",
-            )
         create_file(path)
     if _revision_at(path) != HEAD:
         migrate(path)
@@ -96,7 +88,7 @@ def _upgrade(path: Path) -> None:
     @event.listens_for(engine, "connect")
     def _autocommit(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # the driver must not begin or commit on its own
-        connection.execute("PRAGMA journal_mode = WAL")
+        write_ahead(connection)
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:

@@ -19,7 +19,7 @@ from wsrm_mq.store.beside import beside
 from wsrm_mq.store.connection import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
-from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.reserve import Reserve, is_spent
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Clock, Verb, Writer, wall_clock
 
@@ -85,6 +85,11 @@ class Store:
         if self._writer is None:
             raise StoreUnavailable(f"{self.path}: the store is closed.", "")
         return self._writer
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Also where there was no room for the reserve from the beginning, which the writer cannot tell."""
+        return self.writer.is_disk_full or is_spent(self.path)
 
     @property
     def instance(self) -> int:

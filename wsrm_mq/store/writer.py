@@ -295,14 +295,16 @@ class Writer:
     def _files_gone(self) -> bool:
         """Looked up now and then: what is committed in between is in the open files, and is saved with them."""
         now = time.monotonic()
-        if self._lost is None and now - self._looked_at < LOOK_SECONDS:
+        if now - self._looked_at < LOOK_SECONDS:
             return False
-        self._looked_at = now
-        return not self.has_its_files
+        is_there = self.has_its_files
+        self._looked_at = now if is_there else float("-inf")  # gone: whoever writes next has to see that too
+        return not is_there
 
     def look_after_files(self) -> None:
         """Find out that the files are gone although nobody writes; cheap to ask for."""
         if self._lost is None and not self.has_its_files:
+            self._looked_at = float("-inf")
             self.submit(lambda _tx: None, lambda _result, _error: None)
 
     # the thread
