@@ -1,8 +1,9 @@
 """A store's file that is removed or replaced while a process has it open.
 
 SQLite does not notice: it goes on with files that have no name any more, and what is committed there is gone with the
-process. So the writer looks before each transaction, and the watch once a second, whether the files still stand at
-their place. If they do not, nothing is acknowledged any more, and what the open files hold is saved beside that place.
+process. So the writer looks before a transaction, every 20 ms at most, and the watch once a second, whether the files
+still stand at their place. If they do not, nothing is acknowledged any more, and what the open files hold is saved
+beside that place, those last 20 ms included: only a process that is killed within them takes something along.
 """
 
 from __future__ import annotations
