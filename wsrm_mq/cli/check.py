@@ -155,7 +155,7 @@ def check(
         level = 2 if alerts and alerts.alarms(value) else 1 if warns and warns.alarms(value) else 0
         worst = max(worst, level)
         if level:
-            alarms.append(f"{measure.meaning}: {value:g}{measure.unit}")
+            alarms.append(f"{measure.meaning}: {value:.10g}{measure.unit}")
         bounds = ";".join(one.text if one else "" for one in (warns, alerts))
         figures.append(f"{name}={value:.15g}{measure.unit};{bounds};0".replace(";;;0", ""))
     said = "; ".join(alarms) or f"{len(at.instances)} live, nothing is stuck"
