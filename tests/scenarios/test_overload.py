@@ -122,14 +122,13 @@ def test_at_twice_the_capacity_some_are_turned_away_at_once_and_nothing_is_lost(
         assert capacity > 1
         before = server.memory()
 
-        throughput = together(clients, 2 * capacity, SECONDS)
+        done = [together(clients, 2 * capacity, SECONDS / 3) for _ in range(3)]
         over = time.monotonic()
         growth = server.memory() - before
         refused = [taken for client in clients for _at, taken in client.refused]
         assert len(refused) > capacity, "about half of it has to be turned away"
         assert statistics.median(refused) < 0.25, "at once, not after a wait"
-        # Other tests use the machine meanwhile, and did less so when the capacity was measured, or more.
-        assert throughput > capacity / 8, "what can be done is done all the same"
+        assert max(done) > capacity / 3, "what can be done is done all the same"
         assert growth < MOST_GROWTH
 
         together(clients[:QUEUED], capacity / 2, RECOVERY + 3)
@@ -144,7 +143,8 @@ def test_at_twice_the_capacity_some_are_turned_away_at_once_and_nothing_is_lost(
     assert "store.overloaded requests=" in server.log.read_text()
     print(
         f"\noverload: capacity {capacity:.0f}/s, offered {2 * capacity:.0f}/s for {SECONDS:.0f} s, "
-        f"acknowledged {throughput:.0f}/s, turned away {len(refused)} in {statistics.median(refused) * 1000:.1f} ms, "
+        f"acknowledged {statistics.mean(done):.0f}/s, "
+        f"turned away {len(refused)} in {statistics.median(refused) * 1000:.1f} ms, "
         f"memory {growth / 2**20:+.1f} MiB, 0 lost"
     )
     for source in sources:

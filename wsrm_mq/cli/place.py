@@ -78,16 +78,13 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connection]:
     """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
     from wsrm_mq.store.connection import connect_reader, store_errors
-    from wsrm_mq.store.rescue import lost
     from wsrm_mq.store.schema import HEAD, KNOWN, revision
 
     db = connect_reader(place.path)
     try:
         found = revision(db, place.path)
         if found is None and not any_known:
-            raise lost(place.path) or StoreCorrupt(
-                f"{place.path}: is empty.", "Make it a store with `wsrm-mq store init`."
-            )
+            raise StoreCorrupt(f"{place.path}: is empty.", "Make it a store with `wsrm-mq store init`.")
         if found is not None and found not in KNOWN:
             raise SchemaMismatch(f"{place.path}: has schema {found}, this version knows up to {HEAD}.")
         if found != HEAD and not any_known:

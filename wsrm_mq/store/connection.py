@@ -152,12 +152,11 @@ def file_of(db: sqlite3.Connection) -> Path:
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
-    if not path.exists():
-        raise (
-            removed(path)
-            or lost(path)
-            or StoreUnavailable(f"{path}: there is no such store.", "Create it with `wsrm-mq store init`.")
-        )
+    gone: StoreError | None = lost(path)
+    if gone is None and not path.exists():
+        gone = StoreUnavailable(f"{path}: there is no such store.", "Create it with `wsrm-mq store init`.")
+    if gone is not None:
+        raise removed(path) or gone
     db = sqlite3.connect(
         f"file:{_quoted(path)}?mode={mode}",
         uri=True,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from wsrm_mq.store.transaction import Transaction
@@ -21,30 +22,19 @@ LINGERING: Final = 32
 """Verbs that nobody waits for are written with the next that somebody waits for, or when there are so many."""
 
 
+@dataclass(eq=False, slots=True)
 class Waiting(Generic[R]):
     """A verb, and whom to tell. ``told`` gets (result, error). For the rest see ``Writer.submit``."""
 
-    __slots__ = ("error", "is_request", "is_told", "keep", "lingers", "result", "size", "told", "verb")
-
-    def __init__(
-        self,
-        verb: Verb[R],
-        told: Callable[[R | None, BaseException | None], None],
-        *,
-        keep: bool = False,
-        size: int = 0,
-        lingers: bool = False,
-        is_request: bool = False,
-    ) -> None:
-        self.verb = verb
-        self.told = told
-        self.keep = keep
-        self.size = size
-        self.lingers = lingers
-        self.is_request = is_request
-        self.result: R | None = None
-        self.error: BaseException | None = None
-        self.is_told = False
+    verb: Verb[R]
+    told: Callable[[R | None, BaseException | None], None]
+    keep: bool = False
+    size: int = 0
+    lingers: bool = False
+    is_request: bool = False
+    result: R | None = None
+    error: BaseException | None = None
+    is_told: bool = False
 
 
 class Line:

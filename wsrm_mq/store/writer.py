@@ -303,8 +303,7 @@ class Writer:
 
     def look_after_files(self) -> None:
         """Find out that the files are gone although nobody writes; cheap to ask for."""
-        if self._lost is None and not self.has_its_files:
-            self._looked_at = float("-inf")
+        if self._lost is None and self._files_gone():
             self.submit(lambda _tx: None, lambda _result, _error: None)
 
     # the thread
