@@ -12,7 +12,7 @@ import pytest
 from werkzeug.test import Client
 
 from tests.support.in_process import InProcess, taken, until
-from tests.support.stored import write_locked
+from tests.support.stored import a_look_is_due, write_locked
 from wsrm_mq.observe import ObserveApp, health
 
 
@@ -57,6 +57,7 @@ def test_a_store_whose_lock_is_held_is_not_and_is_again_when_it_is_free(
 
 def test_a_store_that_was_removed_is_told_without_its_path(wsrm: InProcess, client: Client) -> None:
     wsrm.path.rename(wsrm.path.with_name("moved.db"))
+    a_look_is_due()
     found = failing(client)
     assert set(found) == {"store"}
     assert str(wsrm.path.parent) not in str(found)
