@@ -241,12 +241,21 @@ DAMAGES = {
     "an entry has its message, and its body until it is settled": "UPDATE message SET body = NULL WHERE id = 2",
     "a body is as long as it was": "UPDATE message SET body = x'00' WHERE id = 1",
     "the index of connections has every message up to its watermark, and none behind it": (
-        "UPDATE watermark SET message = 2"
+        "UPDATE watermark SET upto = 2 WHERE name = 'connection_message'"
     ),
     "the index of connections has each message under its own connection only": (
         "INSERT INTO connection_message VALUES ('b', 5)"
     ),
-    "the watermark is there, and not above the last message": "DELETE FROM watermark",
+    "the watermark of connections is there, and not above the last message": (
+        "DELETE FROM watermark WHERE name = 'connection_message'"
+    ),
+    "the index of sequences has every entry up to its watermark, and none behind it": (
+        "UPDATE watermark SET upto = 2 WHERE name = 'sequence_entry'"
+    ),
+    "the index of sequences has each entry under its own number only": "INSERT INTO sequence_entry VALUES (1, 4, 5)",
+    "the watermark of sequences is there, and not above the last position": (
+        "UPDATE watermark SET upto = 99 WHERE name = 'sequence_entry'"
+    ),
     "a position is never used again": "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'entry'",
     "the store says which it is, once": "DELETE FROM identity",
 }
@@ -283,7 +292,7 @@ def test_a_damaged_page_is_a_finding_not_a_traceback(wsrm: Wsrm, path: Path) -> 
     service.instance.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     service.close()
     db = sqlite3.connect(path)
-    (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entry_by_number'").fetchone()
+    (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entry_live'").fetchone()
     (size,) = db.execute("PRAGMA page_size").fetchone()
     db.close()
     with path.open("r+b") as file:

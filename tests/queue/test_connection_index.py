@@ -15,7 +15,7 @@ from tests.queue.test_retention import HOUR, claim_of, delivered, prune
 from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.errors import NotFound
 from wsrm_mq.queue import connections, reading
-from wsrm_mq.queue.connection_index import bring_forward
+from wsrm_mq.queue.connection_index import BY_CONNECTION
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 
@@ -36,8 +36,8 @@ def indexed(one: Instance) -> list[tuple[str, int]]:
 
 
 def watermark(one: Instance) -> int:
-    (row,) = one.rows("SELECT message FROM watermark")
-    return int(row["message"])
+    (row,) = one.rows("SELECT upto FROM watermark WHERE name = 'connection_message'")
+    return int(row["upto"])
 
 
 def told(one: Instance) -> dict[str, Any]:
@@ -92,17 +92,17 @@ def test_the_index_comes_forward_in_pieces_and_is_right_after_each(one: Instance
         (4, [("a", 3), ("b", 1), ("b", 4)], True),
         (5, [("a", 3), ("a", 5), ("b", 1), ("b", 4)], False),
     ):
-        assert one.run(lambda tx: bring_forward(tx, 2)) is more
+        assert one.run(lambda tx: BY_CONNECTION.bring_forward(tx, 2)) is more
         assert (indexed(one), watermark(one)) == (rows, mark)
         agree(one)
 
 
 def test_where_nothing_came_nothing_is_written(one: Instance, node: Node) -> None:
     receive(one, "a")
-    one.run(bring_forward)
+    one.run(BY_CONNECTION.bring_forward)
     log = node.path.with_name("store.db-wal")
     before = log.stat().st_size
-    assert not one.run(bring_forward)
+    assert not one.run(BY_CONNECTION.bring_forward)
     assert log.stat().st_size == before
 
 
@@ -110,9 +110,9 @@ def test_several_processes_index_each_message_once(node: Node) -> None:
     first, second = node.start(), node.start()
     for turn in range(4):
         receive(first if turn % 2 else second, "a", "b", "a")
-        (second if turn % 3 else first).run(lambda tx: bring_forward(tx, 4))
+        (second if turn % 3 else first).run(lambda tx: BY_CONNECTION.bring_forward(tx, 4))
         agree(first)
-    while first.run(bring_forward) or second.run(bring_forward):
+    while first.run(BY_CONNECTION.bring_forward) or second.run(BY_CONNECTION.bring_forward):
         pass
     assert len(indexed(first)) == 12
     agree(second)
@@ -120,13 +120,13 @@ def test_several_processes_index_each_message_once(node: Node) -> None:
 
 def test_a_message_that_is_pruned_leaves_the_index_too(one: Instance) -> None:
     delivered(one, 1, 2, 3, connection="a", environ='{"REMOTE_ADDR":"192.0.2.1"}')
-    one.run(lambda tx: bring_forward(tx, 2))
+    one.run(lambda tx: BY_CONNECTION.bring_forward(tx, 2))
     one.clock.advance(HOUR)
     receive(one, "b", "a")
     assert prune(one).messages == 3
     assert (indexed(one), watermark(one)) == ([], 2)
     agree(one)
-    one.run(bring_forward)
+    one.run(BY_CONNECTION.bring_forward)
     assert indexed(one) == [("a", 5), ("b", 4)]
     agree(one)
 
@@ -136,7 +136,7 @@ def test_a_key_that_is_given_again_is_indexed_again(node: Node) -> None:
     first, second = node.start(), node.start()
     receive(first, "a")
     delivered(first, 1, 2, connection="a")
-    first.run(bring_forward)
+    first.run(BY_CONNECTION.bring_forward)
     assert watermark(first) == 3
     first.clock.advance(HOUR)
     prune(first)
@@ -147,7 +147,7 @@ def test_a_key_that_is_given_again_is_indexed_again(node: Node) -> None:
         {"id": 2, "connection": "b"},
     ]
     agree(second)
-    second.run(bring_forward)
+    second.run(BY_CONNECTION.bring_forward)
     assert indexed(second) == [("a", 1), ("b", 2)]
     agree(first)
 
@@ -156,7 +156,7 @@ def test_a_key_that_is_given_again_is_indexed_again(node: Node) -> None:
 def test_a_name_is_found_by_its_beginning_in_either_part(one: Instance, pieces: int) -> None:
     receive(one, "abc", "abd", "b", "abc")
     for _ in range(pieces):
-        one.run(lambda tx: bring_forward(tx, 2))
+        one.run(lambda tx: BY_CONNECTION.bring_forward(tx, 2))
     assert connections.find_connection(one.db, "abd") == "abd"
     assert connections.find_connection(one.db, "b") == "b"
     assert connections.find_connection(one.db, "abc") == "abc"
@@ -173,7 +173,7 @@ def test_the_bound_of_a_connection_counts_both_parts(one: Instance, after: int) 
     """Its first messages are indexed, or none is."""
     policy = QueuePolicy(room=Room(max_per_connection=5))
     identifier = receive(one, "a", "a", "b", "a")
-    one.run(lambda tx: bring_forward(tx, after)) if after else None
+    one.run(lambda tx: BY_CONNECTION.bring_forward(tx, after)) if after else None
     for number in (5, 6):
         assert not one.take(identifier, number, connection="a", policy=policy).no_room
     assert one.take(identifier, 7, connection="a", policy=policy).no_room
@@ -242,7 +242,7 @@ def test_whatever_two_processes_do_the_answers_are_those_of_the_messages_and_the
                         if its is not None and (runs := its.to_run(held := claim_of(its, identifier), 1)):
                             its.settle(held, runs[0])
                 elif act == "index":
-                    one.run(lambda tx, what=what: bring_forward(tx, what))  # type: ignore[misc]
+                    one.run(lambda tx, what=what: BY_CONNECTION.bring_forward(tx, what))  # type: ignore[misc]
                 else:
                     one.clock.advance(HOUR)
                     prune(one)

@@ -1,4 +1,4 @@
-"""The index of connections is brought forward beside the work, by one process."""
+"""The late indexes are brought forward beside the work, by one process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.queue.build import Instance, Node
 from tests.queue.test_connection_index import agree, indexed, receive, watermark
 from tests.support.in_process import InProcess, taken, until
-from wsrm_mq.queue.connection_index import BATCH
+from wsrm_mq.queue.late_index import BATCH
 from wsrm_mq.replay.indexing import FAR_BEHIND, Indexing
 from wsrm_mq.store.store import Store
 
@@ -127,7 +127,8 @@ def test_a_service_indexes_what_it_receives(tmp_path: Any) -> None:
         service.put(identifier, number)
     received = service.rows("SELECT count(*) FROM message WHERE connection IS NOT NULL")
     try:
-        assert until(lambda: service.rows("SELECT message FROM watermark") == [(5,)], 5)
+        assert until(lambda: service.rows("SELECT upto FROM watermark") == [(5,), (5,)], 5)
         assert service.rows("SELECT count(*) FROM connection_message") == received
+        assert service.rows("SELECT number, entry FROM sequence_entry") == [(n, n) for n in range(1, 6)]
     finally:
         service.middleware.close(5)

@@ -75,8 +75,39 @@ def test_the_messages_that_were_there_are_in_the_index_of_connections(
             ("b", 3),
             ("b", 7),
         ]
-        assert db.execute("SELECT name, message FROM watermark").fetchall() == [("connection_message", 9)]
+        assert db.execute("SELECT upto FROM watermark WHERE name = 'connection_message'").fetchall() == [(9,)]
         assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_by_connection'").fetchall()
         assert [
             found for found in all_findings(db) if "index" in found.invariant or "watermark" in found.invariant
         ] == []
+
+
+def test_the_entries_that_were_there_are_in_the_index_of_sequences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as older:
+        older.setattr(schema, "HEAD", "0006")
+        schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO message (id, environ, received_at, body_size) VALUES (1, '{}', 0, 0)")
+        db.executemany(
+            """INSERT INTO entry (id, queue, message, sequence, number, outcome, settled_at)
+            VALUES (?, 1, 1, ?, ?, ?, iif(? IS NULL, NULL, 1))""",
+            (
+                (position, sequence, number, outcome, outcome)
+                for position, sequence, number, outcome in (
+                    (2, 7, 2, None),
+                    (3, 7, 1, "delivered"),
+                    (5, 4, 1, "dead"),
+                    (8, None, None, None),
+                )
+            ),
+        )
+        db.commit()
+    schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT * FROM sequence_entry").fetchall() == [(4, 1, 5), (7, 1, 3), (7, 2, 2)]
+        assert db.execute("SELECT upto FROM watermark WHERE name = 'sequence_entry'").fetchall() == [(8,)]
+        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'entry_by_number'").fetchall()
+        assert [found for found in all_findings(db) if "index of seq" in found.invariant] == []

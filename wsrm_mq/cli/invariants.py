@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from wsrm_mq.queue.connection_index import BY_CONNECTION
+from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+
 __all__ = ["INVARIANTS", "Finding", "Invariant", "all_findings"]
 
 PIECE: Final = 5_000
@@ -37,11 +40,16 @@ INVARIANTS: Final = (
     Invariant(
         "every acknowledged number has its entry, or was pruned",
         "sequence",
-        """SELECT id, received || ' received, ' || entries || ' entries, ' || pruned || ' pruned' FROM (
+        f"""WITH behind (sequence, entries) AS MATERIALIZED (
+            SELECT sequence, count(*) FROM entry
+            WHERE id > {BY_SEQUENCE.upto} AND sequence BETWEEN :lower AND :upper GROUP BY sequence
+        )
+        SELECT id, received || ' received, ' || entries || ' entries, ' || pruned || ' pruned' FROM (
             SELECT s.id, s.pruned,
                 (SELECT coalesce(sum(upper - lower + 1), 0) FROM range r WHERE r.sequence = s.id) AS received,
-                (SELECT count(*) FROM entry e WHERE e.sequence = s.id AND e.number IS NOT NULL) AS entries
-            FROM sequence s WHERE s.id BETWEEN :lower AND :upper
+                (SELECT count(*) FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id)
+                    + coalesce(behind.entries, 0) AS entries
+            FROM sequence s LEFT JOIN behind ON behind.sequence = s.id WHERE s.id BETWEEN :lower AND :upper
         ) WHERE received <> entries + pruned""",
     ),
     Invariant(
@@ -86,10 +94,10 @@ INVARIANTS: Final = (
     ),
     Invariant(
         "nothing is delivered at or above the limit",
-        "sequence",
-        """SELECT s.id, 'number ' || e.number || ' is, the limit is ' || s."limit"
-        FROM sequence s JOIN entry e ON e.sequence = s.id AND e.number >= s."limit"
-        WHERE s.id BETWEEN :lower AND :upper AND e.outcome = 'delivered'""",
+        "entry",
+        """SELECT e.id, 'number ' || e.number || ' is, the limit is ' || s."limit"
+        FROM entry e JOIN sequence s ON s.id = e.sequence AND e.number >= s."limit"
+        WHERE e.id BETWEEN :lower AND :upper AND e.outcome = 'delivered'""",
     ),
     Invariant(
         "what stops a sequence is there and not settled",
@@ -136,12 +144,12 @@ INVARIANTS: Final = (
     Invariant(
         "the index of connections has every message up to its watermark, and none behind it",
         "message",
-        """SELECT id, 'connection ' || connection || iif(is_indexed, ' is', ' is not') FROM (
+        f"""SELECT id, 'connection ' || connection || iif(is_indexed, ' is', ' is not') FROM (
             SELECT m.id, m.connection, EXISTS (
                 SELECT 1 FROM connection_message c WHERE c.connection = m.connection AND c.message = m.id
             ) AS is_indexed
             FROM message m WHERE id BETWEEN :lower AND :upper AND connection IS NOT NULL
-        ) WHERE is_indexed <> (id <= (SELECT message FROM watermark WHERE name = 'connection_message'))""",
+        ) WHERE is_indexed <> (id <= {BY_CONNECTION.upto})""",
     ),
     Invariant(
         "the index of connections has each message under its own connection only",
@@ -151,11 +159,36 @@ INVARIANTS: Final = (
         WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS NOT c.connection""",
     ),
     Invariant(
-        "the watermark is there, and not above the last message",
+        "the watermark of connections is there, and not above the last message",
         "sqlite_schema",
-        """SELECT NULL, coalesce('it is ' || max(message), 'there is none') FROM watermark
+        """SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
         WHERE :lower <= 1 AND :upper >= 1 AND name = 'connection_message'
-        HAVING count(*) <> 1 OR max(message) > (SELECT coalesce(max(id), 0) FROM message)""",
+        HAVING count(*) <> 1 OR max(upto) > (SELECT coalesce(max(id), 0) FROM message)""",
+    ),
+    Invariant(
+        "the index of sequences has every entry up to its watermark, and none behind it",
+        "entry",
+        f"""SELECT id, 'number ' || number || ' of sequence ' || sequence || iif(is_indexed, ' is', ' is not') FROM (
+            SELECT e.id, e.sequence, e.number, EXISTS (
+                SELECT 1 FROM sequence_entry i WHERE i.sequence = e.sequence AND i.number = e.number AND i.entry = e.id
+            ) AS is_indexed
+            FROM entry e WHERE id BETWEEN :lower AND :upper AND sequence IS NOT NULL
+        ) WHERE is_indexed <> (id <= {BY_SEQUENCE.upto})""",
+    ),
+    Invariant(
+        "the index of sequences has each entry under its own number only",
+        "sqlite_schema",
+        """SELECT NULL, 'position ' || i.entry || ' under number ' || i.number || ' of sequence ' || i.sequence
+        FROM sequence_entry i LEFT JOIN entry e ON e.id = i.entry
+        WHERE :lower <= 1 AND :upper >= 1 AND (e.sequence, e.number) IS NOT (i.sequence, i.number)""",
+    ),
+    Invariant(
+        "the watermark of sequences is there, and not above the last position",
+        "sqlite_schema",
+        """SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
+        WHERE :lower <= 1 AND :upper >= 1 AND name = 'sequence_entry'
+        HAVING count(*) <> 1
+            OR max(upto) > (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry')""",
     ),
     Invariant(
         "a position is never used again",
@@ -188,6 +221,7 @@ TABLES: Final = (
     "range",
     "reply",
     "connection_message",
+    "sequence_entry",
     "watermark",
 )
 

@@ -413,6 +413,9 @@ def _store_spooled(tx: Transaction, message: int, body: Body) -> None:
 
 def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
     """A duplicate: find the first copy, and let its outcome wake this request too."""
+    if arrival.header.number < record.cursor and not arrival.wants_reply:
+        receipt.settled = True  # as everything below the cursor, and no more is asked for
+        return
     found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}).fetchone()
     if found is None:  # retention has taken the entry; the ranges still know the number
         receipt.settled = True

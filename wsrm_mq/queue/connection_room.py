@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.connection_index import bring_forward
+from wsrm_mq.queue.connection_index import BY_CONNECTION
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.transaction import Transaction
 
@@ -40,7 +40,7 @@ def _count(tx: Transaction, connection: str, bound: int) -> int:
     through again."""
     (not_indexed,) = tx.execute(sql.NOT_INDEXED).fetchone()
     if not_indexed > _FEW:
-        bring_forward(tx)
+        BY_CONNECTION.bring_forward(tx)
     kept = tx.connections
     floor = kept.floors.get(connection, 0)
     (last,) = tx.execute(sql.LAST_OF_CONNECTION, {"connection": connection}).fetchone()

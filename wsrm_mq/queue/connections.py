@@ -9,7 +9,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotFound
-from wsrm_mq.queue.connection_index import CONNECTIONS, INDEXED, OF_CONNECTION
+from wsrm_mq.queue.connection_index import BY_CONNECTION, CONNECTIONS, OF_CONNECTION
 
 __all__ = ["ConnectionView", "connection", "connections", "find_connection"]
 
@@ -40,7 +40,7 @@ _NEXT_NAME: Final = f"""
 SELECT min(name) FROM (
     SELECT min(connection) AS name FROM connection_message WHERE connection > :after
     UNION ALL
-    SELECT min(connection) FROM message WHERE id > {INDEXED} AND connection > :after
+    SELECT min(connection) FROM message WHERE id > {BY_CONNECTION.upto} AND connection > :after
 )
 """
 

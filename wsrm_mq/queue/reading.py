@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.queue.connection_index import OF_CONNECTION
+from wsrm_mq.queue.sequence_index import OF_SEQUENCE
 from wsrm_mq.sequence.ranges import AckRanges
 
 __all__ = [
@@ -242,10 +243,15 @@ FROM entry e JOIN message m ON m.id = e.message JOIN queue q ON q.id = e.queue
 LEFT JOIN sequence s ON s.id = e.sequence
 """
 _WANTED: Final = {
-    "sequence": "e.sequence = :sequence",
+    "sequence": f"e.id IN ({OF_SEQUENCE})",
     "queue": "q.name = :queue",
     "connection": f"m.id IN ({OF_CONNECTION})",
     "outcome": "e.outcome = :outcome",
+}
+_WANTED_LIVE: Final = {
+    **_WANTED,
+    "sequence": "e.sequence = :sequence",  # of these there is an index
+    "outcome": "e.outcome IS NULL",
 }
 
 
@@ -262,9 +268,8 @@ def messages(
 ) -> list[MessageView]:
     """Messages in the order of receipt, from the position ``after`` on; ``outcome`` may be ``LIVE``."""
     wanted = {"sequence": sequence, "queue": queue, "connection": connection, "outcome": outcome}
-    conditions = [_WANTED[name] for name, value in wanted.items() if value not in (None, LIVE)]
-    if outcome == LIVE:
-        conditions.append("e.outcome IS NULL")
+    rules = _WANTED_LIVE if outcome == LIVE else _WANTED
+    conditions = [rule for name, rule in rules.items() if wanted[name] is not None]
     rows = db.execute(
         f"{_MESSAGE} {_FROM} WHERE {' AND '.join(['e.id > :after', *conditions])} ORDER BY e.id LIMIT :count",
         {**wanted, "after": after, "count": limit},

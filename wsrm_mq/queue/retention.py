@@ -18,7 +18,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.connection_index import forget
+from wsrm_mq.queue import connection_index, sequence_index
+from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = ["OLD_INSTANCE", "Batch", "Kept", "KeptOf", "Pruned", "batches", "forget_instances"]
@@ -76,17 +77,19 @@ class Batch:
     def __call__(self, tx: Transaction) -> Pruned:
         """Delete what is still there: somebody else may prune too. What was found settled stays settled, and what was
         found ended stays ended."""
-        pruned = Pruned(sequences=sum(_forget(tx, key) for key in self.sequences))
+        pruned = Pruned(sequences=_forget(tx, self.sequences))
         entries = as_json(self.entries)
         tx.execute(_DROP_REPLIES, (entries,))
-        gone = Counter(key for (key,) in tx.execute(_DROP_ENTRIES, (entries,)).fetchall())
+        gone = tx.execute(_DROP_ENTRIES, (entries,)).fetchall()
+        numbered = [(key, number) for key, number in gone if key is not None]
         dropped = tx.execute(_DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
-        forget(tx, ((connection, key) for key, connection in dropped))
+        sequence_index.forget(tx, numbered)
+        connection_index.forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(_FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
-        for key, count in gone.items():
+        for key, count in Counter(key for key, _number in numbered).items():
             tx.execute("UPDATE sequence SET pruned = pruned + ? WHERE id = ?", (count, key))
-        pruned = pruned._replace(messages=gone.total(), bodies=len(freed), size=size)
+        pruned = pruned._replace(messages=len(gone), bodies=len(freed), size=size)
         if any(pruned):
             tx.ledger("pruned", reason=self._told(pruned), actor=self.actor)
         return pruned
@@ -106,7 +109,7 @@ class Batch:
 _LISTED: Final = "(SELECT value FROM json_each(?))"
 _SETTLED: Final = "outcome IS NOT NULL AND outcome <> 'dead'"
 _DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
-_DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED} RETURNING sequence"
+_DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED} RETURNING sequence, number"
 _DROP_MESSAGES: Final = f"""DELETE FROM message WHERE id IN {_LISTED}
     AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
     RETURNING id, connection"""
@@ -122,13 +125,16 @@ WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.replace("outcome", "e.out
   AND NOT (e.wants_reply = 1 AND s.state <> 'ended' AND m.body IS NULL)
 ORDER BY e.id LIMIT {BATCH}
 """
+_NOT_OVER: Final = "(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled)"
 _OVER: Final = f"""
 SELECT s.ended_at, s.id, s.partner FROM sequence s
 WHERE (s.ended_at, s.id) > (:at, :key) AND s.ended_at <= :latest AND s.state = 'ended' AND s.owner IS NULL
   AND s.id < (SELECT max(id) FROM sequence)
   AND NOT EXISTS (
-      SELECT 1 FROM entry e WHERE e.sequence = s.id
-      AND (e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled)
+      SELECT 1 FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id AND {_NOT_OVER}
+  )
+  AND s.id NOT IN (
+      SELECT e.sequence FROM entry e WHERE e.id > {BY_SEQUENCE.upto} AND e.sequence IS NOT NULL AND {_NOT_OVER}
   )
 ORDER BY s.ended_at, s.id LIMIT {SEQUENCES}
 """
@@ -233,15 +239,22 @@ def _horizon(db: sqlite3.Connection, latest: int) -> int:
     return int(lower)
 
 
-def _forget(tx: Transaction, key: int) -> bool:
-    """Forget an ended sequence, unless something of it is left."""
-    if tx.execute("SELECT 1 FROM entry WHERE sequence = ?", (key,)).fetchone() is not None:
-        return False
-    known = tx.sequence(key)
-    if known is None or known.owner is not None:
-        return False
-    tx.forget_sequence(key)
-    return True
+_EMPTY: Final = f"""
+SELECT value FROM json_each(?)
+WHERE NOT EXISTS (SELECT 1 FROM sequence_entry WHERE sequence = value)
+  AND value NOT IN (SELECT sequence FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence IS NOT NULL)
+"""
+
+
+def _forget(tx: Transaction, keys: tuple[int, ...]) -> int:
+    """Forget ended sequences, but those of which something is left. Answers how many."""
+    forgotten = 0
+    for (key,) in tx.execute(_EMPTY, (as_json(keys),)).fetchall():
+        known = tx.sequence(key)
+        if known is not None and known.owner is None:
+            tx.forget_sequence(key)
+            forgotten += 1
+    return forgotten
 
 
 OLD_INSTANCE: Final = """SELECT id FROM instance WHERE ended_at < ?

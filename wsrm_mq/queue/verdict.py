@@ -135,7 +135,8 @@ def _situation(db: sqlite3.Connection, view: SequenceView, now: int) -> Situatio
     if view.held:
         (held_since,) = db.execute(
             f"""SELECT min(m.received_at) FROM (
-                SELECT message FROM entry WHERE sequence = ? AND number >= ? ORDER BY number LIMIT {COUNTED}
+                SELECT message FROM entry WHERE sequence = ? AND number >= ? AND outcome IS NULL
+                ORDER BY number LIMIT {COUNTED}
             ) e JOIN message m ON m.id = e.message""",
             (view.key, view.limit),
         ).fetchone()

@@ -16,7 +16,7 @@ from wsrm_mq.store.rescue import lost, removed
 
 __all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
 
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]

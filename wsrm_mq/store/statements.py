@@ -36,6 +36,7 @@ from wsrm_mq.store.tables import (
     range_,
     reply,
     sequence,
+    sequence_entry,
     watermark,
 )
 
@@ -103,9 +104,24 @@ LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(in
 
 # messages and entries
 
+# Which entries a sequence has, live or settled, is in the index up to the watermark, and behind it only in the entries
+# themselves: who looks for one that is settled asks in both parts. See ``queue.sequence_index``.
+_IS_NUMBER: Final = and_(entry.c.sequence == p("sequence"), entry.c.number == p("number"))
+_INDEXED: Final = select(sequence_entry.c.entry).where(
+    sequence_entry.c.sequence == p("sequence"), sequence_entry.c.number == p("number")
+)
+_ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "sequence_entry")
 ENTRY_BY_NUMBER: Final = compiled(
     select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named).where(
-        entry.c.sequence == p("sequence"), entry.c.number == p("number")
+        entry.c.id
+        == func.coalesce(
+            select(entry.c.id).where(_IS_NUMBER, entry.c.outcome.is_(None)).correlate(None).scalar_subquery(),
+            _INDEXED.scalar_subquery(),
+            select(entry.c.id)
+            .where(entry.c.id > _ENTRIES_UP_TO.scalar_subquery(), _IS_NUMBER)
+            .correlate(None)
+            .scalar_subquery(),
+        )
     )
 )
 SET_WAITER: Final = compiled(
@@ -142,19 +158,17 @@ RUN: Final = compiled(
 )
 # What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
 # question has both parts. See ``queue.connection_index``.
-_WATERMARK: Final = select(watermark.c.message).where(watermark.c.name == "connection_message")
+_WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connection_message")
 _LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(
     connection_message.c.connection == p("connection")
 )
 _LAST_BEHIND: Final = (
     select(func.max(message.c.id))
-    .where(message.c.id > watermark.c.message, message.c.connection == p("connection"))
+    .where(message.c.id > watermark.c.upto, message.c.connection == p("connection"))
     .correlate(watermark)
 )
 NOT_INDEXED: Final = compiled(
-    _WATERMARK.with_only_columns(
-        func.coalesce(select(func.max(message.c.id)).scalar_subquery(), 0) - watermark.c.message
-    )
+    _WATERMARK.with_only_columns(func.coalesce(select(func.max(message.c.id)).scalar_subquery(), 0) - watermark.c.upto)
 )
 LAST_OF_CONNECTION: Final = compiled(
     _WATERMARK.with_only_columns(func.coalesce(_LAST_BEHIND.scalar_subquery(), _LAST_INDEXED.scalar_subquery(), 0))
@@ -378,7 +392,7 @@ HELD_BYTES: Final = compiled(
     select(func.coalesce(func.sum(message.c.body_size), 0))
     .select_from(entry)
     .join(message, message.c.id == entry.c.message)
-    .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"))
+    .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
 )
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _DELIVERABLE = and_(

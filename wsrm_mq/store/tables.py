@@ -36,6 +36,7 @@ __all__ = [
     "range_",
     "reply",
     "sequence",
+    "sequence_entry",
     "watermark",
 ]
 
@@ -83,8 +84,9 @@ message: Final = _table(
     Column("body", LargeBinary),
 )
 
-# Which messages came on a connection, up to the watermark of this name. No index of ``message``: each connection has a
-# leaf of its own in it, so that would be a page more for every message that is stored. See ``queue.connection_index``.
+# Two indexes that are filled later, each up to the watermark of its name: which messages came on a connection, and
+# which entries a sequence has. Each connection and each sequence has a leaf of its own in them: kept with every
+# message, they would be two pages more for each that is stored. See ``queue.late_index``.
 connection_message: Final = _table(
     "connection_message",
     Column("connection", Text, primary_key=True),
@@ -92,11 +94,19 @@ connection_message: Final = _table(
     sqlite_with_rowid=False,
 )
 
-# Up to which message, that one included, a table that is filled later has all it is to have.
+sequence_entry: Final = _table(
+    "sequence_entry",
+    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("entry", Integer, ForeignKey("entry.id"), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Up to which key of what it indexes, that one included, a table that is filled later has all it is to have.
 watermark: Final = _table(
     "watermark",
     Column("name", Text, primary_key=True),
-    Column("message", Integer, nullable=False),
+    Column("upto", Integer, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -131,7 +141,14 @@ entry: Final = _table(
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
 )
-Index("entry_by_number", entry.c.sequence, entry.c.number, unique=True, sqlite_where=text("sequence IS NOT NULL"))
+# What is not settled, by number: small, so that what a commit writes of it is one page, or few.
+Index(
+    "entry_live",
+    entry.c.sequence,
+    entry.c.number,
+    unique=True,
+    sqlite_where=text("outcome IS NULL AND sequence IS NOT NULL"),
+)
 Index("entry_unnamed", entry.c.sequence, entry.c.number, sqlite_where=text("named = 0"))
 Index("entry_dead", entry.c.queue, entry.c.id, sqlite_where=text("outcome = 'dead'"))
 Index("entry_by_message", entry.c.message)

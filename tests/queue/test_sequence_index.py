@@ -1,0 +1,170 @@
+"""What a sequence has is told the same however far its index is."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.queue.build import Instance, Node
+from tests.queue.test_retention import HOUR, claim_of, delivered, due, prune
+from wsrm_mq.cli.invariants import all_findings
+from wsrm_mq.queue import reading
+from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.store import statements as sql
+
+
+def indexed(one: Instance) -> list[tuple[int, int, int]]:
+    return [(row["sequence"], row["number"], row["entry"]) for row in one.rows("SELECT * FROM sequence_entry")]
+
+
+def watermark(one: Instance) -> int:
+    (row,) = one.rows("SELECT upto FROM watermark WHERE name = 'sequence_entry'")
+    return int(row["upto"])
+
+
+def received(one: Instance, *numbers: int) -> str:
+    identifier = one.create().terms.identifier
+    for number in numbers:
+        assert one.take(identifier, number).position
+    return identifier
+
+
+def told(one: Instance) -> dict[str, Any]:
+    """All that the store says of which entries its sequences have."""
+    keys = [row["id"] for row in one.rows("SELECT id FROM sequence")]
+    return {
+        "listed": {key: [view.position for view in reading.messages(one.db, 0, sequence=key)] for key in keys},
+        "live": {
+            key: [view.position for view in reading.messages(one.db, 0, sequence=key, outcome=reading.LIVE)]
+            for key in keys
+        },
+        "found": {
+            (key, number): one.db.execute(sql.ENTRY_BY_NUMBER, {"sequence": key, "number": number}).fetchall()
+            for key in keys
+            for number in range(1, 12)
+        },
+    }
+
+
+def expected(one: Instance) -> dict[str, Any]:
+    """The same from the entries alone."""
+    keys = [row["id"] for row in one.rows("SELECT id FROM sequence")]
+    entries = one.rows("SELECT id, sequence, number, outcome, wants_reply, named FROM entry ORDER BY id")
+    return {
+        "listed": {key: [row["id"] for row in entries if row["sequence"] == key] for key in keys},
+        "live": {key: [r["id"] for r in entries if r["sequence"] == key and r["outcome"] is None] for key in keys},
+        "found": {
+            (key, number): [
+                (row["id"], row["outcome"], row["wants_reply"], row["named"])
+                for row in entries
+                if (row["sequence"], row["number"]) == (key, number)
+            ]
+            for key in keys
+            for number in range(1, 12)
+        },
+    }
+
+
+def agree(one: Instance) -> None:
+    assert told(one) == expected(one)
+    assert list(all_findings(one.db)) == []
+
+
+def test_what_was_received_is_found_before_it_is_indexed(one: Instance) -> None:
+    received(one, 2, 1, 4)
+    assert (indexed(one), watermark(one)) == ([], 0)
+    agree(one)
+
+
+def test_the_index_comes_forward_in_pieces_and_is_right_after_each(one: Instance) -> None:
+    received(one, 2, 1)
+    identifier = received(one, 1, 3)
+    one.settle(claim_of(one, identifier), 1)
+    for mark, rows, more in (
+        (3, [(1, 1, 2), (1, 2, 1), (2, 1, 3)], True),
+        (4, [(1, 1, 2), (1, 2, 1), (2, 1, 3), (2, 3, 4)], False),
+    ):
+        assert one.run(lambda tx: BY_SEQUENCE.bring_forward(tx, 3)) is more
+        assert (indexed(one), watermark(one)) == (rows, mark)
+        agree(one)
+
+
+def test_what_is_pruned_leaves_the_index_and_what_came_behind_it_stays(one: Instance) -> None:
+    delivered(one, 1, 2, 3)
+    one.run(lambda tx: BY_SEQUENCE.bring_forward(tx, 2))
+    one.clock.advance(HOUR)
+    received(one, 1)
+    assert prune(one).messages == 3
+    assert (indexed(one), watermark(one)) == ([], 2)
+    agree(one)
+    one.run(BY_SEQUENCE.bring_forward)
+    assert (indexed(one), watermark(one)) == ([(2, 1, 4)], 4)
+    agree(one)
+
+
+@pytest.mark.parametrize("upto", [0, 1, 2, 3])
+def test_a_sequence_is_forgotten_when_nothing_of_it_is_left_in_either_part(one: Instance, upto: int) -> None:
+    """A dead letter keeps it, wherever the index is."""
+    kept, gone = delivered(one, 1, 2), delivered(one, 1)
+    one.db.execute("UPDATE entry SET outcome = 'dead' WHERE id = 2")
+    for identifier in (kept, gone):
+        one.end(TerminateSequence(identifier))
+    received(one, 1)  # the newest sequence stays in any case
+    if upto:
+        one.run(lambda tx: BY_SEQUENCE.bring_forward(tx, upto))
+    one.clock.advance(11 * HOUR)
+    for batch in due(one):
+        one.run(batch)
+    assert {row["identifier"] for row in one.rows("SELECT identifier FROM sequence")} >= {kept}
+    assert gone not in {row["identifier"] for row in one.rows("SELECT identifier FROM sequence")}
+    assert told(one) == expected(one)
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("send"), st.integers(0, 1), st.integers(1, 11)),
+    st.tuples(st.just("deliver"), st.integers(0, 1), st.none()),
+    st.tuples(st.just("index"), st.none(), st.integers(1, 5)),
+    st.tuples(st.just("prune"), st.none(), st.none()),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(acts=st.lists(st.tuples(st.booleans(), ACTS), min_size=5, max_size=40))
+def test_whatever_two_processes_do_each_entry_is_found_and_none_is_taken_twice(
+    acts: list[tuple[bool, tuple[str, Any, Any]]],
+) -> None:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
+        node = Node(Path(home) / "store.db")
+        both = node.start(), node.start()
+        identifiers = [both[0].create().terms.identifier for _ in range(2)]
+        taken: set[tuple[str, int]] = set()
+        try:
+            for is_second, (act, which, count) in acts:
+                one = both[is_second]
+                one.clock.advance(1)
+                if act == "send":
+                    is_new = (identifiers[which], count) not in taken
+                    receipt = one.take(identifiers[which], count)
+                    assert (receipt.position is not None and not receipt.settled) or not is_new
+                    taken.add((identifiers[which], count))
+                elif act == "deliver":
+                    owner = both[0].record(identifiers[which]).owner
+                    its = next((each for each in both if each.key == owner), None)
+                    if its is not None and (runs := its.to_run(held := claim_of(its, identifiers[which]), 1)):
+                        its.settle(held, runs[0])
+                elif act == "index":
+                    one.run(lambda tx, count=count: BY_SEQUENCE.bring_forward(tx, count))  # type: ignore[misc]
+                else:
+                    one.clock.advance(HOUR)
+                    prune(one)
+                assert told(one) == expected(one)
+            agree(both[0])
+        finally:
+            node.close()

@@ -1,0 +1,50 @@
+"""Indexes that are filled later.
+
+Few ask for what they say, and each connection, each sequence has a leaf of its own in them: kept with every message,
+they would be more than half of what a commit writes. So they are brought forward afterwards, many rows at a time in
+their own order. A watermark says how far each is: what came behind that, which is little, is looked for in the rows
+themselves. Both parts are read in one statement or one transaction, so an answer is right at any moment, whoever writes
+and whoever died.
+
+The statements are plain text: a command line that only looks must not pay for the import of SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["BATCH", "LateIndex"]
+
+BATCH: Final = 200
+"""Rows in one transaction: about a millisecond, two where each has another leaf."""
+
+
+class LateIndex:
+    """``columns`` of ``table`` are ``values`` of the rows of ``of``, where the first of them is not NULL. It has all of
+    them up to the watermark with the table's name, and none behind it."""
+
+    def __init__(self, table: str, of: str, columns: tuple[str, ...], values: tuple[str, ...]) -> None:
+        self.upto: Final = f"(SELECT upto FROM watermark WHERE name = '{table}')"
+        """SQL: the key of the last row that it has, where it is to have that."""
+        self.behind: Final = f"coalesce((SELECT max(id) FROM {of}), 0) - {self.upto}"
+        """SQL: how many keys there are behind it."""
+        self._next: Final = (
+            f"SELECT max(id), count(*) FROM (SELECT id FROM {of} WHERE id > {self.upto} ORDER BY id LIMIT ?)"
+        )
+        self._add: Final = f"""
+            INSERT OR IGNORE INTO {table} ({", ".join(columns)})
+            SELECT {", ".join(values)} FROM {of} WHERE id > {self.upto} AND id <= ? AND {values[0]} IS NOT NULL
+            ORDER BY {", ".join(values)}
+        """
+        self._move: Final = f"UPDATE watermark SET upto = ? WHERE name = '{table}'"
+
+    def bring_forward(self, tx: Transaction, most: int = BATCH) -> bool:
+        """Index the next ``most`` rows; answers whether there may be more. Writes nothing where there are none."""
+        last, count = tx.execute(self._next, (most,)).fetchone()
+        if count:
+            tx.execute(self._add, (last,))
+            tx.execute(self._move, (last,))
+        return bool(count == most)
