@@ -244,7 +244,8 @@ def test_a_fault_that_a_one_way_message_was_answered_with_is_written_down(
 
     wsrm = start(app)
     wsrm.put(wsrm.create(), 1)
-    assert until(lambda: wsrm.rows("SELECT outcome, failures FROM entry") == [("delivered", 0)])
+    settled = [("delivered", 0, 1, "answered_with_fault")]
+    assert until(lambda: wsrm.rows("SELECT outcome, failures, deliveries, reason FROM entry") == settled)
     ((number, reason),) = wsrm.rows("SELECT number, reason FROM ledger WHERE event = 'answered_with_fault'")
     assert number == 1
     assert "no such article" in reason

@@ -352,6 +352,27 @@ def test_no_error_ends_the_writer(store: Store, monkeypatch: pytest.MonkeyPatch)
 # a loop that writes in its own thread
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_is_committed_is_told_as_committed_and_not_run_again_whatever_happens_after(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, keep: bool
+) -> None:
+    committed, raised = Transaction.committed, threading.Event()
+
+    def once_not(tx: Transaction) -> None:
+        if not raised.is_set():
+            raised.set()
+            raise RuntimeError("nobody thought of it")
+        committed(tx)
+
+    monkeypatch.setattr(Transaction, "committed", once_not)
+    told = Told()
+    store.submit(note("settled"), told, keep=keep)
+    assert told.wait(1) == ["settled"]
+    assert store.call(note("next")) == "next"
+    assert noted(store) == ["settled", "next"]
+    assert "nobody thought of it" in caplog.text
+
+
 def test_what_is_led_is_one_commit_in_the_leaders_own_thread(store: Store) -> None:
     before, told, threads = store.writer.commits, Told(), []
     for number in range(10):

@@ -454,9 +454,13 @@ class Writer:
         if self._lost is not None:  # the very same files are back
             self._lost = None
             rescued_path(self.path).unlink(missing_ok=True)
-        tx.committed()
-        for event, fields in tx.notices:
-            self._events.tell(event, **fields)
+        try:
+            tx.committed()
+            for event, fields in tx.notices:
+                self._events.tell(event, **fields)
+        except Exception as error:  # what is committed is: whoever waits is told so, and nothing is run again
+            self._cache.clear()
+            self._events.tell("store.callback_failed", trouble=error)
         self.commits += 1
         self.committed_verbs += len(batch)
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
