@@ -17,6 +17,7 @@ from tests.store.conftest import Python
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
 from wsrm_mq.store import schema
 from wsrm_mq.store.connection import connect_writer
+from wsrm_mq.store.instances import Presence
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.tables import metadata
 
@@ -135,6 +136,43 @@ def test_a_process_killed_within_a_migration_leaves_the_old_schema(
     assert tables(path) == set()
     schema.ensure(path)
     assert "entry" in tables(path)
+
+
+def test_a_store_that_a_process_of_an_older_version_uses_is_not_brought_forward_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as older:
+        older.setattr(schema, "HEAD", "0006")
+        schema.ensure(path)
+    presence = Presence(path)
+    for opening in (schema.ensure, schema.migrate):
+        with pytest.raises(SchemaMismatch, match="0006, and 1 running process of an older version") as refused:
+            opening(path)
+        assert "Stop the old service first" in refused.value.hint
+    assert "sequence_entry" not in tables(path)
+    presence.close()
+    assert schema.migrate(path) == ("0006", schema.HEAD)
+
+
+def test_processes_that_start_at_once_bring_an_older_store_forward_once_and_all_open_it(
+    tmp_path: Path, python: Python, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as older:
+        older.setattr(schema, "HEAD", "0006")
+        schema.ensure(path)
+    opening = """
+        import sys
+        from pathlib import Path
+        from wsrm_mq.store.store import Store
+        store = Store(Path(sys.argv[1]))
+        store.open()
+        print("open", flush=True)
+        sys.stdin.read()
+    """
+    processes = [python(opening, path) for _ in range(4)]
+    assert all(process.communicate(timeout=30)[0].startswith("open") for process in processes)
 
 
 def test_processes_that_create_the_same_store_at_once_all_open_it(tmp_path: Path, python: Python) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 from wsrm_mq.store.connection import create_file, refuse_place, store_errors, write_ahead
+from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.rescue import lost, removed
 
 __all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
@@ -38,7 +39,8 @@ def ensure(path: Path, *, anew: bool = False) -> None:
     """Bring the store at ``path`` to ``HEAD``, creating it where there is none, and was none: an empty one would know
     nothing of what the lost one acknowledged. ``anew``: somebody wants just that.
 
-    Raises ``SchemaMismatch`` for a store that a newer version wrote, ``StoreUnconfirmed`` for one that is lost.
+    Raises ``SchemaMismatch`` for a store that a newer version wrote or an older one uses, ``StoreUnconfirmed`` for one
+    that is lost.
     """
     refuse_place(path)
     if refusal := removed(path) or (None if anew else lost(path)):
@@ -50,7 +52,8 @@ def ensure(path: Path, *, anew: bool = False) -> None:
 
 
 def migrate(path: Path) -> tuple[str | None, str]:
-    """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date."""
+    """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date, and refuses
+    one that a process of an older version uses (``SchemaMismatch``)."""
     before = _revision_at(path)
     if before is not None and before not in KNOWN:
         raise SchemaMismatch(
@@ -73,6 +76,20 @@ def _revision_at(path: Path) -> str | None:
             f"{path}: has schema {found}, this version knows up to {HEAD}; a downgrade is not possible."
         )
     return found
+
+
+def _refuse_under_others(path: Path, db: Any) -> None:
+    """Asked with the store locked: several that start at once upgrade it once, and go on together."""
+    found = revision(db, path)
+    if found is None or found == HEAD:
+        return
+    others = in_use(path)
+    if others:
+        raise SchemaMismatch(
+            f"{path}: has schema {found}, and {others} running process{'' if others == 1 else 'es'} of an older "
+            f"version would not know {HEAD}.",
+            "Stop the old service first, then start this one.",
+        )
 
 
 def _upgrade(path: Path) -> None:
@@ -98,6 +115,7 @@ def _upgrade(path: Path) -> None:
     config.set_main_option("script_location", "wsrm_mq:store/migrations")
     try:
         with engine.begin() as connection:
+            _refuse_under_others(path, connection.connection.driver_connection)
             config.attributes["connection"] = connection
             command.upgrade(config, HEAD)
     except Exception as error:
