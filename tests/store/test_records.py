@@ -11,7 +11,8 @@ from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, 
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.statements import PROGRESS_COLUMNS, SEQUENCE_COLUMNS, STANDING_COLUMNS
+from wsrm_mq.store.statements import PROGRESS_COLUMNS, SEQUENCE_COLUMNS, STANDING_COLUMNS, STEADY_COLUMNS
+from wsrm_mq.store.tables import sequence
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
 TIME = st.integers(0, 2**53)
@@ -46,6 +47,12 @@ VALUES = st.builds(
 def test_progress_and_standing_have_a_value_for_each_of_their_columns(record: SequenceRecord) -> None:
     assert len(record.progress) == len(PROGRESS_COLUMNS)
     assert len(record.standing) == len(STANDING_COLUMNS)
+
+
+def test_what_every_message_changes_of_a_sequence_is_in_no_index() -> None:
+    indexed = {column.name for index in sequence.indexes for column in index.columns}
+    assert indexed >= {"owner", "retry_at"}
+    assert not indexed.intersection(STEADY_COLUMNS)
 
 
 @given(VALUES)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from itertools import combinations
 
 import pytest
 
@@ -54,6 +55,30 @@ def test_a_sequence_is_written_once_however_many_verbs_touch_it(one: Instance) -
     one.db.set_trace_callback(None)
     assert len(written) == 1
     assert one.rows("SELECT duplicates FROM sequence") == [{"duplicates": 5}]
+
+
+CHANGES = {"cursor": 2, "fence": 7, "running_since": 5, "owner": 1, "held": 3, "held_bytes": 4, "duplicates": 6}
+
+
+@pytest.mark.parametrize("several", [1, 2, 3])
+def test_whatever_of_a_sequence_changes_together_is_written(one: Instance, several: int) -> None:
+    one.create()  # changes in another column, in the same transaction
+    for names in combinations(CHANGES, several):
+        identifier = one.create().terms.identifier
+        one.take(identifier, 1)
+        with one.transaction() as tx:
+            record, other = tx.sequence_named(identifier), tx.sequence(1)
+            assert record is not None
+            assert other is not None
+            before = record.saved_row
+            other.fence += 1
+            for name in names:
+                setattr(record, name, CHANGES[name])
+        changed = {name: value for name, value in one.record(identifier).saved_row.items() if value != before[name]}
+        assert set(changed) <= set(names)
+        [row] = one.rows("SELECT * FROM sequence WHERE identifier = ?", identifier)
+        assert {name: row[name] for name in names} == {name: CHANGES[name] for name in names}
+        assert {name: row[name] for name in before} == {**before, **changed}
 
 
 def test_a_sequence_that_was_only_looked_at_is_not_written(one: Instance) -> None:

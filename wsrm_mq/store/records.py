@@ -164,9 +164,9 @@ class SequenceRecord:
             value.received.expected,
             self.cursor,
             value.limit,
-            self.owner,
             self.fence,
             self.running_since,
+            self.owner,
             self.held,
             self.held_bytes,
         )

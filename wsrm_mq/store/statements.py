@@ -313,18 +313,22 @@ TERMS_COLUMNS: Final = (
     "expires_at",
     "inactivity",
 )
-PROGRESS_COLUMNS: Final = (
+STEADY_COLUMNS: Final = (
     "active_at",
     "expected",
     "cursor",
     "limit",
-    "owner",
     "fence",
     "running_since",
+)
+"""What every message changes. No index is of them: SQLite writes the entries of each that has a column of an UPDATE."""
+PROGRESS_COLUMNS: Final = (
+    *STEADY_COLUMNS,
+    "owner",
     "held",
     "held_bytes",
 )
-"""What every message changes; see ``SequenceRecord.progress``."""
+"""And what changes where a sequence begins or ceases to run, or holds messages; see ``SequenceRecord.progress``."""
 STANDING_COLUMNS: Final = (
     "state",
     "ended",

@@ -15,10 +15,10 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
-from wsrm_mq.store.statements import PROGRESS_COLUMNS, positional
+from wsrm_mq.store.statements import PROGRESS_COLUMNS, STEADY_COLUMNS, positional
 from wsrm_mq.store.tables import entry, message, range_, sequence
 
-__all__ = ["DELIVERED", "ENTRIES", "MESSAGES", "PROGRESS", "RANGES", "Inserts", "Row", "Together"]
+__all__ = ["DELIVERED", "ENTRIES", "MESSAGES", "PROGRESS", "RANGES", "STEADY", "Inserts", "Row", "Together"]
 
 Row = Sequence[Any]
 _FEW, _MANY = 16, 32
@@ -70,15 +70,19 @@ def _delivered(count: int) -> str:
     return positional(statement)
 
 
-def _progress(count: int) -> str:
+def _changes_of_sequences(columns: Sequence[str]) -> Callable[[int], str]:
     """Written by hand: SQLAlchemy has no UPDATE that joins VALUES for SQLite."""
-    names = [f'"{name}"' for name in PROGRESS_COLUMNS]
+    names = [f'"{name}"' for name in columns]
     row = f"({', '.join('?' * (len(names) + 1))})"
     changes = ", ".join(f"{name} = now_is.{name}" for name in names)
-    return (
-        f"WITH now_is (key, {', '.join(names)}) AS (VALUES {', '.join([row] * count)}) "
-        f"UPDATE {sequence.name} SET {changes} FROM now_is WHERE {sequence.name}.id = now_is.key"
-    )
+
+    def text(count: int) -> str:
+        return (
+            f"WITH now_is (key, {', '.join(names)}) AS (VALUES {', '.join([row] * count)}) "
+            f"UPDATE {sequence.name} SET {changes} FROM now_is WHERE {sequence.name}.id = now_is.key"
+        )
+
+    return text
 
 
 MESSAGES: Final = Inserts(message)
@@ -104,5 +108,7 @@ RANGES: Final = Inserts(
 )
 DELIVERED: Final = Together(_delivered)
 """Rows of one: an entry's key. Before them, the time."""
-PROGRESS: Final = Together(_progress)
+PROGRESS: Final = Together(_changes_of_sequences(PROGRESS_COLUMNS))
 """Rows: a sequence's key, then PROGRESS_COLUMNS."""
+STEADY: Final = Together(_changes_of_sequences(STEADY_COLUMNS))
+"""Rows: a sequence's key, then STEADY_COLUMNS: the others are as they were."""

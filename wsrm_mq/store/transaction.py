@@ -23,13 +23,14 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.counting import COUNTERS, Key, Tally
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.space import room
-from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, Row
+from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, STEADY, Row
 
 __all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 
 _CACHED_WEIGHT: Final = 40_000
 _CACHED_QUEUES: Final = 1_000
 _CACHED_CONNECTIONS: Final = 10_000
+_STEADY: Final = len(sql.STEADY_COLUMNS)
 
 
 def _weight(record: SequenceRecord) -> int:
@@ -363,18 +364,22 @@ class Transaction:
         """Write what is not written yet. Called once, before COMMIT."""
         self._write_rows()
         progressed: list[Row] = []
+        steady: list[Row] = []
         ranges: list[Row] = []
         for original, working in self._touched.values():
             was_standing, was_progress = working.written
             working.written = standing, progress = working.standing, working.progress
             if standing != was_standing:
                 self.db.execute(sql.SAVE_SEQUENCE, {**working.saved_row, "key": working.id})
-            elif progress != was_progress:
+            elif progress[_STEADY:] != was_progress[_STEADY:]:
                 progressed.append((working.id, *progress))
+            elif progress != was_progress:
+                steady.append((working.id, *progress[:_STEADY]))
             before, after = original.value.received, working.value.received
             if before is not after:
                 ranges += self._changed_ranges(working.id, before.ranges, after.ranges)
         PROGRESS.write(self.db.execute, progressed)
+        STEADY.write(self.db.execute, steady)
         RANGES.write(self.db.execute, ranges)
         self._counts_now = self._counts_now or self._tally.is_due
         if self._counts_now:
