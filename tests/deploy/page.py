@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -126,7 +127,12 @@ class Page:
                 cwd=self.directory,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(self.directory), "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(self.directory),
+                    "PYTHONUNBUFFERED": "1",
+                    "PYTHONFAULTHANDLER": "1",
+                },
                 start_new_session=True,
             )
         self._processes.append(process)
@@ -150,8 +156,12 @@ class Page:
             try:
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
+                process.send_signal(signal.SIGABRT)  # Python tells where its threads are
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=5)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise AssertionError(f"it does not end:\n{self.log}") from None
         self._processes.clear()
 
     def kill(self) -> None:
