@@ -192,17 +192,31 @@ class Verbs(RuleBasedStateMachine):
         self.models.append(model)
         return model
 
+    @rule(model=sequences, number=NUMBERS, who=st.integers(0, 1))
+    def repeat(self, model: Model, number: int, who: int) -> None:
+        """A duplicate, and its sender waits for the reply."""
+        if number in model.received:
+            self.arrives(model, number, self.instances[who], wants_reply=True)
+
     @rule(model=sequences, number=NUMBERS, who=st.integers(0, 1), run=st.integers(1, 3))
     def arrive(self, model: Model, number: int, who: int, run: int) -> None:
         for n in range(number, number + run):
             self.arrives(model, n, self.instances[who])
 
-    def arrives(self, model: Model, number: int, instance: Instance) -> None:
+    def arrives(self, model: Model, number: int, instance: Instance, *, wants_reply: bool = False) -> None:
         takes = model.can_be_taken(self.node.clock()) or not model.policy.ordered
-        receipt = instance.take(model.identifier, number, policy=model.policy)
+        receipt = instance.take(model.identifier, number, policy=model.policy, wants_reply=wants_reply)
         if number in model.received and model.state != "ended":
             assert receipt.act is Act.REPEAT
-            assert receipt.position == model.positions[number]
+            [settled] = instance.rows(
+                "SELECT outcome IS NOT NULL AS it FROM entry WHERE id = ?", model.positions[number]
+            )
+            assert receipt.settled == settled["it"]
+            if receipt.position is None:  # nobody asks where it is
+                assert receipt.settled
+                assert not wants_reply
+            else:
+                assert receipt.position == model.positions[number]
         elif model.state == "created":
             assert receipt.act is Act.ACCEPT
             assert receipt.position is not None

@@ -21,6 +21,7 @@ from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.retention import BATCH, GRACE, Batch, Kept, Pruned, batches
+from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
@@ -216,6 +217,32 @@ def test_what_is_due_is_found_without_reading_everything(one: Instance) -> None:
 
 
 # what is forgotten
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_sequence_is_not_forgotten_while_its_partner_keeps_its_messages(one: Instance, is_indexed: bool) -> None:
+    """Who looks for sequences knows the shortest time that any partner keeps messages: the last look is at the end."""
+    identifier = one.create(partner="keeps").terms.identifier
+    one.take(identifier, 1)
+    one.settle(claim_of(one, identifier), 1, release=True)
+    one.end(TerminateSequence(identifier))
+    one.create()  # the newest sequence stays in any case
+    if is_indexed:
+        one.run(BY_SEQUENCE.bring_forward)
+    one.clock.advance(50 * HOUR)
+
+    @contextmanager
+    def reader() -> Iterator[Any]:
+        yield one.db
+
+    def kept(partner: str | None) -> Kept:
+        return Kept(settled=None if partner == "keeps" else HOUR, ended=HOUR)
+
+    found = list(batches(reader, kept, one.clock()))
+    assert [batch.sequences for batch in found] == [(1,)]
+    assert [one.run(batch) for batch in found] == [Pruned()]
+    assert one.record(identifier).id == 1
+    assert list(all_findings(one.db)) == []
 
 
 @pytest.mark.spec("D-TRM-005", versions=("1.1",))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from tests.queue.build import Instance, Node
 from tests.queue.test_retention import HOUR, claim_of, delivered, due, prune
 from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.queue import reading
+from wsrm_mq.queue.overview import overview
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
-from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.queue.verdict import judge
+from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.store import statements as sql
 
 
@@ -168,3 +172,64 @@ def test_whatever_two_processes_do_each_entry_is_found_and_none_is_taken_twice(
             agree(both[0])
         finally:
             node.close()
+
+
+def statements(one: Instance, verb: Callable[[], object]) -> list[str]:
+    seen: list[str] = []
+    one.db.set_trace_callback(seen.append)
+    verb()
+    one.db.set_trace_callback(None)
+    return seen
+
+
+def test_a_duplicate_that_waits_for_nothing_is_not_looked_for_below_the_cursor(one: Instance) -> None:
+    identifier = delivered(one, 1)
+    for wants_reply in (False, True):
+        seen = statements(one, lambda wants=wants_reply: one.take(identifier, 1, wants_reply=wants))  # type: ignore[misc]
+        assert any("sequence_entry" in text for text in seen) is wants_reply
+
+
+def plan(one: Instance, statement: str, **bounds: object) -> list[str]:
+    return [row[3] for row in one.db.execute(f"EXPLAIN QUERY PLAN {statement}", bounds)]
+
+
+def test_what_is_looked_for_by_its_number_is_found_in_an_index_or_behind_it_from_the_newest_on(one: Instance) -> None:
+    steps = plan(one, sql.ENTRY_BY_NUMBER, sequence=1, number=1)
+    looked = [step for step in steps if step.startswith(("SEARCH", "SCAN"))]
+    assert looked == [
+        "SEARCH entry USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH entry USING INDEX entry_live (sequence=? AND number=?)",
+        "SEARCH sequence_entry USING PRIMARY KEY (sequence=? AND number=?)",
+        "SEARCH entry USING INTEGER PRIMARY KEY (rowid>?)",
+        "SEARCH watermark USING PRIMARY KEY (name=?)",
+    ]
+    assert not [step for step in steps if "B-TREE" in step], "nothing is sorted: it stops at the newest"
+
+
+def test_whoever_looks_for_what_is_not_settled_finds_it_in_its_index(one: Instance) -> None:
+    received(one, 1, 3)
+    one.end(CloseSequence(one.rows("SELECT identifier FROM sequence")[0]["identifier"]))
+    seen = statements(one, lambda: judge(one.db, reading.sequence(one.db, 1), 0))
+    seen += statements(one, lambda: overview(one.db))
+    seen += statements(one, lambda: reading.messages(one.db, 0, sequence=1, outcome=reading.LIVE))
+    of_entries = [text for text in seen if re.search(r"entry\s+WHERE sequence|e\.sequence = ", text)]
+    assert len(of_entries) >= 3
+    for text in of_entries:
+        assert any("entry_live (sequence=?" in step for step in plan(one, text)), text
+
+
+def test_however_much_each_commit_accepts_the_index_stays_near(one: Instance) -> None:
+    identifier = received(one, 1)
+    sequence, behind = one.record(identifier).id, []
+    row = {"queue": 1, "message": 1, "wants_reply": 0, "named": 1, "waiter": None, "reason": None}
+    number = 1
+    for _ in range(40):
+        with one.transaction() as tx:
+            for _ in range(512):
+                number += 1
+                settled = {"outcome": "delivered", "settled_at": 1}
+                tx.add_entry({**row, **settled, "sequence": sequence, "number": number})
+            BY_SEQUENCE.bring_forward(tx)
+        behind.append(one.rows("SELECT max(id) AS last FROM entry")[0]["last"] - watermark(one))
+    assert max(behind) == behind[-1] < 5_000
+    assert behind[-1] - behind[-2] < 50, "it levels off"

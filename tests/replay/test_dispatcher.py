@@ -228,8 +228,9 @@ def test_a_close_ends_in_its_time_though_a_settlement_cannot_be_written(start: S
     assert not closing.is_alive()
 
 
+@pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once", "at_least_once"])
 def test_a_fault_that_a_one_way_message_was_answered_with_is_written_down(
-    start: Start, caplog: pytest.LogCaptureFixture
+    start: Start, caplog: pytest.LogCaptureFixture, assurance: str
 ) -> None:
     """It was taken, so it is not tried again; but its sender has had his answer, and nobody else reads this one."""
 
@@ -242,7 +243,7 @@ def test_a_fault_that_a_one_way_message_was_answered_with_is_written_down(
             b"</s:Body></s:Envelope>"
         ]
 
-    wsrm = start(app)
+    wsrm = start(app, assurance=assurance)
     wsrm.put(wsrm.create(), 1)
     settled = [("delivered", 0, 1, "answered_with_fault")]
     assert until(lambda: wsrm.rows("SELECT outcome, failures, deliveries, reason FROM entry") == settled)

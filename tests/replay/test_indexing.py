@@ -68,6 +68,23 @@ def test_a_look_brings_it_forward_piece_by_piece_to_the_end(one: Instance, opene
     assert store.writer.commits == before + 4, "where nothing came it writes nothing"
 
 
+@pytest.mark.parametrize("name", ["connection_message", "sequence_entry"])
+def test_whichever_index_is_behind_is_brought_forward(one: Instance, opened: Callable[[], Store], name: str) -> None:
+    receive(one, "a", "b", "a")
+    store = opened()
+    its = indexing(store)
+
+    def is_done() -> bool:
+        its.look()  # the first one only learns whether somebody else is at it
+        return one.rows("SELECT upto FROM watermark") == [{"upto": 3}] * 2
+
+    assert until(is_done)
+    store.call(lambda tx: tx.execute(f"DELETE FROM {name}"))
+    store.call(lambda tx: tx.execute("UPDATE watermark SET upto = 0 WHERE name = ?", (name,)))
+    assert until(is_done)
+    agree(one)
+
+
 def test_one_that_stops_ends_with_the_piece_that_it_is_at(one: Instance, opened: Callable[[], Store]) -> None:
     with one.transaction() as tx:
         for _ in range(BATCH + 1):

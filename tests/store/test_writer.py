@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.queue.build import sender
 from tests.store.conftest import Python
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
+from wsrm_mq.queue.accept import create
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.store import connection, writer
 from wsrm_mq.store.store import Store
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import SequenceCache, Transaction
 
 SHORT_BUSY_MS = 200
 
@@ -371,6 +375,30 @@ def test_what_is_committed_is_told_as_committed_and_not_run_again_whatever_happe
     assert store.call(note("next")) == "next"
     assert noted(store) == ["settled", "next"]
     assert "nobody thought of it" in caplog.text
+
+
+def test_what_is_remembered_and_counted_is_right_although_something_broke_after_the_commit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = store.call(lambda tx: create(tx, sender(), CreateSequence(None), None, QueuePolicy()))
+    assert created.sequence is not None
+    key = store.call(lambda tx: count_and_change(tx))
+    with monkeypatch.context() as broken:
+        broken.setattr(SequenceCache, "put", lambda *_: 1 / 0)
+        assert store.call(lambda tx: count_and_change(tx)) == key
+    assert store.call(lambda tx: count_and_change(tx)) == key
+    with store.reader() as db:
+        assert db.execute("SELECT duplicates FROM sequence").fetchall() == [(3,)]
+        assert db.execute("SELECT value FROM counter WHERE name = 'duplicate'").fetchall() == [(3,)]
+
+
+def count_and_change(tx: Transaction) -> int:
+    record = tx.sequence(1)
+    assert record is not None
+    record.duplicates += 1
+    tx.count("duplicate", record.queue)
+    tx.count_now()
+    return record.id
 
 
 def test_what_is_led_is_one_commit_in_the_leaders_own_thread(store: Store) -> None:

@@ -1,10 +1,10 @@
 """Indexes that are filled later.
 
 Few ask for what they say, and each connection, each sequence has a leaf of its own in them: kept with every message,
-they would be more than half of what a commit writes. So they are brought forward afterwards, many rows at a time in
-their own order. A watermark says how far each is: what came behind that, which is little, is looked for in the rows
-themselves. Both parts are read in one statement or one transaction, so an answer is right at any moment, whoever writes
-and whoever died.
+they would be two pages more for each. So they are brought forward afterwards, many rows at a time in their own order.
+A watermark says how far each is. What came behind that is looked for in the rows themselves: at most a few thousand,
+for the further it is behind, the larger is a piece. Both parts are read in one statement or one transaction, so an
+answer is right at any moment, whoever writes and whoever died.
 
 The statements are plain text: a command line that only looks must not pay for the import of SQLAlchemy.
 """
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "LateIndex"]
 
 BATCH: Final = 200
-"""Rows in one transaction: about a millisecond, two where each has another leaf."""
+"""Rows in one transaction, at least: half a millisecond."""
+_SHARE: Final = 8
+"""Of what is behind, an eighth is brought forward at once,"""
+_MOST: Final = 1_000
+"""up to so many rows. That is twice what a commit accepts: under any load the index stays near."""
 
 
 class LateIndex:
@@ -41,8 +45,11 @@ class LateIndex:
         """
         self._move: Final = f"UPDATE watermark SET upto = ? WHERE name = '{table}'"
 
-    def bring_forward(self, tx: Transaction, most: int = BATCH) -> bool:
-        """Index the next ``most`` rows; answers whether there may be more. Writes nothing where there are none."""
+    def bring_forward(self, tx: Transaction, most: int | None = None) -> bool:
+        """Index the next rows, ``most`` of them if that is said; answers whether there may be more. Writes nothing
+        where there are none."""
+        if most is None:
+            most = max(BATCH, min(tx.execute(f"SELECT {self.behind}").fetchone()[0] // _SHARE, _MOST))
         last, count = tx.execute(self._next, (most,)).fetchone()
         if count:
             tx.execute(self._add, (last,))

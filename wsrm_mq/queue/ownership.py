@@ -161,8 +161,10 @@ def take_from_dead(tx: Transaction, record: SequenceRecord) -> Left | None:
     deliverable."""
     free(record)
     _mark_redelivery(tx, record)
+    if not record.is_deliverable:
+        return None
     head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
-    if head is None or not record.is_deliverable:
+    if head is None:
         return None
     position = head[0]
     tx.execute(sql.COUNT_DEATH, {"key": position, "error": _DIED})

@@ -14,7 +14,7 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["ANSWERED_WITH_FAULT", "Failed", "Reply", "Settled", "add_reply", "fail", "settle"]
+__all__ = ["ANSWERED_WITH_FAULT", "Failed", "Reply", "Settled", "add_reply", "fail", "remarked", "settle"]
 
 ANSWERED_WITH_FAULT = "answered_with_fault"
 """The application took a one-way message, and nobody else reads the fault that it answered: event and reason."""
@@ -63,9 +63,8 @@ def settle(
     Raises ``FenceLost`` where the sequence belongs to somebody else by now."""
     record = still_mine(tx, held)
     waiter = None
-    if waited_for or remark is not None:
-        reason = None if remark is None else ANSWERED_WITH_FAULT
-        row = {"key": position, "now": tx.now, "outcome": "delivered", "reason": reason, "delivered": 1}
+    if waited_for:
+        row = {"key": position, "now": tx.now, "outcome": "delivered", "reason": None, "delivered": 1}
         found = tx.execute(sql.SETTLE, row).fetchone()
         waiter = found[0] if found else None
     else:
@@ -73,12 +72,18 @@ def settle(
     if reply is not None:
         add_reply(tx, position, reply)
     if remark is not None:
-        tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=remark)
+        remarked(tx, record, position, number, remark)
     delivered(tx, record.queue, seconds, is_replay)
     _name(record, number)
     move_past(tx, record, number)
     record.running_since = tx.now
     return Settled(release and _give_back_quickly(tx, held, record), waiter, record.cursor)
+
+
+def remarked(tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str) -> None:
+    """Write down what the application answered to a message that it took, for nobody else reads that."""
+    tx.execute("UPDATE entry SET reason = ? WHERE id = ?", (ANSWERED_WITH_FAULT, position))
+    tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=remark)
 
 
 def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> bool:

@@ -20,7 +20,7 @@ from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.ownership import Claim, give_back, let_go
 from wsrm_mq.queue.poison import Aftermath
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, settle
+from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, remarked, settle
 from wsrm_mq.replay.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.replay.delivery import Call, Delivery, Outcome
 from wsrm_mq.replay.duty import Duty
@@ -276,14 +276,17 @@ class Dispatcher:
         outcome = self._called(delivery)
         self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
 
+        number, position = delivery.number, delivery.position
+
         def note(tx: Transaction) -> None:
             record = tx.sequence(claim.sequence)
             queue = record.queue if record is not None else 0
             took(tx, queue, outcome.seconds or 0.0)
             if outcome.reply is not None:
-                add_reply(tx, delivery.position, outcome.reply)
+                add_reply(tx, position, outcome.reply)
+            if outcome.remark is not None:
+                remarked(tx, record, position, number, outcome.remark)
             if outcome.error is not None:
-                number, position = delivery.number, delivery.position
                 tx.ledger("failed", record, number=number, position=position, reason=outcome.error, is_told=False)
                 failed(tx, queue, outcome.fault)
 

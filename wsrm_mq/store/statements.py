@@ -119,6 +119,8 @@ ENTRY_BY_NUMBER: Final = compiled(
             _INDEXED.scalar_subquery(),
             select(entry.c.id)
             .where(entry.c.id > _ENTRIES_UP_TO.scalar_subquery(), _IS_NUMBER)
+            .order_by(entry.c.id.desc())  # what is sent again was mostly sent a moment ago
+            .limit(1)
             .correlate(None)
             .scalar_subquery(),
         )
@@ -321,7 +323,8 @@ STEADY_COLUMNS: Final = (
     "fence",
     "running_since",
 )
-"""What every message changes. No index is of them: SQLite writes the entries of each that has a column of an UPDATE."""
+"""What every message changes. They are columns of no index: SQLite writes the entries of each that has a column of an
+UPDATE, changed or not."""
 PROGRESS_COLUMNS: Final = (
     *STEADY_COLUMNS,
     "owner",

@@ -398,14 +398,14 @@ class Transaction:
 
     def committed(self) -> None:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""
-        for original, working in self._touched.values():
-            self._cache.put(working)
-            if working.held != original.held or working.held_bytes != original.held_bytes:
-                self._cache.held_changed(working.held - original.held, working.held_bytes - original.held_bytes)
         if self._counts_now:
             self._tally.written()
         else:
             self._tally.wait(self._counts)
+        for original, working in self._touched.values():
+            self._cache.put(working)
+            if working.held != original.held or working.held_bytes != original.held_bytes:
+                self._cache.held_changed(working.held - original.held, working.held_bytes - original.held_bytes)
 
 
 _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answered_with_fault": "error"}
