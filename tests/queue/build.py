@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,3 +166,15 @@ class Node:
     def close(self) -> None:
         for instance in self.started:
             instance.close()
+
+
+@contextmanager
+def two_instances() -> Iterator[tuple[Instance, Instance]]:
+    """Of one store, for one example of many: a fixture is made once for all of them."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
+        node = Node(Path(home) / "store.db")
+        try:
+            yield node.start(), node.start()
+        finally:
+            node.close()

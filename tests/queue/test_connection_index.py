@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.queue.build import Instance, Node
-from tests.queue.test_retention import HOUR, claim_of, delivered, prune
+from tests.queue.build import Instance, Node, two_instances
+from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, prune
 from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.errors import NotFound
 from wsrm_mq.queue import connections, reading
@@ -212,41 +210,32 @@ ACTS = st.one_of(
 def test_whatever_two_processes_do_the_answers_are_those_of_the_messages_and_the_bound_is_kept(
     acts: list[tuple[bool, tuple[str, Any, Any]]],
 ) -> None:
-    memory = Path("/dev/shm")
     policy = QueuePolicy(room=Room(max_per_connection=4))
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
-        node = Node(Path(home) / "store.db")
-        both = node.start(), node.start()
+    with two_instances() as both:
         identifier = both[0].create().terms.identifier
         sent = 0
-        try:
-            for is_second, (act, what, count) in acts:
-                one = both[is_second]
-                one.clock.advance(1)
-                if act == "send":
-                    for _ in range(count):
-                        one.clock.advance(1)
-                        live = one.rows(
-                            """SELECT count(*) AS n FROM message m JOIN entry e ON e.message = m.id
-                            WHERE m.connection = ? AND e.outcome IS NULL""",
-                            what,
-                        )[0]["n"]
-                        environ = '{"REMOTE_ADDR":"192.0.2.1"}'
-                        taken = one.take(identifier, sent + 1, connection=what, policy=policy, environ=environ)
-                        assert bool(taken.no_room) == (what is not None and live >= 4)
-                        sent += not taken.no_room
-                elif act == "deliver":
-                    for _ in range(what):
-                        owner = both[0].record(identifier).owner
-                        its = next((each for each in both if each.key == owner), None)
-                        if its is not None and (runs := its.to_run(held := claim_of(its, identifier), 1)):
-                            its.settle(held, runs[0])
-                elif act == "index":
-                    one.run(lambda tx, what=what: BY_CONNECTION.bring_forward(tx, what))  # type: ignore[misc]
-                else:
-                    one.clock.advance(HOUR)
-                    prune(one)
-                assert told(one) == expected(one)
-            agree(both[0])
-        finally:
-            node.close()
+        for is_second, (act, what, count) in acts:
+            one = both[is_second]
+            one.clock.advance(1)
+            if act == "send":
+                for _ in range(count):
+                    one.clock.advance(1)
+                    live = one.rows(
+                        """SELECT count(*) AS n FROM message m JOIN entry e ON e.message = m.id
+                        WHERE m.connection = ? AND e.outcome IS NULL""",
+                        what,
+                    )[0]["n"]
+                    environ = '{"REMOTE_ADDR":"192.0.2.1"}'
+                    taken = one.take(identifier, sent + 1, connection=what, policy=policy, environ=environ)
+                    assert bool(taken.no_room) == (what is not None and live >= 4)
+                    sent += not taken.no_room
+            elif act == "deliver":
+                for _ in range(what):
+                    deliver_next(both, identifier)
+            elif act == "index":
+                one.run(lambda tx, what=what: BY_CONNECTION.bring_forward(tx, what))  # type: ignore[misc]
+            else:
+                one.clock.advance(HOUR)
+                prune(one)
+            assert told(one) == expected(one)
+        agree(both[0])

@@ -69,6 +69,14 @@ def claim_of(one: Instance, identifier: str) -> Claim:
     return Claim(record.id, record.fence)
 
 
+def deliver_next(both: tuple[Instance, Instance], identifier: str) -> None:
+    """The next message of a sequence, where one of them runs it."""
+    owner = both[0].record(identifier).owner
+    its = next((each for each in both if each.key == owner), None)
+    if its is not None and (runs := its.to_run(held := claim_of(its, identifier), 1)):
+        its.settle(held, runs[0])
+
+
 def count(one: Instance, table: str) -> int:
     return int(one.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"])
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.queue.build import Instance, Node
-from tests.queue.test_retention import HOUR, claim_of, delivered, due, prune
+from tests.queue.build import Instance, two_instances
+from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, due, prune
 from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.queue import reading
 from wsrm_mq.queue.overview import overview
@@ -143,35 +141,26 @@ ACTS = st.one_of(
 def test_whatever_two_processes_do_each_entry_is_found_and_none_is_taken_twice(
     acts: list[tuple[bool, tuple[str, Any, Any]]],
 ) -> None:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
-        node = Node(Path(home) / "store.db")
-        both = node.start(), node.start()
+    with two_instances() as both:
         identifiers = [both[0].create().terms.identifier for _ in range(2)]
         taken: set[tuple[str, int]] = set()
-        try:
-            for is_second, (act, which, count) in acts:
-                one = both[is_second]
-                one.clock.advance(1)
-                if act == "send":
-                    is_new = (identifiers[which], count) not in taken
-                    receipt = one.take(identifiers[which], count)
-                    assert (receipt.position is not None and not receipt.settled) or not is_new
-                    taken.add((identifiers[which], count))
-                elif act == "deliver":
-                    owner = both[0].record(identifiers[which]).owner
-                    its = next((each for each in both if each.key == owner), None)
-                    if its is not None and (runs := its.to_run(held := claim_of(its, identifiers[which]), 1)):
-                        its.settle(held, runs[0])
-                elif act == "index":
-                    one.run(lambda tx, count=count: BY_SEQUENCE.bring_forward(tx, count))  # type: ignore[misc]
-                else:
-                    one.clock.advance(HOUR)
-                    prune(one)
-                assert told(one) == expected(one)
-            agree(both[0])
-        finally:
-            node.close()
+        for is_second, (act, which, count) in acts:
+            one = both[is_second]
+            one.clock.advance(1)
+            if act == "send":
+                is_new = (identifiers[which], count) not in taken
+                receipt = one.take(identifiers[which], count)
+                assert (receipt.position is not None and not receipt.settled) or not is_new
+                taken.add((identifiers[which], count))
+            elif act == "deliver":
+                deliver_next(both, identifiers[which])
+            elif act == "index":
+                one.run(lambda tx, count=count: BY_SEQUENCE.bring_forward(tx, count))  # type: ignore[misc]
+            else:
+                one.clock.advance(HOUR)
+                prune(one)
+            assert told(one) == expected(one)
+        agree(both[0])
 
 
 def statements(one: Instance, verb: Callable[[], object]) -> list[str]:

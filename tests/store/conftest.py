@@ -59,3 +59,17 @@ def python() -> Iterator[Python]:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def older_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Make an empty store as a version with this schema made it."""
+
+    def make(revision: str) -> Path:
+        path = tmp_path / "store.db"
+        with monkeypatch.context() as older:
+            older.setattr(schema, "HEAD", revision)
+            schema.ensure(path)
+        return path
+
+    return make

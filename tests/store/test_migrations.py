@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.store import schema
@@ -19,12 +18,9 @@ VALUES (?, 1, ?, '1.1', '1.2', '1.0', 'NoDiscard', 'exactly_once', 1, 'first_gap
 
 
 def test_what_waited_before_there_were_columns_for_it_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    older_store: Callable[[str], Path],
 ) -> None:
-    path = tmp_path / "store.db"
-    with monkeypatch.context() as older:
-        older.setattr(schema, "HEAD", "0001")
-        schema.ensure(path)
+    path = older_store("0001")
     with closing(sqlite3.connect(path)) as db:
         db.execute("INSERT INTO queue (id, name, kind, created_at) VALUES (1, '/orders', 'app', 0)")
         for key, state, expected, limit, discard_from, ranges in (
@@ -56,12 +52,9 @@ def test_what_waited_before_there_were_columns_for_it_is_counted(
 
 
 def test_the_messages_that_were_there_are_in_the_index_of_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    older_store: Callable[[str], Path],
 ) -> None:
-    path = tmp_path / "store.db"
-    with monkeypatch.context() as older:
-        older.setattr(schema, "HEAD", "0005")
-        schema.ensure(path)
+    path = older_store("0005")
     with closing(sqlite3.connect(path)) as db:
         db.executemany(
             "INSERT INTO message (id, connection, environ, received_at, body_size) VALUES (?, ?, '{}', 0, 0)",
@@ -83,12 +76,9 @@ def test_the_messages_that_were_there_are_in_the_index_of_connections(
 
 
 def test_the_entries_that_were_there_are_in_the_index_of_sequences(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    older_store: Callable[[str], Path],
 ) -> None:
-    path = tmp_path / "store.db"
-    with monkeypatch.context() as older:
-        older.setattr(schema, "HEAD", "0006")
-        schema.ensure(path)
+    path = older_store("0006")
     with closing(sqlite3.connect(path)) as db:
         db.execute("INSERT INTO message (id, environ, received_at, body_size) VALUES (1, '{}', 0, 0)")
         db.executemany(

@@ -5,6 +5,7 @@ import re
 import signal
 import sqlite3
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +140,9 @@ def test_a_process_killed_within_a_migration_leaves_the_old_schema(
 
 
 def test_a_store_that_a_process_of_an_older_version_uses_is_not_brought_forward_under_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    older_store: Callable[[str], Path],
 ) -> None:
-    path = tmp_path / "store.db"
-    with monkeypatch.context() as older:
-        older.setattr(schema, "HEAD", "0006")
-        schema.ensure(path)
+    path = older_store("0006")
     presence = Presence(path)
     for opening in (schema.ensure, schema.migrate):
         with pytest.raises(SchemaMismatch, match="0006, and 1 running process of an older version") as refused:
@@ -156,12 +154,9 @@ def test_a_store_that_a_process_of_an_older_version_uses_is_not_brought_forward_
 
 
 def test_processes_that_start_at_once_bring_an_older_store_forward_once_and_all_open_it(
-    tmp_path: Path, python: Python, monkeypatch: pytest.MonkeyPatch
+    older_store: Callable[[str], Path], python: Python
 ) -> None:
-    path = tmp_path / "store.db"
-    with monkeypatch.context() as older:
-        older.setattr(schema, "HEAD", "0006")
-        schema.ensure(path)
+    path = older_store("0006")
     opening = """
         import sys
         from pathlib import Path

@@ -36,6 +36,17 @@ class Finding(NamedTuple):
     detail: str
 
 
+def _watermark(indexed: str, table: str, last: str, question: str) -> Invariant:
+    """Of a late index; ``question`` answers the ``last`` key that there was."""
+    return Invariant(
+        f"the watermark of {indexed} is there, and not above the last {last}",
+        "sqlite_schema",
+        f"""SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
+        WHERE :lower <= 1 AND :upper >= 1 AND name = '{table}'
+        HAVING count(*) <> 1 OR max(upto) > coalesce(({question}), 0)""",
+    )
+
+
 INVARIANTS: Final = (
     Invariant(
         "every acknowledged number has its entry, or was pruned",
@@ -158,13 +169,7 @@ INVARIANTS: Final = (
         FROM connection_message c JOIN message m ON m.id = c.message
         WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS NOT c.connection""",
     ),
-    Invariant(
-        "the watermark of connections is there, and not above the last message",
-        "sqlite_schema",
-        """SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
-        WHERE :lower <= 1 AND :upper >= 1 AND name = 'connection_message'
-        HAVING count(*) <> 1 OR max(upto) > (SELECT coalesce(max(id), 0) FROM message)""",
-    ),
+    _watermark("connections", "connection_message", "message", "SELECT max(id) FROM message"),
     Invariant(
         "the index of sequences has every entry up to its watermark, and none behind it",
         "entry",
@@ -182,14 +187,7 @@ INVARIANTS: Final = (
         FROM sequence_entry i LEFT JOIN entry e ON e.id = i.entry
         WHERE :lower <= 1 AND :upper >= 1 AND (e.sequence, e.number) IS NOT (i.sequence, i.number)""",
     ),
-    Invariant(
-        "the watermark of sequences is there, and not above the last position",
-        "sqlite_schema",
-        """SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
-        WHERE :lower <= 1 AND :upper >= 1 AND name = 'sequence_entry'
-        HAVING count(*) <> 1
-            OR max(upto) > (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry')""",
-    ),
+    _watermark("sequences", "sequence_entry", "position", "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry'"),
     Invariant(
         "a position is never used again",
         "sqlite_sequence",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -11,16 +10,9 @@ from wsrm_mq.queue.late_index import LateIndex
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BY_CONNECTION", "CONNECTIONS", "OF_CONNECTION", "forget"]
+__all__ = ["BY_CONNECTION", "CONNECTIONS", "forget"]
 
 BY_CONNECTION: Final = LateIndex("connection_message", "message", ("connection", "message"), ("connection", "id"))
-
-OF_CONNECTION: Final = f"""
-    SELECT message AS id FROM connection_message WHERE connection = :connection
-    UNION ALL
-    SELECT id FROM message WHERE id > {BY_CONNECTION.upto} AND connection = :connection
-"""
-"""The keys of a connection's messages, each once."""
 
 CONNECTIONS: Final = f"""
     WITH RECURSIVE each (name) AS (
@@ -38,7 +30,6 @@ CONNECTIONS: Final = f"""
 """Names of connections, and the last message of each. From one name to the next along the index, whatever number of
 messages each has; one that is in both parts comes twice, with the later one second."""
 
-_DROP: Final = "DELETE FROM connection_message WHERE connection = ? AND message IN (SELECT value FROM json_each(?))"
 _FALL: Final = """
 UPDATE watermark SET upto = last.id FROM (SELECT coalesce(max(id), 0) AS id FROM message) AS last
     WHERE name = 'connection_message' AND upto > last.id
@@ -48,10 +39,5 @@ UPDATE watermark SET upto = last.id FROM (SELECT coalesce(max(id), 0) AS id FROM
 def forget(tx: Transaction, gone: Iterable[tuple[str | None, int]]) -> None:
     """These messages, by connection and key, were deleted. The key of the last one may be given again: the watermark
     must not be above the last that is left."""
-    keys: dict[str, list[int]] = {}
-    for connection, key in gone:
-        if connection is not None:
-            keys.setdefault(connection, []).append(key)
-    for connection, its in keys.items():
-        tx.execute(_DROP, (connection, json.dumps(its)))
+    BY_CONNECTION.forget(tx, gone)
     tx.execute(_FALL)

@@ -9,7 +9,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotFound
-from wsrm_mq.queue.connection_index import BY_CONNECTION, CONNECTIONS, OF_CONNECTION
+from wsrm_mq.queue.connection_index import BY_CONNECTION, CONNECTIONS
 
 __all__ = ["ConnectionView", "connection", "connections", "find_connection"]
 
@@ -32,10 +32,10 @@ _NEWEST: Final = f"""
 SELECT name, max(last) AS last FROM ({CONNECTIONS}) GROUP BY name ORDER BY last DESC LIMIT :count
 """
 _COUNTED: Final = f"""
-WITH its (id) AS MATERIALIZED ({OF_CONNECTION})
+WITH its (id) AS MATERIALIZED ({BY_CONNECTION.keys})
 SELECT count(*), min(id), (SELECT count(*) FROM its JOIN entry e ON e.message = its.id WHERE e.outcome IS NULL) FROM its
 """
-_LAST: Final = f"SELECT max(id) FROM ({OF_CONNECTION})"
+_LAST: Final = f"SELECT max(id) FROM ({BY_CONNECTION.keys})"
 _NEXT_NAME: Final = f"""
 SELECT min(name) FROM (
     SELECT min(connection) AS name FROM connection_message WHERE connection > :after
@@ -60,7 +60,7 @@ def connection(db: sqlite3.Connection, name: str) -> ConnectionView:
 
 def find_connection(db: sqlite3.Connection, text: str) -> str:
     """The name that ``text`` means: itself, or the only one that begins with it. Raises ``NotFound``."""
-    if db.execute(f"SELECT EXISTS ({OF_CONNECTION})", {"connection": text}).fetchone()[0]:
+    if db.execute(f"SELECT EXISTS ({BY_CONNECTION.keys})", {"connection": text}).fetchone()[0]:
         return text
     found: list[str] = []
     after = text

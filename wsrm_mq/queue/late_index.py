@@ -11,6 +11,8 @@ The statements are plain text: a command line that only looks must not pay for t
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ class LateIndex:
         """SQL: the key of the last row that it has, where it is to have that."""
         self.behind: Final = f"coalesce((SELECT max(id) FROM {of}), 0) - {self.upto}"
         """SQL: how many keys there are behind it."""
+        self.keys: Final = f"""
+            SELECT {columns[-1]} AS id FROM {table} WHERE {columns[0]} = :{columns[0]}
+            UNION ALL
+            SELECT id FROM {of} WHERE id > {self.upto} AND {columns[0]} = :{columns[0]}
+        """
+        """SQL: the keys of the rows with one value in the first column, each once."""
+        self._behind: Final = f"SELECT {self.behind}"
         self._next: Final = (
             f"SELECT max(id), count(*) FROM (SELECT id FROM {of} WHERE id > {self.upto} ORDER BY id LIMIT ?)"
         )
@@ -44,14 +53,26 @@ class LateIndex:
             ORDER BY {", ".join(values)}
         """
         self._move: Final = f"UPDATE watermark SET upto = ? WHERE name = '{table}'"
+        self._drop: Final = (
+            f"DELETE FROM {table} WHERE {columns[0]} = ? AND {columns[1]} IN (SELECT value FROM json_each(?))"
+        )
 
     def bring_forward(self, tx: Transaction, most: int | None = None) -> bool:
         """Index the next rows, ``most`` of them if that is said; answers whether there may be more. Writes nothing
         where there are none."""
         if most is None:
-            most = max(BATCH, min(tx.execute(f"SELECT {self.behind}").fetchone()[0] // _SHARE, _MOST))
+            most = max(BATCH, min(tx.execute(self._behind).fetchone()[0] // _SHARE, _MOST))
         last, count = tx.execute(self._next, (most,)).fetchone()
         if count:
             tx.execute(self._add, (last,))
             tx.execute(self._move, (last,))
         return bool(count == most)
+
+    def forget(self, tx: Transaction, gone: Iterable[tuple[object | None, int]]) -> None:
+        """The rows with these values of the first two columns were deleted."""
+        values: dict[object, list[int]] = {}
+        for first, second in gone:
+            if first is not None:
+                values.setdefault(first, []).append(second)
+        for first, its in values.items():
+            tx.execute(self._drop, (first, json.dumps(its)))

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.errors import NotFound
-from wsrm_mq.queue.connection_index import OF_CONNECTION
-from wsrm_mq.queue.sequence_index import OF_SEQUENCE
+from wsrm_mq.queue.connection_index import BY_CONNECTION
+from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.sequence.ranges import AckRanges
 
 __all__ = [
@@ -243,9 +243,9 @@ FROM entry e JOIN message m ON m.id = e.message JOIN queue q ON q.id = e.queue
 LEFT JOIN sequence s ON s.id = e.sequence
 """
 _WANTED: Final = {
-    "sequence": f"e.id IN ({OF_SEQUENCE})",
+    "sequence": f"e.id IN ({BY_SEQUENCE.keys})",
     "queue": "q.name = :queue",
-    "connection": f"m.id IN ({OF_CONNECTION})",
+    "connection": f"m.id IN ({BY_CONNECTION.keys})",
     "outcome": "e.outcome = :outcome",
 }
 _WANTED_LIVE: Final = {

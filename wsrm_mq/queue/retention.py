@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue import connection_index, sequence_index
+from wsrm_mq.queue.connection_index import forget
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.store.transaction import Transaction, as_json
 
@@ -81,13 +81,12 @@ class Batch:
         entries = as_json(self.entries)
         tx.execute(_DROP_REPLIES, (entries,))
         gone = tx.execute(_DROP_ENTRIES, (entries,)).fetchall()
-        numbered = [(key, number) for key, number in gone if key is not None]
         dropped = tx.execute(_DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
-        sequence_index.forget(tx, numbered)
-        connection_index.forget(tx, ((connection, key) for key, connection in dropped))
+        BY_SEQUENCE.forget(tx, gone)
+        forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(_FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
-        for key, count in Counter(key for key, _number in numbered).items():
+        for key, count in Counter(key for key, _number in gone).items():
             tx.execute("UPDATE sequence SET pruned = pruned + ? WHERE id = ?", (count, key))
         pruned = pruned._replace(messages=len(gone), bodies=len(freed), size=size)
         if any(pruned):

@@ -26,7 +26,7 @@ FAR_BEHIND: Final = 10 * BATCH
 _ROW_BYTES: Final = 512
 """What a message adds to the write-ahead log, about: few where many are of one connection, else two pages."""
 
-Watermarks = tuple[int, int]
+Watermarks = tuple[int, ...]
 _WATERMARKS: Final = f"SELECT {BY_CONNECTION.upto}, {BY_SEQUENCE.upto}"
 _LOOK: Final = f"{_WATERMARKS}, max({BY_CONNECTION.behind}, {BY_SEQUENCE.behind})"
 
@@ -49,8 +49,8 @@ class Indexing:
         self._look_at = now + self._look_seconds
         with self._store.reader() as db:
             *watermarks, behind = db.execute(_LOOK).fetchone()
-        is_ours = tuple(watermarks) == self._left_at
-        self._left_at = tuple(watermarks)
+        left_at, self._left_at = self._left_at, tuple(watermarks)
+        is_ours = left_at == self._left_at
         if behind > FAR_BEHIND or (behind and is_ours):
             self._go_on()
 
