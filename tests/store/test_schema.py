@@ -153,6 +153,21 @@ def test_a_store_that_a_process_of_an_older_version_uses_is_not_brought_forward_
     assert schema.migrate(path) == ("0006", schema.HEAD)
 
 
+def test_a_store_that_a_newer_version_brings_forward_before_this_process_can_be_seen_is_not_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(store: Path) -> Presence:
+        set_revision(store, "9999")
+        return Presence(store)
+
+    monkeypatch.setattr("wsrm_mq.store.store.Presence", overtaken)
+    with pytest.raises(SchemaMismatch, match="has schema 9999"):
+        Store(path).open()
+    db = sqlite3.connect(path)
+    assert db.execute("SELECT count(*) FROM instance").fetchone() == (0,)
+    db.close()
+
+
 def test_processes_that_start_at_once_bring_an_older_store_forward_once_and_all_open_it(
     older_store: Callable[[str], Path], python: Python
 ) -> None:

@@ -16,7 +16,7 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.accept import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
-from wsrm_mq.store import connection, writer
+from wsrm_mq.store import connection, guard, writer
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -496,7 +496,7 @@ def test_an_error_that_nobody_thought_of_leaves_no_led_verb_waiting(
         raise RuntimeError("nobody thought of this")
 
     told = Told()
-    monkeypatch.setattr(writer, "file_ids", broken)
+    monkeypatch.setattr(guard, "file_ids", broken)
     store.writer.submit_led(note("refused"), told)
     store.writer.lead()
     assert isinstance(told.wait(1)[0], StoreUnavailable)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wsrm_mq.store.writer import LOOK_SECONDS
+from wsrm_mq.store.guard import LOOK_SECONDS
 
 _KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
 _SEQUENCE = "identifier, state, ended, last_number, expected, discard_from"

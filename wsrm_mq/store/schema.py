@@ -15,7 +15,7 @@ from wsrm_mq.store.connection import create_file, refuse_place, store_errors, wr
 from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.rescue import lost, removed
 
-__all__ = ["HEAD", "KNOWN", "ensure", "migrate", "revision"]
+__all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision"]
 
 KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
@@ -55,10 +55,6 @@ def migrate(path: Path) -> tuple[str | None, str]:
     """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date, and refuses
     one that a process of an older version uses (``SchemaMismatch``)."""
     before = _revision_at(path)
-    if before is not None and before not in KNOWN:
-        raise SchemaMismatch(
-            f"{path}: has schema {before}, this version knows up to {HEAD}; a downgrade is not possible."
-        )
     if before != HEAD:
         _upgrade(path)
     return before, HEAD
@@ -68,9 +64,14 @@ def _revision_at(path: Path) -> str | None:
     with store_errors(path):
         db = sqlite3.connect(path, timeout=30)
         try:
-            found = revision(db, path)
+            return known_revision(db, path)
         finally:
             db.close()
+
+
+def known_revision(db: sqlite3.Connection, path: Path) -> str | None:
+    """``revision``; raises ``SchemaMismatch`` for one that a newer version wrote."""
+    found = revision(db, path)
     if found is not None and found not in KNOWN:
         raise SchemaMismatch(
             f"{path}: has schema {found}, this version knows up to {HEAD}; a downgrade is not possible."

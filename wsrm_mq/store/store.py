@@ -135,6 +135,7 @@ class Store:
                     "started_at": self.clock(),
                 }
                 db.execute("BEGIN IMMEDIATE")
+                schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 key = int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
                 db.execute(identity.ADVANCE).fetchall()
                 db.execute("COMMIT")

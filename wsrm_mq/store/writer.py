@@ -20,7 +20,6 @@ has grown) it leaves to the writer's thread, and goes on.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -32,9 +31,9 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.connection import begin, connect_writer, translate
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.guard import Guard
 from wsrm_mq.store.line import LINGERING, Line, Verb, Waiting
 from wsrm_mq.store.repeated import Repeated
-from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -56,9 +55,6 @@ NET_SECONDS: Final = 1.0
 """The writer's thread looks by itself so often: a loop that was to come may have ended."""
 LINGER_SECONDS: Final = 0.005
 """So long what nobody waits for waits for something else to be written with."""
-LOOK_SECONDS: Final = 0.02
-"""So often, at most, the writer looks whether its files stand at their place. A look gives up the interpreter's lock,
-and getting that back costs more than the look."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
@@ -106,9 +102,7 @@ class Writer:
         self._give_up_at = float("inf")
         self._idle = True
         self._db: sqlite3.Connection | None = None
-        self._files: FileIds = ()
-        self._looked_at = float("-inf")
-        self._lost: StoreUnavailable | None = None
+        self._guard = Guard(path, instance_name, self._events)
         self._trouble = Repeated()
         self._thread: threading.Thread | None = None
         self._not_checkpointed = 0
@@ -130,11 +124,10 @@ class Writer:
 
     def _connect(self) -> None:
         """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
-        if self._files and file_id(self.path) not in (None, self._files[0]):
-            raise StoreUnavailable(f"{self.path}: was replaced while this process forked.", "Restart the service.")
+        self._guard.check_same()
         self._db = connect_writer(self.path)
         self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
-        self._files = file_ids(self.path)
+        self._guard.opened()
 
     def submit(
         self,
@@ -225,7 +218,7 @@ class Writer:
 
     @property
     def _in_trouble(self) -> bool:
-        return self.is_disk_full or self._trouble.is_on or self._lost is not None
+        return self.is_disk_full or self._trouble.is_on or self._guard.lost is not None
 
     def call(
         self,
@@ -287,23 +280,9 @@ class Writer:
         """The reserve is spent: what must be stored still is, nothing else is admitted."""
         return self._reserve is not None and self._reserve.is_spent
 
-    @property
-    def has_its_files(self) -> bool:
-        """Whether what is open here is what stands at the store's place."""
-        return file_ids(self.path) == self._files
-
-    def _files_gone(self) -> bool:
-        """Looked up now and then: what is committed in between is in the open files, and is saved with them."""
-        now = time.monotonic()
-        if now - self._looked_at < LOOK_SECONDS:
-            return False
-        is_there = self.has_its_files
-        self._looked_at = now if is_there else float("-inf")  # gone: whoever writes next has to see that too
-        return not is_there
-
     def look_after_files(self) -> None:
         """Find out that the files are gone although nobody writes; cheap to ask for."""
-        if self._lost is None and self._files_gone():
+        if self._guard.lost is None and self._guard.are_gone():
             self.submit(lambda _tx: None, lambda _result, _error: None)
 
     # the thread
@@ -387,7 +366,7 @@ class Writer:
         if self._reserve is None or not self._reserve.is_spent:
             return batch
         self._reserve.restore()
-        if not (self._reserve.is_spent and self.has_its_files):  # gone with its directory, it is not spent
+        if not (self._reserve.is_spent and self._guard.are_there):  # gone with its directory, it is not spent
             return batch
         return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
 
@@ -428,11 +407,8 @@ class Writer:
         who write."""
         db = self._db
         assert db is not None
-        if self._files_gone():
-            if not wait:
-                return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
-            self._lost = self._lost or self._removed()
-            return self._lost
+        if self._guard.are_gone():  # to save what they hold takes its time
+            return self._guard.lose(db) if wait else StoreUnavailable(f"{self.path}: was removed or replaced.", "")
         try:
             self._at_lock = wait
             begin(db, wait=wait)
@@ -451,9 +427,7 @@ class Writer:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        if self._lost is not None:  # the very same files are back
-            self._lost = None
-            rescued_path(self.path).unlink(missing_ok=True)
+        self._guard.are_back()
         try:
             tx.committed()
             for event, fields in tx.notices:
@@ -466,20 +440,6 @@ class Writer:
         self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
         self._checkpoint_due = self._not_checkpointed >= CHECKPOINT_BYTES
         return None
-
-    def _removed(self) -> StoreUnavailable:
-        """The files are gone: save what the open ones hold, once, and say what to do."""
-        assert self._db is not None
-        gone = f"{self.path}: was removed or replaced while it is open here; nothing is taken any more."
-        try:
-            saved = rescue(self._db, self.path, self.instance_name)
-        except (OSError, sqlite3.Error) as error:
-            self._events.tell("store.not_rescued", path=self.path, error=error)
-            return StoreUnavailable(
-                gone, f"It could not be saved ({error}): copy the open files in /proc/{os.getpid()}/fd while it runs."
-            )
-        self._events.tell("store.rescued", path=self.path, to=saved)
-        return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self.path)}.")
 
     def _tell(self, batch: list[Waiting[Any]]) -> None:
         requests = [item for item in batch if item.is_request]
