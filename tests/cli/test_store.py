@@ -106,7 +106,7 @@ def test_a_missing_store_is_not_made_by_looking_for_it(wsrm: Wsrm, somewhere: Pa
     result = wsrm(*command)
     assert result.exit_code == 5
     assert result.stderr.startswith(f"wsrm-mq: {somewhere}/wsrm.db: there is no such store.")
-    assert "wsrm-mq store init" in result.stderr
+    assert f"`wsrm-mq store init --store {somewhere}/wsrm.db`" in result.stderr
     assert contents(somewhere) == {}
 
 

@@ -251,7 +251,12 @@ def test_a_store_in_a_directory_that_is_not_there_is_refused(server: OrdersServe
     is_told(serve(server.store, tmp_path), server.store, "cannot be created", next_step)
     is_told(run(("store", "init"), server.store), server.store, "cannot be created", next_step)
     for command in LOOKING:
-        is_told(run(command, server.store), server.store, "there is no such store", "wsrm-mq store init")
+        is_told(
+            run(command, server.store),
+            server.store,
+            "there is no such store",
+            f"wsrm-mq store init --store {server.store}",
+        )
     assert not server.store.parent.exists()
 
 

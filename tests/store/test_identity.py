@@ -72,7 +72,7 @@ def test_a_file_from_before_is_refused_at_its_old_place(used: Path) -> None:
     before.replace(used)
     with pytest.raises(StoreUnconfirmed, match="is older than what was here before") as refused:
         Store(used).open()
-    assert "wsrm-mq store adopt" in refused.value.hint
+    assert f"`wsrm-mq store adopt --store {used}`" in refused.value.hint
 
 
 def test_what_was_refused_is_as_it_was(used: Path) -> None:
@@ -216,7 +216,7 @@ def test_none_is_made_in_the_place_of_one_that_is_missing(used: Path) -> None:
     for look in (Store(used).open, lambda: connect_reader(used)):
         with pytest.raises(StoreUnconfirmed, match="is missing or empty, and a store was in use here") as refused:
             look()
-        assert "wsrm-mq store init --reason" in refused.value.hint
+        assert f"`wsrm-mq store init --reason … --store {used}`" in refused.value.hint
         assert not used.exists()
     serve(there.rename(used))
 

@@ -6,7 +6,6 @@ A command that looks makes no file, migrates nothing and takes no lock.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.hints import with_flags
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
     def told(self, text: str) -> str:
         """``text``, in which commands stand in backquotes, for this store."""
-        return re.sub("`(wsrm-mq [^`]*)`", lambda command: f"`{command[1]}{self.flag}`", text)
+        return with_flags(self.flag, text)
 
 
 def config_option(command: C) -> C:
@@ -84,11 +84,13 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connec
     try:
         found = revision(db, place.path)
         if found is None and not any_known:
-            raise StoreCorrupt(f"{place.path}: is empty.", "Make it a store with `wsrm-mq store init`.")
+            raise StoreCorrupt(f"{place.path}: is empty.", place.told("Make it a store with `wsrm-mq store init`."))
         if found is not None and found not in KNOWN:
             raise SchemaMismatch(f"{place.path}: has schema {found}, this version knows up to {HEAD}.")
         if found != HEAD and not any_known:
-            raise SchemaMismatch(f"{place.path}: has schema {found}, this version works with {HEAD}.", _OLDER)
+            raise SchemaMismatch(
+                f"{place.path}: has schema {found}, this version works with {HEAD}.", place.told(_OLDER)
+            )
         with store_errors(place.path):
             yield db
     finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.hints import about
 from wsrm_mq.store.rescue import lost, removed
 
 __all__ = [
@@ -154,7 +155,7 @@ def file_of(db: sqlite3.Connection) -> Path:
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     gone: StoreError | None = lost(path)
     if gone is None and not path.exists():
-        gone = StoreUnavailable(f"{path}: there is no such store.", "Create it with `wsrm-mq store init`.")
+        gone = StoreUnavailable(f"{path}: there is no such store.", about(path, "Create it with `wsrm-mq store init`."))
     if gone is not None:
         raise removed(path) or gone
     db = sqlite3.connect(

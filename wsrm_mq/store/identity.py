@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wsrm_mq.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.events.telling import tell
+from wsrm_mq.hints import about
 from wsrm_mq.store.beside import witness_file
 from wsrm_mq.store.connection import connect_reader, store_errors
 
@@ -137,7 +138,7 @@ def admit(path: Path) -> Witness:
         doubt = why_unconfirmed(db, path)
         seen, found = witness.seen(), identify(db)
     if doubt is not None:
-        raise StoreUnconfirmed(f"{path}: {doubt.what}", doubt.hint)
+        raise StoreUnconfirmed(f"{path}: {doubt.what}", about(path, doubt.hint))
     if seen is None or seen.id != found.id:
         if seen is not None:
             tell("store.new", path=path)

@@ -14,6 +14,7 @@ import sqlite3
 from pathlib import Path
 
 from wsrm_mq.errors import StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.hints import about
 from wsrm_mq.store.beside import witness_file
 
 __all__ = ["FileId", "FileIds", "file_id", "file_ids", "lost", "put_back", "removed", "rescue", "rescued_path"]
@@ -76,8 +77,11 @@ def lost(path: Path) -> StoreUnconfirmed | None:
         return None
     return StoreUnconfirmed(
         f"{path}: is missing or empty, and a store was in use here: the directory beside it has its witness.",
-        "Put the store back. Or, if what it acknowledged may be forgotten, make an empty one in its place: "
-        "`wsrm-mq store init --reason …`.",
+        about(
+            path,
+            "Put the store back. Or, if what it acknowledged may be forgotten, make an empty one in its place: "
+            "`wsrm-mq store init --reason …`.",
+        ),
     )
 
 
