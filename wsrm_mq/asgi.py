@@ -164,7 +164,7 @@ class WSRMASGIMiddleware(Served):
                 try:
                     await asyncio.to_thread(self.start)
                 except StoreError as error:
-                    message = {"type": "lifespan.startup.failed", "message": f"{error} {error.hint}"}
+                    message = {"type": "lifespan.startup.failed", "message": str(error)}
             await send(message)
 
         self._attach(asyncio.get_running_loop())

@@ -193,6 +193,7 @@ def test_what_is_looked_for_by_its_number_is_found_in_an_index_or_behind_it_from
         "SEARCH watermark USING PRIMARY KEY (name=?)",
     ]
     assert not [step for step in steps if "B-TREE" in step], "nothing is sorted: it stops at the newest"
+    assert "ORDER BY entry.id DESC" in sql.ENTRY_BY_NUMBER
 
 
 def test_whoever_looks_for_what_is_not_settled_finds_it_in_its_index(one: Instance) -> None:
@@ -207,18 +208,19 @@ def test_whoever_looks_for_what_is_not_settled_finds_it_in_its_index(one: Instan
         assert any("entry_live (sequence=?" in step for step in plan(one, text)), text
 
 
-def test_however_much_each_commit_accepts_the_index_stays_near(one: Instance) -> None:
+def test_however_much_comes_between_two_pieces_the_index_stays_near(one: Instance) -> None:
+    """With as many requests waiting as may, it has its turn in every third commit of 512 messages."""
     identifier = received(one, 1)
     sequence, behind = one.record(identifier).id, []
     row = {"queue": 1, "message": 1, "wants_reply": 0, "named": 1, "waiter": None, "reason": None}
     number = 1
     for _ in range(40):
         with one.transaction() as tx:
-            for _ in range(512):
+            for _ in range(3 * 512):
                 number += 1
                 settled = {"outcome": "delivered", "settled_at": 1}
                 tx.add_entry({**row, **settled, "sequence": sequence, "number": number})
             BY_SEQUENCE.bring_forward(tx)
         behind.append(one.rows("SELECT max(id) AS last FROM entry")[0]["last"] - watermark(one))
-    assert max(behind) == behind[-1] < 5_000
+    assert max(behind) == behind[-1] < 13_000
     assert behind[-1] - behind[-2] < 50, "it levels off"

@@ -65,7 +65,7 @@ class Client:
         for number in sorted(sent if leaves_gap else range(1, max(sent, default=0) + 1)):
             self._until_acknowledged(source, number)
         if leaves_gap or chance.random() < 0.5:
-            self._end(source, max(sent, default=0))
+            self._end(source, max(sent, default=None))
         source.close()
 
     def _send(self, source: Source, number: int) -> None:
@@ -106,8 +106,9 @@ class Client:
             if number not in source.acknowledged:
                 time.sleep(0.05)
 
-    def _end(self, source: Source, last: int) -> None:
-        """Close or terminate it; what was acknowledged has to be delivered all the same."""
+    def _end(self, source: Source, last: int | None) -> None:
+        """Close or terminate it; what was acknowledged has to be delivered all the same. ``last`` is left out where
+        the time was over before anything was sent."""
         dialect = source.dialect
         end = self._chance.choice([dialect.close, dialect.terminate])(source.identifier, last)
         give_up = time.monotonic() + PATIENCE_SECONDS

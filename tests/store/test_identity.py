@@ -216,7 +216,7 @@ def test_none_is_made_in_the_place_of_one_that_is_missing(used: Path) -> None:
     for look in (Store(used).open, lambda: connect_reader(used)):
         with pytest.raises(StoreUnconfirmed, match="is missing or empty, and a store was in use here") as refused:
             look()
-        assert f"`wsrm-mq store init --reason … --store {used}`" in refused.value.hint
+        assert f"`wsrm-mq store init --reason TEXT --store {used}`" in refused.value.hint
         assert not used.exists()
     serve(there.rename(used))
 

@@ -56,6 +56,47 @@ def test_what_must_be_stored_waits_and_is_stored_when_the_file_is_back(store: St
     assert not rescued_path(store.path).exists(), "it would be a copy of the past"
 
 
+def test_what_is_committed_is_told_so_though_the_copy_of_the_past_cannot_be_removed(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.path.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
+    with pytest.raises(StoreUnavailable):
+        store.call(note("refused"))
+    saved = rescued_path(store.path)
+    saved.unlink()
+    saved.mkdir()  # cannot be unlinked
+    (tmp_path / "elsewhere.db").rename(store.path)
+    for number in range(3):
+        assert store.call(note(f"{number}")) == f"{number}"
+    assert noted(store) == ["0", "1", "2"]
+    assert caplog.text.count("store.copy_left") == 1
+    saved.rmdir()
+
+
+def test_files_that_go_twice_are_saved_twice_and_a_loop_goes_on_writing_in_between(
+    store: Store, tmp_path: Path
+) -> None:
+    elsewhere, told = tmp_path / "elsewhere.db", Told()
+    for turn in (1, 2):
+        store.path.rename(elsewhere)
+        a_look_is_due()
+        copies = set()
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                store.call(note("refused"))
+            copies.add(rescued_path(store.path).stat().st_mtime_ns)
+        assert len(copies) == 1, "saved once"
+        elsewhere.rename(store.path)
+        store.call(note(f"back {turn}"))
+        assert not rescued_path(store.path).exists()
+        before = store.writer.commits
+        store.writer.submit_led(note(f"led {turn}"), told)
+        store.writer.lead()
+        assert (told.results[-1:], store.writer.commits) == ([f"led {turn}"], before + 1), "in the loop's own thread"
+    assert noted(store) == ["back 1", "led 1", "back 2", "led 2"]
+
+
 def test_where_nothing_can_be_saved_the_operator_learns_where_it_still_is(path: Path, mount: Mount) -> None:
     disk = Disk(mount("-t", "tmpfs", "-o", "size=2m", "tmpfs"))
     store = Store(disk.point / "store.db")

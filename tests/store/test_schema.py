@@ -5,6 +5,7 @@ import re
 import signal
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,8 +157,17 @@ def test_a_store_that_a_process_of_an_older_version_uses_is_not_brought_forward_
 def test_a_store_that_a_newer_version_brings_forward_before_this_process_can_be_seen_is_not_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It has looked at the schema; the upgrade has the lock before it can be seen, and takes its time."""
+    upgrade = connect_writer(path)
+
+    def upgraded() -> None:
+        upgrade.execute("UPDATE alembic_version SET version_num = '9999'")
+        upgrade.execute("COMMIT")
+        upgrade.close()
+
     def overtaken(store: Path) -> Presence:
-        set_revision(store, "9999")
+        upgrade.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.3, upgraded).start()
         return Presence(store)
 
     monkeypatch.setattr("wsrm_mq.store.store.Presence", overtaken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +63,9 @@ def demo(
         result = run(plan, directory, screen)
     console.print(summary(result))
     if keep is not None:
-        console.print(f"See for yourself: wsrm-mq sequence list --store {keep / 'store.db'}", soft_wrap=True)
+        console.print(
+            f"See for yourself: wsrm-mq sequence list --store {shlex.quote(str(keep / 'store.db'))}", soft_wrap=True
+        )
     if is_json:
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(result)}))
     if not result.is_good:

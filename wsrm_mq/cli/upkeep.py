@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,7 +122,7 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
     target = target.absolute()
     size = make_backup(place.path, target, verify=_wrong, now=_now(), force=force)
     _result(is_json, path=str(place.path), target=str(target), size=size)
-    say(f"{target}: good. Before a service can use it: wsrm-mq store adopt --store {target}")
+    say(f"{target}: good. Before a service can use it: wsrm-mq store adopt --store {shlex.quote(str(target))}")
 
 
 def _wrong(db: sqlite3.Connection) -> str | None:

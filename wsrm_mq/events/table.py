@@ -115,6 +115,9 @@ EVENTS: Final = {
     "store.not_written": _heard(CRITICAL, "verbs path", "The store was closed before all that waited could be written"),
     "store.rescued": _heard(CRITICAL, "path to", "The store's file is gone; a copy of what was in it was saved"),
     "store.not_rescued": _heard(CRITICAL, "path error", "The store's file is gone and could not be saved"),
+    "store.copy_left": _heard(
+        ERROR, "path error", "The store's file is back, and the copy that was saved could not be removed: remove it"
+    ),
     "store.callback_failed": _heard(ERROR, "", "Somebody could not be told that his transaction is committed"),
     "store.checkpoint_failed": _logged(WARNING, "error", "The write-ahead log could not be moved into the file"),
     "watch.store_error": _heard(

@@ -2,9 +2,9 @@
 
 Few ask for what they say, and each connection, each sequence has a leaf of its own in them: kept with every message,
 they would be two pages more for each. So they are brought forward afterwards, many rows at a time in their own order.
-A watermark says how far each is. What came behind that is looked for in the rows themselves: at most a few thousand,
-for the further it is behind, the larger is a piece. Both parts are read in one statement or one transaction, so an
-answer is right at any moment, whoever writes and whoever died.
+A watermark says how far each is. What came behind that is looked for in the rows themselves: a few thousand at most
+while somebody serves, for the further it is behind, the larger is a piece. Both parts are read in one statement or one
+transaction, so an answer is right at any moment, whoever writes and whoever died.
 
 The statements are plain text: a command line that only looks must not pay for the import of SQLAlchemy.
 """
@@ -18,19 +18,26 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BATCH", "LateIndex"]
+__all__ = ["BATCH", "LateIndex", "piece"]
 
 BATCH: Final = 200
-"""Rows in one transaction, at least: half a millisecond."""
+"""Rows in one transaction, at least: half a millisecond, and where each is of another connection some for the disk."""
 _SHARE: Final = 8
 """Of what is behind, an eighth is brought forward at once,"""
-_MOST: Final = 1_000
-"""up to so many rows. That is twice what a commit accepts: under any load the index stays near."""
+_MOST: Final = 4_000
+"""up to so many rows. A piece goes along with every third commit at worst, and a commit accepts 512 messages: under
+any load the index stays near."""
+
+
+def piece(behind: int) -> int:
+    """How many rows are brought forward at once, of an index that is so far behind."""
+    return max(BATCH, min(behind // _SHARE, _MOST))
 
 
 class LateIndex:
     """``columns`` of ``table`` are ``values`` of the rows of ``of``, where the first of them is not NULL. It has all of
-    them up to the watermark with the table's name, and none behind it."""
+    them up to the watermark with the table's name, and none behind it. The last column is the row's key; the first two
+    are the index's own, which is the same where there are but two."""
 
     def __init__(self, table: str, of: str, columns: tuple[str, ...], values: tuple[str, ...]) -> None:
         self.upto: Final = f"(SELECT upto FROM watermark WHERE name = '{table}')"
@@ -61,7 +68,7 @@ class LateIndex:
         """Index the next rows, ``most`` of them if that is said; answers whether there may be more. Writes nothing
         where there are none."""
         if most is None:
-            most = max(BATCH, min(tx.execute(self._behind).fetchone()[0] // _SHARE, _MOST))
+            most = piece(tx.execute(self._behind).fetchone()[0])
         last, count = tx.execute(self._next, (most,)).fetchone()
         if count:
             tx.execute(self._add, (last,))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.late_index import BATCH
+from wsrm_mq.queue.late_index import BATCH, piece
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -23,8 +23,8 @@ LOOK_SECONDS: Final = 0.5
 """Between two looks, at least."""
 FAR_BEHIND: Final = 10 * BATCH
 """So many rows behind, it is everybody's business: who moves a watermark may be somebody who only counts."""
-_ROW_BYTES: Final = 512
-"""What a message adds to the write-ahead log, about: few where many are of one connection, else two pages."""
+_ROW_BYTES: Final = 1024
+"""What a row adds to the write-ahead log, about: few where many are of one connection, else most of a page."""
 
 Watermarks = tuple[int, ...]
 _WATERMARKS: Final = f"SELECT {BY_CONNECTION.upto}, {BY_SEQUENCE.upto}"
@@ -52,22 +52,24 @@ class Indexing:
         left_at, self._left_at = self._left_at, tuple(watermarks)
         is_ours = left_at == self._left_at
         if behind > FAR_BEHIND or (behind and is_ours):
-            self._go_on()
+            self._go_on(behind)
 
-    def _go_on(self) -> None:
+    def _go_on(self, behind: int) -> None:
         self._is_at_it = True
-        self._store.submit(_verb, self._told, size=BATCH * _ROW_BYTES, lingers=True)
+        self._store.submit(_verb, self._told, size=piece(behind) * _ROW_BYTES, lingers=True)
 
-    def _told(self, result: tuple[Watermarks, bool] | None, _error: BaseException | None) -> None:
-        is_more = False
+    def _told(self, result: tuple[Watermarks, int] | None, _error: BaseException | None) -> None:
+        behind = 0
         if result is not None:  # else the store is in trouble: a later look is soon enough
-            self._left_at, is_more = result
-        if is_more and not self._is_stopping():
-            self._go_on()
+            self._left_at, behind = result
+        if behind and not self._is_stopping():
+            self._go_on(behind)
         else:
             self._is_at_it = False
 
 
-def _verb(tx: Transaction) -> tuple[Watermarks, bool]:
+def _verb(tx: Transaction) -> tuple[Watermarks, int]:
+    """Answers how many are left, 0 too where only such as came meanwhile: a later look is soon enough for them."""
     are_more = [index.bring_forward(tx) for index in (BY_CONNECTION, BY_SEQUENCE)]
-    return tx.execute(_WATERMARKS).fetchone(), any(are_more)
+    *watermarks, behind = tx.execute(_LOOK).fetchone()
+    return tuple(watermarks), behind if any(are_more) else 0

@@ -65,9 +65,14 @@ class Guard:
 
     def are_back(self) -> None:
         """A commit went into the very same files: what was saved of them is a copy of the past."""
-        if self.lost is not None:
-            self.lost = None
-            rescued_path(self._path).unlink(missing_ok=True)
+        if self.lost is None:
+            return
+        self.lost = None
+        saved = rescued_path(self._path)
+        try:
+            saved.unlink(missing_ok=True)
+        except OSError as error:  # the next start would take it for the newer one
+            self._events.tell("store.copy_left", path=saved, error=error)
 
     def _saved(self, db: sqlite3.Connection) -> StoreUnavailable:
         gone = f"{self._path}: was removed or replaced while it is open here; nothing is taken any more."

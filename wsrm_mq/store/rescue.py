@@ -80,7 +80,7 @@ def lost(path: Path) -> StoreUnconfirmed | None:
         about(
             path,
             "Put the store back. Or, if what it acknowledged may be forgotten, make an empty one in its place: "
-            "`wsrm-mq store init --reason …`.",
+            "`wsrm-mq store init --reason TEXT`.",
         ),
     )
 

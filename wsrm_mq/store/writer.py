@@ -427,9 +427,9 @@ class Writer:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        self._guard.are_back()
         try:
             tx.committed()
+            self._guard.are_back()
             for event, fields in tx.notices:
                 self._events.tell(event, **fields)
         except Exception as error:  # what is committed is: whoever waits is told so, and nothing is run again
