@@ -476,13 +476,17 @@ def test_a_process_that_ends_without_closing_drains(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
+        begun = threading.Event()
+
         def slow(environ, start_response):
+            begun.set()
             time.sleep(1)
             return operation(environ, start_response)
 
         service = InProcess(home, slow)
         identifier = service.create()
         service.put(identifier, 1)
+        assert begun.wait(20)  # what has not begun is the next start's
         """,
     )
     assert [call.number for call in calls(tmp_path)] == [1]
