@@ -9,12 +9,17 @@ import re
 import shlex
 from pathlib import Path
 
-__all__ = ["about", "with_flags"]
+__all__ = ["about", "store_flag", "with_flags"]
 
 
 def about(store: Path, hint: str) -> str:
     """``hint``, whose commands stand in backquotes, so that each means the store at this path wherever it is run."""
-    return with_flags(f" --store {shlex.quote(str(store))}", hint)
+    return with_flags(store_flag(store), hint)
+
+
+def store_flag(store: Path | str) -> str:
+    """What follows a command, a space before it, so that it means this store."""
+    return f" --store {shlex.quote(str(store))}"
 
 
 def with_flags(flags: str, hint: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import click
 
 from wsrm_mq.cli.exits import Exit, Refused, Stopped
 from wsrm_mq.cli.output import SCHEMA_VERSION
+from wsrm_mq.hints import store_flag
 
 __all__ = ["demo"]
 
@@ -63,9 +63,7 @@ def demo(
         result = run(plan, directory, screen)
     console.print(summary(result))
     if keep is not None:
-        console.print(
-            f"See for yourself: wsrm-mq sequence list --store {shlex.quote(str(keep / 'store.db'))}", soft_wrap=True
-        )
+        console.print(f"See for yourself: wsrm-mq sequence list{store_flag(keep / 'store.db')}", soft_wrap=True)
     if is_json:
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(result)}))
     if not result.is_good:

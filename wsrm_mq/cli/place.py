@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
-from wsrm_mq.hints import with_flags
+from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
     import sqlite3
@@ -63,7 +63,7 @@ def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
 
         overrides = {} if store is None else {"store": store}
         settings = load(config or find_file(os.environ), os.environ, **overrides)
-        flag = "" if store is None else f" --store {shlex.quote(store)}"
+        flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
         return command(Place(store_path(settings.store), flag), *args, **options)
 

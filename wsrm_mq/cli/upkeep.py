@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
 from wsrm_mq.cli.output import as_json, fields, say
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.hints import store_flag
 
 if TYPE_CHECKING:
     import sqlite3
@@ -122,7 +122,7 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
     target = target.absolute()
     size = make_backup(place.path, target, verify=_wrong, now=_now(), force=force)
     _result(is_json, path=str(place.path), target=str(target), size=size)
-    say(f"{target}: good. Before a service can use it: wsrm-mq store adopt --store {shlex.quote(str(target))}")
+    say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
 
 
 def _wrong(db: sqlite3.Connection) -> str | None:
