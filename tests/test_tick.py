@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.stored import write_locked
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.answers import Settlement
 from wsrm_mq.replay.pool import Pool
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.tick import QUICK_SECONDS, Regulars, Tick
+from wsrm_mq.tick import QUICK_SECONDS, Errand, Regulars, Tick
 
 
 @pytest.fixture
@@ -135,3 +140,95 @@ def test_a_client_that_had_its_answer_is_waited_for_until_it_proves_slow() -> No
     regulars.came("a", 4.0 + QUICK_SECONDS / 2)  # quick again
     regulars.answered("a", 5.0)
     assert regulars.are_due
+
+
+# what a request has run
+
+
+async def errand_of(tick: Tick, word: str, seconds: float = 0.0) -> tuple[Settlement | None, float]:
+    """Have ``word`` written as a pool does it whose application takes ``seconds``; answers what the request heard."""
+    errand = Errand(tick, f"client {word}")
+    settlement = Settlement("delivered", None, SequenceAcknowledgement(word, ()))
+
+    def told(_done: Any, error: BaseException | None) -> None:
+        errand.end(settlement if error is None else None)
+
+    def run() -> None:
+        time.sleep(seconds)
+        errand.called()
+        errand.submit(note(word), told, size=1)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    heard = await errand.settled(0.3)
+    thread.join()
+    return heard
+
+
+def test_what_threads_have_settled_is_written_by_the_loop_with_what_was_sent_to_it(store: Store) -> None:
+    writers: set[str] = set()
+
+    def verb(tx: Transaction) -> None:
+        writers.add(threading.current_thread().name)
+        tx.ledger("settled")
+
+    async def conversation() -> None:
+        tick = tick_of(store)
+        accepted = tick.commit(note("accepted"), 1, lambda _: None, "other")
+        for _ in range(3):
+            done = threading.Thread(
+                target=Errand(tick, None).submit, args=(verb, lambda _done, _error: None), kwargs={"size": 1}
+            )
+            done.start()
+            done.join()
+        assert await accepted == "accepted"
+
+    asyncio.run(conversation())
+    assert noted(store) == ["accepted", "settled", "settled", "settled"]
+    assert store.writer.commits == 1
+    assert writers == {threading.main_thread().name}
+
+
+def test_what_a_thread_has_settled_is_written_and_heard_of_although_nobody_sends(store: Store) -> None:
+    async def conversation() -> None:
+        settlement, left = await errand_of(tick_of(store), "alone")
+        assert settlement is not None
+        assert settlement.acknowledgement.identifier == "alone"
+        assert 0 < left <= 0.3
+
+    asyncio.run(conversation())
+    assert noted(store) == ["alone"]
+
+
+def test_the_applications_own_time_uses_up_no_patience(store: Store) -> None:
+    async def conversation() -> None:
+        settlement, left = await errand_of(tick_of(store), "slow", seconds=0.8)
+        assert settlement is not None
+        assert left > 0
+
+    asyncio.run(conversation())
+
+
+def test_a_request_waits_for_the_store_no_longer_than_its_patience(store: Store) -> None:
+    async def conversation() -> None:
+        tick = tick_of(store)
+        with write_locked(store.path):
+            begun = time.monotonic()
+            assert await errand_of(tick, "late", seconds=0.2) == (None, 0.0)
+            assert 0.5 <= time.monotonic() - begun < 3
+
+    asyncio.run(conversation())
+    store.call(note("after"))
+    assert noted(store) == ["late", "after"]  # it was kept
+
+
+def test_what_a_thread_has_for_a_loop_that_ended_is_written_without_it(store: Store) -> None:
+    async def made() -> Errand:
+        return Errand(tick_of(store), "client")
+
+    errand = asyncio.run(made())
+    written = threading.Event()
+    errand.submit(note("left"), lambda _done, _error: written.set(), size=1)
+    errand.end(None)
+    assert written.wait(0.5)
+    assert noted(store) == ["left"]

@@ -142,7 +142,7 @@ def replied(reply: Reply, headers: Headers, ack: SequenceAcknowledgement) -> Ans
     assert headers.rm is not None
     content_type = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
     try:
-        body = piggyback(reply.body, content_type, acknowledgement_header(headers.rm, (ack,)))
+        body = piggyback(reply.body, content_type, acknowledgement_header(headers.rm, (ack,)), reply.place)
     except NotAnEnvelope:  # an answer that cannot carry a header goes out as it is
         body = reply.body
     return Answer(int(reply.status.split(" ", 1)[0]), body, "", reply.headers, reply.status)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
-from wsrm_mq.envelope import Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
+from wsrm_mq.envelope import HeaderPlace, Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.remembered import remembered, size_of_values
@@ -192,13 +192,16 @@ class Application:
             return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}", fault="soap_fault")
         if not delivery.wants_reply:
             return Outcome(remark=f"answered {status} with a fault: {_excerpt(content)}" if fault is not None else None)
+        place = None
         if content:
-            content = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
+            content, place = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
         headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
-        return Outcome(Reply(status, tuple(headers), content))
+        return Outcome(Reply(status, tuple(headers), content, place))
 
 
-def _with_addressing(content: bytes, content_type: str, delivery: Delivery, *, is_fault: bool) -> bytes:
+def _with_addressing(
+    content: bytes, content_type: str, delivery: Delivery, *, is_fault: bool
+) -> tuple[bytes, HeaderPlace | None]:
     """The reply with the addressing headers that the application did not write; they are stored with it, so that a
     duplicate gets the same MessageID."""
     addressing = _ADDRESSING[delivery.addressing]
@@ -206,7 +209,7 @@ def _with_addressing(content: bytes, content_type: str, delivery: Delivery, *, i
     try:
         return complete_reply(content, content_type, _SOAP[delivery.soap], addressing, delivery.message_id, action)
     except NotAnEnvelope:
-        return content
+        return content, None
 
 
 def call_wsgi(app: WSGIApplication, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:

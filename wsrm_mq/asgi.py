@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -44,7 +43,7 @@ from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.remembered import Memory, is_small
 from wsrm_mq.request_body import BodyRefused, Spool, too_large
 from wsrm_mq.store.writer import Clock, wall_clock
-from wsrm_mq.tick import Tick
+from wsrm_mq.tick import Errand, Tick
 
 __all__ = ["WSRMASGIMiddleware"]
 
@@ -136,7 +135,6 @@ class WSRMASGIMiddleware(Served):
         self._shows_environ = hooks.authenticate is not None or hooks.connection_key is not None
         """Somebody else gets to see the environ: it is made for each request."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._threads: ThreadPoolExecutor
         self._tick: Tick | None = None
         self.engine.starts_in_child = not self._is_asgi  # the application needs a loop, and the parent's is not there
         if start and self._is_asgi:
@@ -167,7 +165,7 @@ class WSRMASGIMiddleware(Served):
                     message = {"type": "lifespan.startup.failed", "message": str(error)}
             await send(message)
 
-        self._attach(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
         if self._is_asgi:
             try:
                 await self._inner(scope, received, sent)
@@ -181,11 +179,6 @@ class WSRMASGIMiddleware(Served):
             await sent({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
-
-    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Be served by ``loop``; another one after a fork, with threads of its own."""
-        self._loop = loop
-        self._threads = ThreadPoolExecutor(self._front.settings.threads, thread_name_prefix="wsrm-mq-request")
 
     # requests
 
@@ -205,9 +198,7 @@ class WSRMASGIMiddleware(Served):
                 return await _send(NOT_SOAP, send)
             known = self._remember(key, environ)
         environ = environ_of(scope) if self._shows_environ else known.environ
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._attach(loop)
+        self._loop = asyncio.get_running_loop()  # another one after a fork
         try:
             if length.isdecimal() and int(length) > front.settings.max_body:
                 raise too_large(front.settings.max_body)
@@ -217,16 +208,14 @@ class WSRMASGIMiddleware(Served):
                 body = await _collected(first, receive, front.settings.max_body, front.settings.spool_over)
             if body is None:
                 return None  # the client is gone
-            answer = await self._answer(loop, environ, body, receive, known.kept)
+            answer = await self._answer(environ, body, receive, known.kept)
         except (BodyRefused, StoreError, NotAuthenticated) as error:
             return await _send(refusal(error), send)
         if isinstance(answer, Forward):
             return await self._forward(scope, _replayed(body, receive), send, answer.one_way)
         return await _send(answer, send)
 
-    async def _answer(
-        self, loop: asyncio.AbstractEventLoop, environ: Environ, body: Body, receive: Receive, kept: str
-    ) -> Answer | Forward:
+    async def _answer(self, environ: Environ, body: Body, receive: Receive, kept: str) -> Answer | Forward:
         front = self._front
         if _takes_long(environ, body) or not front.engine.is_running:
             examined = await asyncio.to_thread(front.examine, environ, body, receive, kept)
@@ -234,20 +223,24 @@ class WSRMASGIMiddleware(Served):
             examined = front.examine(environ, body, receive, kept)
         if not isinstance(examined, Commit):
             return examined
-        runs: list[Future[float]] = []
+        tick, client = self._tick_here(), examined.request.caller.connection
+        errands: list[Errand] = []
 
         def committed(receipt: Receipt | Created) -> None:
             run = front.committed(examined, receipt)
             if run is not None:  # begun here: the request may be cancelled before its turn comes
-                run_here = front.engine.dispatcher.run_here
-                runs.append(self._threads.submit(run_here, run.claim, run.delivery, front.settings.hold_wait))
+                errands.append(Errand(tick, client))
+                front.engine.dispatcher.run_for(run.claim, run.delivery, errands[0])
 
-        receipt = await self._commit(loop, examined, committed)
+        waits = examined.arrival is not None and examined.arrival.waits
+        receipt = await tick.commit(examined.verb, examined.size, committed, client, is_answered=not waits)
         match front.conclude(examined, receipt):
             case Answer() as answer:
                 return answer
             case Run(_claim, delivery):
-                left = await asyncio.shield(asyncio.wrap_future(runs[0]))
+                settlement, left = await errands[0].settled(front.settings.hold_wait)
+                if settlement is not None:
+                    return front.answered(examined, settlement)
                 return await self._wait(examined, Wait(delivery.position, Answer(202), bounded=True), receive, left)
             case Wait() as wait:
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
@@ -259,15 +252,13 @@ class WSRMASGIMiddleware(Served):
             self._known.keep(key, known)
         return known
 
-    def _commit(
-        self, loop: asyncio.AbstractEventLoop, commit: Commit, committed: Callable[[Receipt | Created], None]
-    ) -> asyncio.Future[Receipt | Created]:
+    def _tick_here(self) -> Tick:
         engine = self._front.engine
         writer = engine.store.writer
-        tick = self._tick
+        tick, loop = self._tick, asyncio.get_running_loop()
         if tick is None or tick.writer is not writer or tick.loop is not loop:
             self._tick = tick = Tick(loop, writer, engine.dispatcher.pool)
-        return tick.commit(commit.verb, commit.size, committed, commit.request.caller.connection)
+        return tick
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no

@@ -67,6 +67,7 @@ class Engine:
         policy_of: PolicyOf,
         *,
         threads: int = 8,
+        request_threads: int = 64,
         max_waiting: int = 4,
         max_queued: int = 1_024,
         max_queued_bytes: int = 64 * 1024 * 1024,
@@ -78,6 +79,7 @@ class Engine:
         self._call = tracing.processing(call)
         self._policy_of = policy_of
         self._threads = threads
+        self._request_threads = request_threads
         self._max_waiting = max_waiting
         self._max_queued = max_queued
         self._max_queued_bytes = max_queued_bytes
@@ -161,6 +163,7 @@ class Engine:
             self._policy_of,
             waiters,
             threads=self._threads,
+            request_threads=self._request_threads,
             events=self.events,
             on_retry=lambda at: self.watch.nudge(at),
             duty=self.duty,

@@ -24,7 +24,7 @@ from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
 from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
 from wsrm_mq.queue.accept import Body, Created, Receipt
-from wsrm_mq.queue.answers import settlement
+from wsrm_mq.queue.answers import Settlement, settlement
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Memory, is_small
@@ -112,6 +112,7 @@ class Front:
             Application(call, self._policy_of, headers=settings.headers, limits=self.limits),
             self._policy_of,
             threads=settings.dispatch_threads,
+            request_threads=settings.threads,
             max_waiting=settings.max_waiting,
             max_queued=settings.max_queued,
             max_queued_bytes=settings.max_queued_bytes,
@@ -211,8 +212,9 @@ class Front:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""
         with self.engine.store.reader() as db:
             found = settlement(db, position, commit.peer.policy if commit.arrival is not None else None)
-        if found is None:
-            return None
+        return None if found is None else self.answered(commit, found)
+
+    def answered(self, commit: Commit, found: Settlement) -> Answer:
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
 
     def _end_connections(self) -> None:

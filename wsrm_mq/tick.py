@@ -14,10 +14,12 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
+from wsrm_mq.queue.answers import Settlement
+from wsrm_mq.queue.settle import Settled
 from wsrm_mq.replay.pool import Pool
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
-__all__ = ["Tick"]
+__all__ = ["Errand", "Tick"]
 
 R = TypeVar("R")
 
@@ -28,6 +30,8 @@ NAPS: Final = 1
 """So often, and so long each time, a tick waits for quick clients: most have come by themselves, while the loop wrote
 the answers and read."""
 _REMEMBERED: Final = 4_096
+_LOOK_SECONDS: Final = 0.05
+"""Not more often does a request look whether it has waited long enough."""
 
 
 class Regulars:
@@ -71,16 +75,24 @@ class Tick:
         self.pool = pool
         self._thread = get_ident()
         self._regulars = Regulars()
-        self._here: list[str | None] = []
-        """Who waits for the next commit."""
+        self._here: list[str] = []
+        """Who is answered after the next commit."""
+        self._is_due = False
+        """A commit is about to be made."""
+        self._is_called = False
+        """Another thread has something for it."""
+        self._joined = 0
+        """How many verbs wait for it, those of other threads left out."""
         self._seen = 0
         self._naps = 0
         self._timer: asyncio.TimerHandle | None = None
         self._led_at = 0.0
 
-    def commit(self, verb: Verb[R], size: int, committed: Callable[[R], None], client: str | None) -> asyncio.Future[R]:
+    def commit(
+        self, verb: Verb[R], size: int, committed: Callable[[R], None], client: str | None, *, is_answered: bool = True
+    ) -> asyncio.Future[R]:
         """Run ``verb`` in the next commit, which the future tells of. ``committed(result)`` is called at once after
-        it. ``client`` names who waits."""
+        it. ``client`` names who waits; ``is_answered``: that commit is all that he waits for."""
         future: asyncio.Future[R] = self.loop.create_future()
 
         def told(result: Any, error: BaseException | None) -> None:
@@ -88,24 +100,54 @@ class Tick:
                 if error is None:
                     committed(result)
             finally:
-                if get_ident() == self._thread:
-                    _resolve(future, result, error)
-                else:
-                    with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waits
-                        self.loop.call_soon_threadsafe(_resolve, future, result, error)
+                self.resolve(future, result, error)
 
-        self.writer.submit_led(verb, told, size=size)
+        self.writer.submit_led(verb, told, size=size, is_request=True)
+        self._joined += 1
         if client is not None:
             self._regulars.came(client, time.monotonic())
-        if not self._here:
-            self._seen, self._naps = 0, NAPS
-            self.loop.call_soon(self._run)
-        self._here.append(client)
+            if is_answered:
+                self._here.append(client)
+        self._be_due()
         return future
 
+    def answered(self, client: str | None) -> None:
+        """He has all that he waited for."""
+        if client is not None:
+            self._regulars.answered(client, time.monotonic())
+
+    def call(self) -> None:
+        """Make a commit soon. From any thread: what it has for the commit was submitted before."""
+        if self._is_called:
+            return
+        self._is_called = True
+        try:
+            self.loop.call_soon_threadsafe(self._called)
+        except RuntimeError:  # the loop has ended
+            self._is_called = False
+            self.writer.urge()
+
+    def resolve(self, future: asyncio.Future[R], result: R, error: BaseException | None = None) -> None:
+        """From any thread."""
+        if get_ident() == self._thread:
+            _resolve(future, result, error)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waits
+                self.loop.call_soon_threadsafe(_resolve, future, result, error)
+
+    def _called(self) -> None:
+        self._is_called = False
+        self._be_due()
+
+    def _be_due(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._seen, self._naps = 0, NAPS
+            self.loop.call_soon(self._run)
+
     def _run(self) -> None:
-        if self._seen < len(self._here):  # more came since the last look: perhaps the loop is not done with reading
-            self._seen = len(self._here)
+        if self._seen < self._joined:  # more came since the last look: perhaps the loop is not done with reading
+            self._seen = self._joined
         elif self._regulars.are_due and self._naps:
             self._naps -= 1
             time.sleep(NAP_SECONDS)  # shorter than the commit, for which the loop would stand still too
@@ -117,6 +159,7 @@ class Tick:
     def _lead(self) -> None:
         self._regulars.give_up()
         here, self._here = self._here, []
+        self._is_due, self._joined = False, 0
         if self._timer is None:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
             self.writer.attend(True)
@@ -126,8 +169,7 @@ class Tick:
         self._led_at = self.loop.time()
         now = time.monotonic()
         for client in here:
-            if client is not None:
-                self._regulars.answered(client, now)
+            self._regulars.answered(client, now)
 
     def _late(self) -> None:
         left = self._led_at + LINGER_SECONDS - self.loop.time()
@@ -140,6 +182,52 @@ class Tick:
         self.pool.put_off(False)
         self.pool.send()
         self.writer.lead()
+
+
+class Errand:
+    """A message that a request waits for, while the pool has it: what comes of it is stored with one of the ticks."""
+
+    def __init__(self, tick: Tick, client: str | None) -> None:
+        self._tick = tick
+        self._client = client
+        self._future: asyncio.Future[Settlement | None] = tick.loop.create_future()
+        self._called_at: float | None = None
+
+    def called(self) -> None:
+        self._called_at = time.monotonic()
+
+    def submit(
+        self, verb: Verb[Settled], told: Callable[[Settled | None, BaseException | None], None], *, size: int
+    ) -> None:
+        self._tick.writer.submit_led(verb, told, keep=True, size=size)
+        self._tick.call()
+
+    def end(self, settlement: Settlement | None) -> None:
+        self._tick.resolve(self._future, settlement)
+
+    async def settled(self, patience: float) -> tuple[Settlement | None, float]:
+        """Wait, in the loop, at most ``patience`` seconds from the end of the application's call on. Answers what
+        came of it, if that is known, and how many seconds are left."""
+        self._look_in(patience, patience)
+        try:
+            settlement = await self._future
+        finally:
+            self._timer.cancel()
+        self._tick.answered(self._client)
+        return settlement, max(0.0, self._left(patience))
+
+    def _left(self, patience: float) -> float:
+        return patience if self._called_at is None else self._called_at + patience - time.monotonic()
+
+    def _look_in(self, seconds: float, patience: float) -> None:
+        self._timer = self._tick.loop.call_later(max(seconds, _LOOK_SECONDS), self._look, patience)
+
+    def _look(self, patience: float) -> None:
+        left = self._left(patience)
+        if left > 0:
+            self._look_in(left, patience)
+        else:
+            _resolve(self._future, None, None)
 
 
 def _resolve(future: asyncio.Future[R], result: R, error: BaseException | None) -> None:

@@ -119,7 +119,9 @@ class WSRMMiddleware(Served):
             case Answer() as answer:
                 return answer
             case Run(claim, delivery):
-                left = front.engine.dispatcher.run_here(claim, delivery, front.settings.hold_wait)
+                settlement, left = front.engine.dispatcher.run_here(claim, delivery, front.settings.hold_wait)
+                if settlement is not None:
+                    return front.answered(examined, settlement)
                 return self._wait(examined, Wait(delivery.position, Answer(202), bounded=True), environ, left)
             case Wait() as wait:
                 return self._wait(examined, wait, environ, front.settings.hold_wait)

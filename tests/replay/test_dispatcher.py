@@ -250,7 +250,7 @@ def test_a_fault_that_a_one_way_message_was_answered_with_is_written_down(
     ((number, reason),) = wsrm.rows("SELECT number, reason FROM ledger WHERE event = 'answered_with_fault'")
     assert number == 1
     assert "no such article" in reason
-    assert "delivery.answered_with_fault" in caplog.text
+    assert until(lambda: "delivery.answered_with_fault" in caplog.text)  # told behind the commit
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "503 Service Unavailable"])

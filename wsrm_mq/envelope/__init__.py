@@ -16,7 +16,7 @@ from wsrm_mq.envelope.render import (
     new_message_id,
     sequence_acknowledgement,
 )
-from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, is_fault, piggyback
+from wsrm_mq.envelope.reply import HeaderPlace, NotAnEnvelope, complete_reply, is_fault, piggyback
 from wsrm_mq.envelope.rewrite import demote, strip
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import Expanded, expand
@@ -24,6 +24,7 @@ from wsrm_mq.envelope.stream import Expanded, expand
 __all__ = [
     "ContentType",
     "Expanded",
+    "HeaderPlace",
     "Headers",
     "Limits",
     "NotAnEnvelope",

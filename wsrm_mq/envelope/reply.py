@@ -17,12 +17,15 @@ from wsrm_mq.errors import EnvelopeError, WSRMError
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import ADDRESSING_VERSIONS, SOAP_VERSIONS, AddressingVersion, SOAPVersion
 
-__all__ = ["NotAnEnvelope", "complete_reply", "is_fault", "piggyback"]
+__all__ = ["HeaderPlace", "NotAnEnvelope", "complete_reply", "is_fault", "piggyback"]
 
 _LIMITS: Final = Limits()
 _PIECE: Final = 16 * 1024
 _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
 _CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
+
+HeaderPlace = tuple[int, str]
+"""Where the header blocks of an envelope begin: offset into its bytes, and their codec."""
 
 
 class NotAnEnvelope(WSRMError):
@@ -36,10 +39,9 @@ def complete_reply(
     addressing: AddressingVersion,
     relates_to: str | None,
     action: str,
-    fragment: bytes = b"",
-) -> bytes:
-    """``body`` with the addressing headers that it lacks (Action, MessageID, To, RelatesTo), and
-    ``fragment``.
+) -> tuple[bytes, HeaderPlace]:
+    """``body`` with the addressing headers that it lacks (Action, MessageID, To, RelatesTo), and where in that more
+    header blocks can be put.
 
     Raises ``NotAnEnvelope`` for what is no envelope of the version ``soap``.
     """
@@ -55,16 +57,20 @@ def complete_reply(
     missing = "".join(
         xml for local, xml in addressing_elements(addressing, action, relates_to).items() if local not in present
     )
-    return _inserted(document, header, missing + fragment.decode())
+    return _inserted(document, header, missing)
 
 
-def piggyback(body: bytes, content_type: str, fragment: bytes) -> bytes:
-    """``body`` with ``fragment`` (of ``acknowledgement_header``) as its first header blocks.
+def piggyback(body: bytes, content_type: str, fragment: bytes, place: HeaderPlace | None = None) -> bytes:
+    """``body`` with ``fragment`` (of ``acknowledgement_header``) as its first header blocks; ``place``, which
+    ``complete_reply`` has answered for it, spares looking for them.
 
     Raises ``NotAnEnvelope``.
     """
+    if place is not None:
+        offset, codec = place
+        return b"".join((body[:offset], _encoded(fragment.decode(), codec), body[offset:]))
     document = _document(body, content_type)
-    return _inserted(document, _header(document), fragment.decode())
+    return _inserted(document, _header(document), fragment.decode())[0]
 
 
 def is_fault(body: bytes, content_type: str) -> FaultCode | None:
@@ -161,17 +167,21 @@ def _header(document: Document) -> Span | None:
     )
 
 
-def _inserted(document: Document, header: Span | None, xml: str) -> bytes:
-    if not xml:
-        return document.body
+def _inserted(document: Document, header: Span | None, xml: str) -> tuple[bytes, HeaderPlace]:
     envelope = document.spans[0]
     start = stop = envelope.content if header is None else header.content
+    opening = closing = ""
     if header is None:
-        xml = f'<soap:Header xmlns:soap="{envelope.namespace}">{xml}</soap:Header>'
+        opening, closing = f'<soap:Header xmlns:soap="{envelope.namespace}">', "</soap:Header>"
     elif header.is_self_closed:
         tag = document.text(header.start, header.content)
         name = tag[1:].split(maxsplit=1)[0].rstrip("/>")
-        xml = f"{tag.rstrip('>').rstrip('/')}>{xml}</{name}>"
+        opening, closing = f"{tag.rstrip('>').rstrip('/')}>", f"</{name}>"
         start = header.start
-    encoded = xml.encode(document.codec, "xmlcharrefreplace")
-    return b"".join((document.body[:start], encoded, document.body[stop:]))
+    before = document.body[:start] + _encoded(opening, document.codec)
+    inserted = _encoded(xml + closing, document.codec)
+    return b"".join((before, inserted, document.body[stop:])), (len(before), document.codec)
+
+
+def _encoded(xml: str, codec: str) -> bytes:
+    return xml.encode(codec, "xmlcharrefreplace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from wsrm_mq.queue.counts import delivered, failed
@@ -9,6 +10,7 @@ from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.poison import Aftermath, after_failure
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
@@ -26,6 +28,8 @@ class Reply(NamedTuple):
     status: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    place: tuple[int, str] | None = None
+    """Where its header blocks begin, offset and codec, while that is known: it is not stored."""
 
 
 class Settled(NamedTuple):
@@ -35,6 +39,8 @@ class Settled(NamedTuple):
     """Name of the instance where a request waits for this."""
     next_number: int
     """Where the sequence goes on, if it was not released."""
+    acknowledgement: SequenceAcknowledgement | None = None
+    """What an acknowledgement says now, if that was asked for."""
 
 
 class Failed(NamedTuple):
@@ -56,10 +62,12 @@ def settle(
     remark: str | None = None,
     seconds: float | None = None,
     is_replay: bool = False,
+    acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
 ) -> Settled:
     """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
     ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it;
-    ``seconds``: how long it took; ``is_replay``: it was read back from the store.
+    ``seconds``: how long it took; ``is_replay``: it was read back from the store; ``acknowledge`` makes the
+    acknowledgement for a request that is answered with it.
     Raises ``FenceLost`` where the sequence belongs to somebody else by now."""
     record = still_mine(tx, held)
     waiter = None
@@ -77,7 +85,8 @@ def settle(
     _name(record, number)
     move_past(tx, record, number)
     record.running_since = tx.now
-    return Settled(release and _give_back_quickly(tx, held, record), waiter, record.cursor)
+    acknowledgement = None if acknowledge is None else acknowledge(tx, record)
+    return Settled(release and _give_back_quickly(tx, held, record), waiter, record.cursor, acknowledgement)
 
 
 def remarked(tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str) -> None:

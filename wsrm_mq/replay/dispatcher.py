@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from wsrm_mq import tracing
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.answers import Settlement, acknowledged
 from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.ownership import Claim, give_back, let_go
 from wsrm_mq.queue.poison import Aftermath
@@ -24,10 +25,13 @@ from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, remarked, set
 from wsrm_mq.replay.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.replay.delivery import Call, Delivery, Outcome
 from wsrm_mq.replay.duty import Duty
+from wsrm_mq.replay.errand import Errand
 from wsrm_mq.replay.fresh import Fresh
 from wsrm_mq.replay.pipeline import Pipeline
-from wsrm_mq.replay.pool import Pool
+from wsrm_mq.replay.pool import Pace, Pool
 from wsrm_mq.replay.waiting import Waiters
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
+from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Verb
@@ -46,6 +50,19 @@ class _Run(NamedTuple):
     """The message that it begins with, if that is in memory."""
 
 
+class _Errand(NamedTuple):
+    claim: Claim
+    delivery: Delivery
+    of: Errand
+
+
+class Ran(NamedTuple):
+    settlement: Settlement | None
+    """What the request is answered with; ``None``: that has to be looked for in the store."""
+    left: float
+    """Of its patience, seconds."""
+
+
 class Dispatcher:
     """Runs sequences. ``policy_of`` answers a partner's policy."""
 
@@ -58,6 +75,7 @@ class Dispatcher:
         *,
         threads: int = 8,
         max_threads: int = 64,
+        request_threads: int = 64,
         events: Events,
         on_retry: Callable[[int], None] = lambda _at: None,
         duty: Duty | None = None,
@@ -70,6 +88,8 @@ class Dispatcher:
         self._on_retry = on_retry
         self._duty = duty or Duty(is_asked=True)
         self.pool: Pool[_Run] = Pool(self._work, threads=threads, max_threads=max_threads, events=events)
+        self._errands: Pool[_Errand] = Pool(self._do, threads=threads, max_threads=request_threads, events=events)
+        """Apart: requests that block leave the sequences their threads, and one-way operations keep their own pace."""
         self._fresh = Fresh()
         self._here = 0
         """How many requests run a message in their own threads."""
@@ -81,7 +101,9 @@ class Dispatcher:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:  # whoever runs one here has begun, or will not
             self.pool.stop()
-        have_ended = self.pool.join(deadline)
+            self._errands.stop()
+        have_ended = self._errands.join(deadline)
+        have_ended = self.pool.join(deadline) and have_ended
         with self._changed:
             self._changed.wait_for(lambda: not self._here, None if deadline is None else deadline - time.monotonic())
             return not self._here and have_ended
@@ -97,14 +119,21 @@ class Dispatcher:
         found here is in the store."""
         self._fresh.keep(sequence, delivery)
 
-    def run_here(self, claim: Claim, delivery: Delivery, patience: float) -> float:
+    def run_for(self, claim: Claim, delivery: Delivery, errand: Errand) -> None:
+        """``run_here``, in another thread: this one does not wait. ``errand`` is told how it goes."""
+        with self._changed:
+            if not self._errands.is_stopping:
+                return self._errands.give(_Errand(claim, delivery, errand))
+        return errand.end(None)
+
+    def run_here(self, claim: Claim, delivery: Delivery, patience: float) -> Ran:
         """Run one message in this thread, and wait for what became of it to be stored, at most ``patience`` seconds:
         that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
-        pool. Answers what is left of ``patience``, which the application's own time does not use up. After ``stop`` it
-        runs nothing: what came of it could not be stored, and the next start delivers it."""
+        pool. The application's own time uses up nothing of ``patience``. After ``stop`` it runs nothing: what came of
+        it could not be stored, and the next start delivers it."""
         with self._changed:
             if self.pool.is_stopping:
-                return patience
+                return Ran(None, patience)
             self._here += 1
         try:
             return self._run_here(claim, delivery, patience)
@@ -117,33 +146,94 @@ class Dispatcher:
                 self._here -= 1
                 if self.pool.is_stopping:
                     self._changed.notify_all()
-        return patience
+        return Ran(None, patience)
 
-    def _run_here(self, claim: Claim, delivery: Delivery, patience: float) -> float:
+    def _run_here(self, claim: Claim, delivery: Delivery, patience: float) -> Ran:
         if delivery.at_most_once:
-            self._settle_then_call(claim, delivery)
-            if not self._store.call(lambda tx: give_back(tx, claim), keep=True):
-                self.give(claim)
-            return patience
+            self._lose_then_call(claim, delivery)
+            return Ran(None, patience)
         outcome = self._called(delivery)
         begun = time.monotonic()
         stored = threading.Event()
+        found: list[Settlement | None] = []
         if outcome.error is None:
 
             def told(done: Settled | None, error: BaseException | None) -> None:
-                tracing.settle(outcome, error)
                 try:
-                    self._settlement_told(claim, delivery, done, error, last=True)
+                    found.append(self._request_settled(claim, delivery, outcome, done, error))
                 finally:
                     stored.set()
 
-            self._store.submit(_settling(claim, delivery, outcome, release=True), told, keep=True, size=_size(outcome))
+            self._store.submit(self._settling_request(claim, delivery, outcome), told, keep=True, size=_size(outcome))
         else:
             threading.Thread(
                 target=self._fail_apart, args=(claim, delivery, outcome, stored), name="wsrm-mq-fail", daemon=True
             ).start()
         stored.wait(patience)
-        return max(0.0, begun + patience - time.monotonic())
+        return Ran(found[0] if found else None, max(0.0, begun + patience - time.monotonic()))
+
+    def _do(self, errand: _Errand) -> None:
+        will_be_told = False
+        try:
+            will_be_told = self._did(*errand)
+        except FenceLost as lost:
+            self._tell("delivery.fence_lost", errand.delivery, lost)
+        except Exception as error:
+            self._let_go(errand.claim, error)
+        finally:
+            if not will_be_told:
+                errand.of.end(None)
+
+    def _did(self, claim: Claim, delivery: Delivery, errand: Errand) -> bool:
+        """Run one message for a request. Answers whether the request will be told when it is settled."""
+        if self._gives_back:
+            self._give_back(claim)
+            return False
+        if delivery.at_most_once:
+            self._lose_then_call(claim, delivery)
+            return False
+        outcome = self._called(delivery, self._errands.pace)
+        errand.called()
+        if outcome.error is not None:
+            if not self._fail(claim, delivery, outcome).released:
+                self.give(claim)
+            return False
+
+        def told(done: Settled | None, error: BaseException | None) -> None:
+            settlement = None
+            try:
+                settlement = self._request_settled(claim, delivery, outcome, done, error)
+            finally:
+                errand.end(settlement)
+
+        errand.submit(self._settling_request(claim, delivery, outcome), told, size=_size(outcome))
+        return True
+
+    def _lose_then_call(self, claim: Claim, delivery: Delivery) -> None:
+        self._settle_then_call(claim, delivery)
+        self._give_back(claim)
+
+    def _settling_request(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Settled]:
+        policy = self._policy_of(delivery.partner)
+
+        def acknowledge(tx: Transaction, record: SequenceRecord) -> SequenceAcknowledgement:
+            return acknowledged(record, policy, lambda: tx.used_bytes)
+
+        return _settling(claim, delivery, outcome, release=True, acknowledge=acknowledge)
+
+    def _request_settled(
+        self,
+        claim: Claim,
+        delivery: Delivery,
+        outcome: Outcome,
+        done: Settled | None,
+        error: BaseException | None,
+    ) -> Settlement | None:
+        tracing.settle(outcome, error)
+        self._settlement_told(claim, delivery, done, error, last=True)
+        if done is None or done.acknowledgement is None:
+            return None
+        return Settlement("delivered", outcome.reply, done.acknowledgement)
 
     def _fail_apart(self, claim: Claim, delivery: Delivery, outcome: Outcome, stored: threading.Event) -> None:
         """Record a failure in a thread of its own: it is rare, and this request's thread has no time for it."""
@@ -204,6 +294,9 @@ class Dispatcher:
         pipeline.drain()
         if pipeline.lost:
             return
+        self._give_back(claim)
+
+    def _give_back(self, claim: Claim) -> None:
         stopping = self._gives_back
         if not self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True):
             self.give(claim)
@@ -300,11 +393,11 @@ class Dispatcher:
         self._settled(delivery, done)
         return outcome
 
-    def _called(self, delivery: Delivery) -> Outcome:
+    def _called(self, delivery: Delivery, pace: Pace | None = None) -> Outcome:
         begun = time.perf_counter()
         outcome = self._call(delivery)
         outcome.seconds = time.perf_counter() - begun
-        self.pool.pace.took(outcome.seconds)
+        (pace or self.pool.pace).took(outcome.seconds)
         return outcome
 
     def _fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Failed:
@@ -334,7 +427,14 @@ class Dispatcher:
         self._events.tell(name, sequence=delivery.identifier, number=delivery.number, error=error)
 
 
-def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bool) -> Verb[Settled]:
+def _settling(
+    claim: Claim,
+    delivery: Delivery,
+    outcome: Outcome,
+    *,
+    release: bool,
+    acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
+) -> Verb[Settled]:
     return lambda tx: settle(
         tx,
         claim,
@@ -346,6 +446,7 @@ def _settling(claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bo
         waited_for=delivery.is_waited_for,
         seconds=outcome.seconds,
         is_replay=delivery.is_replay,
+        acknowledge=acknowledge,
     )
 
 

@@ -150,11 +150,16 @@ class Writer:
                 self._wake()
 
     def submit_led(
-        self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int = 0
+        self,
+        verb: Verb[R],
+        told: Callable[[R | None, BaseException | None], None],
+        *,
+        keep: bool = False,
+        size: int = 0,
+        is_request: bool = False,
     ) -> None:
-        """Queue ``verb``, a request's, for a caller who will ``lead`` soon; it lingers until then, and nobody else is
-        woken for it."""
-        item = Waiting(verb, told, size=size, lingers=True, is_request=True)
+        """``submit``, where somebody will ``lead`` soon; it lingers until then, and nobody else is woken for it."""
+        item = Waiting(verb, told, keep=keep, size=size, lingers=True, is_request=is_request)
         with self._lock:
             self._join(item)
 
@@ -185,7 +190,7 @@ class Writer:
         """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
         to the writer's thread. ``before_commit`` is called when this thread is about to wait for the disk."""
         if not self._writing.acquire(timeout=0 if self._at_lock else LEAD_SECONDS):
-            return self._leave()
+            return self.urge()
         try:
             with self._lock:
                 well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
@@ -197,7 +202,7 @@ class Writer:
         finally:
             self._writing.release()
         if kept or is_left or self._checkpoint_due:
-            self._leave()
+            self.urge()
 
     def _led(self, batch: list[Waiting[Any]], before_commit: Callable[[], None]) -> list[Waiting[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
@@ -209,7 +214,7 @@ class Writer:
         except Exception as error:
             return self._broke(batch, error)
 
-    def _leave(self) -> None:
+    def urge(self) -> None:
         """Nobody leads: what lingers is the thread's business now."""
         with self._lock:
             self._line.urge()
