@@ -32,7 +32,6 @@ from wsrm_mq.front import (
     Authenticate,
     Front,
     Hooks,
-    Served,
     asks_for_wsdl,
     carries_rm,
     is_soap,
@@ -42,6 +41,7 @@ from wsrm_mq.front import (
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.remembered import Memory, is_small
 from wsrm_mq.request_body import BodyRefused, Spool, too_large
+from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import Errand, Tick
 

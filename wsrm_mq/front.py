@@ -37,7 +37,6 @@ __all__ = [
     "Authenticate",
     "Front",
     "Hooks",
-    "Served",
     "asks_for_wsdl",
     "is_disguised",
     "is_soap",
@@ -240,30 +239,6 @@ class Front:
     def _policy_of(self, partner: str | None) -> QueuePolicy:
         """The policy of a partner; that of everybody else where his section is gone."""
         return self._peers.get(partner or "", self._default_peer).policy
-
-
-class Served:
-    """What either middleware lets its server do."""
-
-    _front: Front
-
-    def start(self) -> None:
-        """Open the store and begin to deliver, at once. To be called in a process that serves, not in one that only
-        forks those that do."""
-        self._front.start()
-
-    def stop_waiting(self) -> None:
-        """The end is near: answer the requests that wait for a message, and let none wait from now on."""
-        self._front.is_ending = True
-
-    def close(self, timeout: float | None = None) -> bool:
-        """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
-        seconds."""
-        return self._front.close(timeout)
-
-    @property
-    def engine(self) -> Engine:
-        return self._front.engine
 
 
 def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:

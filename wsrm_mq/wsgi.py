@@ -17,9 +17,10 @@ from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.exchange import Commit, Forward, Run, Wait
-from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, Served, asks_for_wsdl, is_disguised, is_soap, refusal
+from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, asks_for_wsdl, is_disguised, is_soap, refusal
 from wsrm_mq.queue.accept import Body
 from wsrm_mq.request_body import BodyRefused, read_body
+from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["WSRMMiddleware"]
