@@ -9,7 +9,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
 COMPILED := build/compiled
 # What compiled code is made from, and what has to lie beside it so that tests and bench run there.
-PACKAGE := pyproject.toml README.md $(shell find wsrm_mq -name '*.py')
+PACKAGE := pyproject.toml $(shell find wsrm_mq -name '*.py')
 BESIDE := tests bench docs examples wsdl pyproject.toml Makefile $(wildcard *.md)
 # Tests wait more than they compute: on two cores a third worker saves a quarter of the time.
 WORKERS ?= 3
@@ -105,10 +105,10 @@ docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 # Needs gcc and gSOAP (Debian: gcc gsoap libgsoap-dev). ARGS=--quick: everything once, small.
-bench: $(BENCH_STAMP)
+bench: $(BENCH_STAMP) compiled
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-inbound: $(BENCH_STAMP)
+bench-inbound: $(BENCH_STAMP) compiled
 	@$(BIN)/python -m bench.inbound $(ARGS)
 
 clean:

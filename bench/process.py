@@ -19,12 +19,13 @@ from bench import asking
 __all__ = ["ServerProcess", "settled"]
 
 _POLL_SECONDS: Final = 0.02
+_HERE: Final = Path(__file__).parent.parent
 
 
 class ServerProcess:
-    """``python -m bench.server`` with ``arguments``, killed at the end of the ``with`` block."""
+    """``python -m bench.server`` with ``arguments`` in ``tree``, killed at the end of the ``with`` block."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, tree: Path = _HERE) -> None:
         self.begun = time.monotonic_ns()
         """Before there was a process."""
         command = [sys.executable, "-m", "bench.server", *arguments]
@@ -35,7 +36,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=self._said,
             text=True,
-            cwd=Path(__file__).parent.parent,
+            cwd=tree,
             start_new_session=True,
         )
         assert self._process.stdout is not None

@@ -28,6 +28,7 @@ from bench.dying import die_with_parent
 from bench.fronts import FRONTS, handed_to_uwsgi
 from bench.messages import FACTORY
 from bench.stages import Stages
+from wsrm_mq.built import is_compiled
 from wsrm_mq.config import Settings
 from wsrm_mq.engine import Engine
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
@@ -123,6 +124,8 @@ def _asgi(served: ASGIApplication, own: Callable[[str, str], bytes]) -> ASGIAppl
 def main() -> None:
     die_with_parent()
     chosen = _chosen(sys.argv[1:])
+    if FRONTS[chosen.front].is_compiled and not is_compiled():
+        sys.exit(f"{chosen.front}: what is imported here is not compiled")
     started = os.getpid()
     FRONTS[chosen.front].serve(lambda: _make(chosen), lambda port: _announce(port, started))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from bench import gsoap
+from bench.fronts import FRONTS
 from bench.load import GeneratorTooBusy, Load, Plan, in_order, load
 from bench.measure import Stolen, cpu_seconds, fsync_us
 from bench.messages import NOBODY
@@ -153,7 +154,8 @@ def reliable(front: str, store: Path, *options: str, answer: bytes = b"") -> Ite
     """A fresh server; ``store`` is deleted afterwards."""
     with _answering(answer) as file:
         try:
-            with ServerProcess("--front", front, "--store", str(store), *file, *options) as server:
+            tree = FRONTS[front].tree
+            with ServerProcess("--front", front, "--store", str(store), *file, *options, tree=tree) as server:
                 yield Reliable(server, store)
         finally:
             remove_store(store)
@@ -183,7 +185,7 @@ class Bare:
 
 @contextmanager
 def bare(front: str, answer: bytes) -> Iterator[Bare]:
-    with _answering(answer) as file, ServerProcess("--front", front, *file) as server:
+    with _answering(answer) as file, ServerProcess("--front", front, *file, tree=FRONTS[front].tree) as server:
         yield Bare(server)
 
 
