@@ -19,6 +19,7 @@ from tests.support.stored import Stored
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.asgi_calls import environ_of
 from wsrm_mq.errors import StoreError
+from wsrm_mq.front import Front
 from wsrm_mq.testing import Reply
 
 Message = dict[str, Any]
@@ -379,13 +380,13 @@ def test_what_takes_long_to_read_is_read_in_a_thread(
 ) -> None:
     middleware = WSRMASGIMiddleware(service, tmp_path / "store.db", verify_body=True)
     threads: list[threading.Thread] = []
-    examine = middleware._front.examine
+    examine = Front.examine
 
     def noting(*arguments: Any) -> Any:
         threads.append(threading.current_thread())
         return examine(*arguments)
 
-    monkeypatch.setattr(middleware._front, "examine", noting)
+    monkeypatch.setattr(Front, "examine", noting)
 
     async def conversation() -> None:
         identifier = await create(middleware)

@@ -12,6 +12,7 @@ import pytest
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.replay import dispatcher as dispatching
+from wsrm_mq.replay.dispatcher import Dispatcher
 
 Start = Callable[..., InProcess]
 OWNED = "SELECT count(*) FROM sequence WHERE owner IS NOT NULL"
@@ -295,20 +296,19 @@ def test_what_a_sequence_was_granted_holds_though_the_configuration_has_changed(
     assert until(lambda: len(service.calls) == 2), "a failed message of an exactly_once sequence is tried again"
 
 
-def test_a_request_whose_turn_comes_after_a_close_runs_nothing(start: Start) -> None:
+def test_a_request_whose_turn_comes_after_a_close_runs_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     wsrm = start(service)
     identifier = wsrm.create()
-    engine = wsrm.middleware.engine
     waits, go_on = threading.Event(), threading.Event()
-    run_here = engine.dispatcher.run_here
+    run_here = Dispatcher.run_here
 
     def late(*arguments: Any) -> float:
         waits.set()
         go_on.wait(10)
         return run_here(*arguments)
 
-    engine.dispatcher.run_here = late  # type: ignore[method-assign, assignment]  # a thread that gets no turn for a while
+    monkeypatch.setattr(Dispatcher, "run_here", late)  # a thread that gets no turn for a while
     request = threading.Thread(target=wsrm.put, args=(identifier, 1), kwargs={"reply_to": TWO_WAY})
     request.start()
     assert waits.wait(5)

@@ -26,8 +26,7 @@ from tests.servers.fronts import FRONTS, serve
 from wsrm_mq import once
 from wsrm_mq.application import Application
 from wsrm_mq.front import Front
-from wsrm_mq.queue import accept
-from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store.transaction import Transaction
 
 NAMESPACE: Final = "urn:example:orders"
@@ -61,22 +60,16 @@ class Death:
 
 
 def arm(death: Death) -> None:
-    """Put the points into the places of the package where a crash is hardest to survive."""
-    store, flush = accept._store, Transaction.flush
-    stored: list[int] = []
-
-    def counting_store(*arguments: Any) -> int:
-        position = store(*arguments)
-        stored.append(position)
-        return position
+    """Put the points into the places of the package where a crash is hardest to survive: where a module that is never
+    compiled calls the next one, or the compiled build would not pass them."""
+    flush = Transaction.flush
 
     def flush_then_die(tx: Transaction) -> None:
+        stored = len(tx._entries)  # but those that a statement of this transaction had to see
         flush(tx)
-        while stored:
-            stored.pop()
+        for _ in range(stored):
             death.passes("before_commit")
 
-    accept._store = counting_store
     Transaction.flush = flush_then_die  # type: ignore[method-assign]
 
     hand_over = Front.committed
@@ -97,13 +90,13 @@ def arm(death: Death) -> None:
 
     Application.__call__ = call_then_die  # type: ignore[method-assign]
 
-    settled = Dispatcher._settled
+    notify = Waiters.notify
 
-    def settled_then_die(self: Dispatcher, delivery: Any, done: Any) -> None:
+    def die_or_notify(self: Waiters, position: int) -> None:
         death.passes("after_settle")
-        settled(self, delivery, done)
+        notify(self, position)
 
-    Dispatcher._settled = settled_then_die  # type: ignore[method-assign]
+    Waiters.notify = die_or_notify  # type: ignore[method-assign]
 
 
 def service(path: Path, death: Death, work_seconds: float) -> Callable[..., Iterable[bytes]]:

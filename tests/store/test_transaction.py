@@ -10,7 +10,6 @@ from wsrm_mq.queue.accept import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.store import transaction
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 from wsrm_mq.testing import ManualClock
@@ -125,12 +124,11 @@ def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(one
     assert (kept(), cache.weight) == ([1], 2)
 
 
-def test_queues_without_end_do_not_fill_the_cache(one: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction, "_CACHED_QUEUES", 3)
+def test_queues_without_end_do_not_fill_the_cache(one: Instance) -> None:
     with one.transaction() as tx:
-        keys = [tx.queue(f"/{name}") for name in range(10)]
+        keys = [tx.queue(f"/{name}") for name in range(1_007)]
         cache = tx._cache
-    assert [cache.queue(f"/{name}") for name in range(10)] == [None] * 7 + keys[7:]
+    assert [cache.queue(f"/{name}") for name in range(1_007)] == [None] * 7 + keys[7:]
     assert one.run(lambda tx: tx.queue("/0")) == keys[0]
 
 

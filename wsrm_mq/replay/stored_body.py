@@ -1,0 +1,31 @@
+"""A large body that is not in memory."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import BinaryIO, cast
+
+from wsrm_mq.queue.accept import Body
+from wsrm_mq.store.store import Store
+
+__all__ = ["StoredBody"]
+
+
+class StoredBody(Body):
+    """A large body in the store, copied to a temporary file when the application reads it: no connection is lent
+    while the application runs."""
+
+    __slots__ = ("_message", "_store")
+
+    def __init__(self, store: Store, message: int, size: int) -> None:
+        super().__init__(None, None, size)
+        self._store = store
+        self._message = message
+
+    def open(self) -> BinaryIO:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the reader closes it
+        with self._store.reader() as db, db.blobopen("message", "body", self._message, readonly=True) as blob:
+            shutil.copyfileobj(cast(BinaryIO, blob), file, 1024 * 1024)
+        file.seek(0)
+        return file
