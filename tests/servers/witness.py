@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.servers.fronts import FRONTS, serve
-from wsrm_mq import once
-from wsrm_mq.application import Application
+from wsrm_mq import once, tracing
 from wsrm_mq.front import Front
+from wsrm_mq.replay.delivery import Call, Delivery, Outcome
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store.transaction import Transaction
 
@@ -81,14 +81,19 @@ def arm(death: Death) -> None:
 
     Front.committed = die_or_hand_over  # type: ignore[method-assign]
 
-    call = Application.__call__
+    processing = tracing.processing
 
-    def call_then_die(self: Application, delivery: Any) -> Any:
-        outcome = call(self, delivery)
-        death.passes("before_settle")
-        return outcome
+    def processing_or_dying(call: Call) -> Call:
+        traced = processing(call)
 
-    Application.__call__ = call_then_die  # type: ignore[method-assign]
+        def call_then_die(delivery: Delivery) -> Outcome:
+            outcome = traced(delivery)
+            death.passes("before_settle")
+            return outcome
+
+        return call_then_die
+
+    tracing.processing = processing_or_dying
 
     notify = Waiters.notify
 
