@@ -71,7 +71,7 @@ build/wheel/.made: $(PACKAGE) | $(VENV)/bin/python
 $(COMPILED)/.made: build/wheel/.made $(shell find $(BESIDE) -type f -not -name '*.pyc' -not -path 'docs/_build/*')
 	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	@$(BIN)/python -m zipfile -e build/wheel/*.whl $(COMPILED)
-	@cp -R $(BESIDE) $(COMPILED)
+	@cp -Rp $(BESIDE) $(COMPILED)  # with its times: a make there has nothing to install anew
 	@touch $@
 
 # Before the editable installation, which is the source, comes what PYTHONPATH names.
