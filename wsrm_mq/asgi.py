@@ -43,7 +43,7 @@ from wsrm_mq.remembered import Memory, is_small
 from wsrm_mq.request_body import BodyRefused, Spool, too_large
 from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
-from wsrm_mq.tick import Errand, Tick
+from wsrm_mq.tick import LoopErrand, Tick
 
 __all__ = ["WSRMASGIMiddleware"]
 
@@ -224,12 +224,12 @@ class WSRMASGIMiddleware(Served):
         if not isinstance(examined, Commit):
             return examined
         tick, client = self._tick_here(), examined.request.caller.connection
-        errands: list[Errand] = []
+        errands: list[LoopErrand] = []
 
         def committed(receipt: Receipt | Created) -> None:
             run = front.committed(examined, receipt)
             if run is not None:  # begun here: the request may be cancelled before its turn comes
-                errands.append(Errand(tick, client))
+                errands.append(LoopErrand(tick, client))
                 front.engine.dispatcher.run_for(run.claim, run.delivery, errands[0])
 
         waits = examined.arrival is not None and examined.arrival.waits

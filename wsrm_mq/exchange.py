@@ -95,7 +95,8 @@ class HandOver(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Run this message in the request's own thread, then answer with what ``settled`` makes of its outcome."""
+    """Run this message for the request, in its own thread if it has one, then answer with what ``settled`` makes of its
+    outcome."""
 
     claim: Claim
     delivery: Delivery

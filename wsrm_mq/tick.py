@@ -15,11 +15,10 @@ from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from wsrm_mq.queue.answers import Settlement
-from wsrm_mq.queue.settle import Settled
 from wsrm_mq.replay.pool import Pool
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
-__all__ = ["Errand", "Tick"]
+__all__ = ["LoopErrand", "Tick"]
 
 R = TypeVar("R")
 
@@ -184,21 +183,27 @@ class Tick:
         self.writer.lead()
 
 
-class Errand:
-    """A message that a request waits for, while the pool has it: what comes of it is stored with one of the ticks."""
+class LoopErrand:
+    """A message that a request waits for, while a thread has it: what comes of it is stored with one of the ticks. See
+    ``replay.errand``."""
 
     def __init__(self, tick: Tick, client: str | None) -> None:
         self._tick = tick
         self._client = client
         self._future: asyncio.Future[Settlement | None] = tick.loop.create_future()
-        self._called_at: float | None = None
+        self._stored_for = 0.0
+        """So many seconds it was the store's turn before."""
+        self._storing_since: float | None = None
 
-    def called(self) -> None:
-        self._called_at = time.monotonic()
+    def calling(self) -> None:
+        if self._storing_since is not None:
+            self._stored_for += time.monotonic() - self._storing_since
+            self._storing_since = None
 
-    def submit(
-        self, verb: Verb[Settled], told: Callable[[Settled | None, BaseException | None], None], *, size: int
-    ) -> None:
+    def storing(self) -> None:
+        self._storing_since = time.monotonic()
+
+    def submit(self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
         self._tick.writer.submit_led(verb, told, keep=True, size=size)
         self._tick.call()
 
@@ -206,8 +211,8 @@ class Errand:
         self._tick.resolve(self._future, settlement)
 
     async def settled(self, patience: float) -> tuple[Settlement | None, float]:
-        """Wait, in the loop, at most ``patience`` seconds from the end of the application's call on. Answers what
-        came of it, if that is known, and how many seconds are left."""
+        """Wait, in the loop, for the store at most ``patience`` seconds, for the application as long as it takes.
+        Answers what came of it, if that is known, and how many seconds are left."""
         self._look_in(patience, patience)
         try:
             settlement = await self._future
@@ -217,14 +222,15 @@ class Errand:
         return settlement, max(0.0, self._left(patience))
 
     def _left(self, patience: float) -> float:
-        return patience if self._called_at is None else self._called_at + patience - time.monotonic()
+        since = self._storing_since
+        return patience - self._stored_for - (0.0 if since is None else time.monotonic() - since)
 
     def _look_in(self, seconds: float, patience: float) -> None:
         self._timer = self._tick.loop.call_later(max(seconds, _LOOK_SECONDS), self._look, patience)
 
     def _look(self, patience: float) -> None:
         left = self._left(patience)
-        if left > 0:
+        if left > 0 or self._storing_since is None:
             self._look_in(left, patience)
         else:
             _resolve(self._future, None, None)

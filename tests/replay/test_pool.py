@@ -195,7 +195,7 @@ def test_where_the_system_has_no_thread_left_those_who_are_there_do_it(
     monkeypatch.setattr(threading.Thread, "start", start)
     pool.give(done.set)
     monkeypatch.undo()
-    assert [record.getMessage() for record in caplog.records] == ["dispatch.exhausted threads=1 waiting=1"]
+    assert [record.getMessage() for record in caplog.records] == ["dispatch.exhausted of=sequences threads=1 waiting=1"]
     gate.open()
     assert done.wait(5)
 
@@ -255,7 +255,7 @@ def test_a_pool_that_can_grow_no_more_says_so_once(make: Make, caplog: pytest.Lo
     done = threading.Barrier(2)
     pool.give(lambda: None)
     pool.give(done.wait)
-    assert [record.getMessage() for record in caplog.records] == ["dispatch.exhausted threads=2 waiting=1"]
+    assert [record.getMessage() for record in caplog.records] == ["dispatch.exhausted of=sequences threads=2 waiting=1"]
     for gate in gates:
         gate.open()
     done.wait(5)

@@ -20,7 +20,8 @@ _ALL_MARKS: Final = tuple(mark for mark, _ in _MARKS)
 _UNMARKED: Final = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
 _DECLARED: Final = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 
-_WIDE: Final = ("utf-16", "utf-32")
+_NOT_SO: Final = ("utf-16", "utf-32", "utf-8")
+"""What was read as ASCII is not wide; and ``utf-8-sig`` would write a mark in the middle."""
 
 _EXPAT_NAMES: Final = {
     "utf-8": "UTF-8",
@@ -54,4 +55,4 @@ def codec_of(start: bytes, charset: str | None) -> str:
         codec = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
     except LookupError:
         return "utf-8"
-    return "utf-8" if codec.startswith(_WIDE) else codec  # read as ASCII, so it is not what it says
+    return "utf-8" if codec.startswith(_NOT_SO) else codec

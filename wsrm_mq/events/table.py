@@ -92,7 +92,9 @@ EVENTS: Final = {
         ERROR, "key error", "A sequence could not be given back: the store is closed. The next start finds it"
     ),
     "dispatch.exhausted": _heard(
-        ERROR, "threads waiting", "Every thread that may call the application does; sequences wait for one"
+        ERROR,
+        "of threads waiting",
+        "Every thread that may call the application does; sequences, or two-way requests, wait for one",
     ),
     # instances
     "instance.gone": _heard(WARNING, "name sequences", "Another process died; the sequences that it ran are free"),

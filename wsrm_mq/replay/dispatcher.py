@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wsrm_mq import tracing
 from wsrm_mq.errors import FenceLost, StoreError
@@ -50,10 +50,10 @@ class _Run(NamedTuple):
     """The message that it begins with, if that is in memory."""
 
 
-class _Errand(NamedTuple):
+class _Given(NamedTuple):
     claim: Claim
     delivery: Delivery
-    of: Errand
+    errand: Errand
 
 
 class Ran(NamedTuple):
@@ -88,7 +88,9 @@ class Dispatcher:
         self._on_retry = on_retry
         self._duty = duty or Duty(is_asked=True)
         self.pool: Pool[_Run] = Pool(self._work, threads=threads, max_threads=max_threads, events=events)
-        self._errands: Pool[_Errand] = Pool(self._do, threads=threads, max_threads=request_threads, events=events)
+        self._errands: Pool[_Given] = Pool(
+            self._do, threads=threads, max_threads=request_threads, events=events, of="requests"
+        )
         """Apart: requests that block leave the sequences their threads, and one-way operations keep their own pace."""
         self._fresh = Fresh()
         self._here = 0
@@ -120,10 +122,11 @@ class Dispatcher:
         self._fresh.keep(sequence, delivery)
 
     def run_for(self, claim: Claim, delivery: Delivery, errand: Errand) -> None:
-        """``run_here``, in another thread: this one does not wait. ``errand`` is told how it goes."""
+        """``run_here`` for a request that has no thread: one of a pool's runs the message and tells ``errand`` how it
+        goes. Never blocks."""
         with self._changed:
             if not self._errands.is_stopping:
-                return self._errands.give(_Errand(claim, delivery, errand))
+                return self._errands.give(_Given(claim, delivery, errand))
         return errand.end(None)
 
     def run_here(self, claim: Claim, delivery: Delivery, patience: float) -> Ran:
@@ -150,102 +153,86 @@ class Dispatcher:
 
     def _run_here(self, claim: Claim, delivery: Delivery, patience: float) -> Ran:
         if delivery.at_most_once:
-            self._lose_then_call(claim, delivery)
+            self._settle_then_call(claim, delivery)
+            self._give_back(claim)
             return Ran(None, patience)
-        outcome = self._called(delivery)
+        outcome = self._called(delivery, self.pool.pace)
         begun = time.monotonic()
+        verb, finish = self._of_request(claim, delivery, outcome)
         stored = threading.Event()
         found: list[Settlement | None] = []
-        if outcome.error is None:
 
-            def told(done: Settled | None, error: BaseException | None) -> None:
-                try:
-                    found.append(self._request_settled(claim, delivery, outcome, done, error))
-                finally:
-                    stored.set()
+        def told(done: Any, error: BaseException | None) -> None:
+            try:
+                found.append(finish(done, error))
+            finally:
+                stored.set()
 
-            self._store.submit(self._settling_request(claim, delivery, outcome), told, keep=True, size=_size(outcome))
-        else:
-            threading.Thread(
-                target=self._fail_apart, args=(claim, delivery, outcome, stored), name="wsrm-mq-fail", daemon=True
-            ).start()
+        self._store.submit(verb, told, keep=True, size=_size(outcome))
         stored.wait(patience)
         return Ran(found[0] if found else None, max(0.0, begun + patience - time.monotonic()))
 
-    def _do(self, errand: _Errand) -> None:
+    def _do(self, given: _Given) -> None:
         will_be_told = False
         try:
-            will_be_told = self._did(*errand)
+            will_be_told = self._did(*given)
         except FenceLost as lost:
-            self._tell("delivery.fence_lost", errand.delivery, lost)
+            self._tell("delivery.fence_lost", given.delivery, lost)
         except Exception as error:
-            self._let_go(errand.claim, error)
+            self._let_go(given.claim, error)
         finally:
             if not will_be_told:
-                errand.of.end(None)
+                given.errand.end(None)
 
     def _did(self, claim: Claim, delivery: Delivery, errand: Errand) -> bool:
-        """Run one message for a request. Answers whether the request will be told when it is settled."""
-        if self._gives_back:
-            self._give_back(claim)
+        """Run one message for a request that waits elsewhere. Answers whether the request will be told."""
+        if self._errands.is_stopping:
             return False
         if delivery.at_most_once:
-            self._lose_then_call(claim, delivery)
+            self._settle_then_call(claim, delivery, errand)
+            errand.end(None)  # before this thread waits for the store
+            self._give_back(claim)
             return False
         outcome = self._called(delivery, self._errands.pace)
-        errand.called()
-        if outcome.error is not None:
-            if not self._fail(claim, delivery, outcome).released:
-                self.give(claim)
-            return False
+        errand.storing()
+        verb, finish = self._of_request(claim, delivery, outcome)
 
-        def told(done: Settled | None, error: BaseException | None) -> None:
+        def told(done: Any, error: BaseException | None) -> None:
             settlement = None
             try:
-                settlement = self._request_settled(claim, delivery, outcome, done, error)
+                settlement = finish(done, error)
             finally:
                 errand.end(settlement)
 
-        errand.submit(self._settling_request(claim, delivery, outcome), told, size=_size(outcome))
+        errand.submit(verb, told, size=_size(outcome))
         return True
 
-    def _lose_then_call(self, claim: Claim, delivery: Delivery) -> None:
-        self._settle_then_call(claim, delivery)
-        self._give_back(claim)
-
-    def _settling_request(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Settled]:
+    def _of_request(
+        self, claim: Claim, delivery: Delivery, outcome: Outcome
+    ) -> tuple[Verb[Any], Callable[[Any, BaseException | None], Settlement | None]]:
+        """What to store of an outcome that a request waits for, and what to do, and answer, once it is."""
         policy = self._policy_of(delivery.partner)
 
         def acknowledge(tx: Transaction, record: SequenceRecord) -> SequenceAcknowledgement:
             return acknowledged(record, policy, lambda: tx.used_bytes)
 
-        return _settling(claim, delivery, outcome, release=True, acknowledge=acknowledge)
+        def settled(done: Settled | None, error: BaseException | None) -> Settlement | None:
+            tracing.settle(outcome, error)
+            self._settlement_told(claim, delivery, done, error, last=True)
+            if done is None or done.acknowledgement is None:
+                return None
+            return Settlement("delivered", outcome.reply, done.acknowledgement)
 
-    def _request_settled(
-        self,
-        claim: Claim,
-        delivery: Delivery,
-        outcome: Outcome,
-        done: Settled | None,
-        error: BaseException | None,
-    ) -> Settlement | None:
-        tracing.settle(outcome, error)
-        self._settlement_told(claim, delivery, done, error, last=True)
-        if done is None or done.acknowledgement is None:
-            return None
-        return Settlement("delivered", outcome.reply, done.acknowledgement)
+        def failed(done: Failed | None, error: BaseException | None) -> None:
+            if done is None:
+                tracing.settle(outcome, error)
+                self._not_stored(claim, delivery, error)
+            else:
+                self._failed(claim, delivery, outcome, done)
 
-    def _fail_apart(self, claim: Claim, delivery: Delivery, outcome: Outcome, stored: threading.Event) -> None:
-        """Record a failure in a thread of its own: it is rare, and this request's thread has no time for it."""
-        try:
-            if not self._fail(claim, delivery, outcome).released:
-                self.give(claim)
-        except FenceLost as lost:
-            self._tell("delivery.fence_lost", delivery, lost)
-        except Exception as error:
-            self._let_go(claim, error)
-        finally:
-            stored.set()
+        if outcome.error is None:
+            return _settling(claim, delivery, outcome, release=True, acknowledge=acknowledge), settled
+        return self._failing(claim, delivery, outcome), failed
 
     def _let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off, for no fault of a message: the watch takes the sequence up again, here or elsewhere."""
@@ -321,11 +308,7 @@ class Dispatcher:
         self, claim: Claim, delivery: Delivery, done: Settled | None, error: BaseException | None, *, last: bool
     ) -> None:
         if done is None:
-            self._tell("delivery.not_settled", delivery, error)
-            self._fresh.forget(claim.sequence)
-            if error is not None and not isinstance(error, FenceLost):
-                self._let_go(claim, error)
-            return
+            return self._not_stored(claim, delivery, error)
         self._settled(delivery, done)
         self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
         if last and done.released:
@@ -333,17 +316,22 @@ class Dispatcher:
         elif last:
             self.give(claim, self._fresh.pop(claim.sequence, done.next_number))
 
+    def _not_stored(self, claim: Claim, delivery: Delivery, error: BaseException | None) -> None:
+        self._tell("delivery.not_settled", delivery, error)
+        self._fresh.forget(claim.sequence)
+        if error is not None and not isinstance(error, FenceLost):
+            self._let_go(claim, error)
+
     def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline | None, *, last: bool) -> bool:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
         failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool. No
         settlement is under way where there is no ``pipeline``."""
-        outcome = self._called(delivery)
+        outcome = self._called(delivery, self.pool.pace)
         if outcome.error is not None:
             if pipeline is not None:
                 pipeline.drain()
-            lost = pipeline is not None and pipeline.lost
-            if not lost and not self._fail(claim, delivery, outcome).released:
-                self.give(claim)
+            if pipeline is None or not pipeline.lost:
+                self._fail(claim, delivery, outcome)
             return True
         if pipeline is not None:
             pipeline.enter()
@@ -363,10 +351,17 @@ class Dispatcher:
         )
         return last
 
-    def _settle_then_call(self, claim: Claim, delivery: Delivery) -> Outcome:
+    def _settle_then_call(self, claim: Claim, delivery: Delivery, errand: Errand | None = None) -> None:
         """At most once: a crash from here on loses the message, nothing repeats it."""
+        pace = self.pool.pace if errand is None else self._errands.pace
+        if errand is not None:
+            errand.storing()
         done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
-        outcome = self._called(delivery)
+        if errand is not None:
+            errand.calling()
+        outcome = self._called(delivery, pace)
+        if errand is not None:
+            errand.storing()
         self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
 
         number, position = delivery.number, delivery.position
@@ -391,32 +386,33 @@ class Dispatcher:
             self._tell("delivery.lost", delivery, outcome.error)
         tracing.settle(outcome, None)
         self._settled(delivery, done)
-        return outcome
 
-    def _called(self, delivery: Delivery, pace: Pace | None = None) -> Outcome:
+    def _called(self, delivery: Delivery, pace: Pace) -> Outcome:
         begun = time.perf_counter()
         outcome = self._call(delivery)
         outcome.seconds = time.perf_counter() - begun
-        (pace or self.pool.pace).took(outcome.seconds)
+        pace.took(outcome.seconds)
         return outcome
 
-    def _fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Failed:
-        error = outcome.error or ""
+    def _fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> None:
+        self._failed(claim, delivery, outcome, self._store.call(self._failing(claim, delivery, outcome), keep=True))
+
+    def _failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
         self._fresh.forget(claim.sequence)  # whoever goes on reads what follows
-        policy = self._policy_of(delivery.partner)
-        done = self._store.call(
-            lambda tx: fail(
-                tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
-            ),
-            keep=True,
+        policy, error = self._policy_of(delivery.partner), outcome.error or ""
+        return lambda tx: fail(
+            tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
         )
+
+    def _failed(self, claim: Claim, delivery: Delivery, outcome: Outcome, done: Failed) -> None:
         self._fresh.forget(claim.sequence)  # this one too: it may have been kept after it was read
         tracing.settle(outcome, None)
         if done.aftermath is not Aftermath.RETRY:
             self._waiters.notify(delivery.position)
         if done.retry_at is not None:
             self._on_retry(done.retry_at)
-        return done
+        if not done.released:
+            self.give(claim)
 
     def _settled(self, delivery: Delivery, done: Settled) -> None:
         self._waiters.notify(delivery.position)

@@ -56,13 +56,22 @@ class Pace:
 
 class Pool(Generic[W]):
     """Calls ``work(item)``, which raises nothing, for every item that is given, first come first served. It keeps
-    ``threads`` and grows to ``max_threads`` while all are busy."""
+    ``threads`` and grows to ``max_threads`` while all are busy. ``of``: what waits for them, for the log."""
 
-    def __init__(self, work: Callable[[W], None], *, threads: int, max_threads: int, events: Events) -> None:
+    def __init__(
+        self,
+        work: Callable[[W], None],
+        *,
+        threads: int,
+        max_threads: int,
+        events: Events,
+        of: str = "sequences",
+    ) -> None:
         self._work = work
         self._threads = threads
         self._max_threads = max_threads
         self._events = events
+        self._of = of
         self.pace = Pace()
         self._items: deque[W] = deque()
         self._taken = 0
@@ -153,7 +162,7 @@ class Pool(Generic[W]):
     def _tell_exhausted(self) -> None:
         if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
             self._told_exhausted = time.monotonic()
-            self._events.tell("dispatch.exhausted", threads=len(self._workers), waiting=len(self._items))
+            self._events.tell("dispatch.exhausted", of=self._of, threads=len(self._workers), waiting=len(self._items))
 
     def _take(self) -> W:
         self._taken += 1
@@ -200,6 +209,7 @@ class Pool(Generic[W]):
             while (item := self._next(is_new)) is not None:
                 is_new = False
                 self._work(item)
+                del item  # it may be large, and the next one far
         finally:  # an end that nobody thought of too: its place is free again, and what lies there somebody else's
             with self._lock:
                 self._workers.discard(threading.current_thread())
