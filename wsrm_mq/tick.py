@@ -196,9 +196,9 @@ class LoopErrand:
         self._storing_since: float | None = None
 
     def calling(self) -> None:
-        if self._storing_since is not None:
-            self._stored_for += time.monotonic() - self._storing_since
-            self._storing_since = None
+        since, self._storing_since = self._storing_since, None  # first: who looks meanwhile must not count it twice
+        if since is not None:
+            self._stored_for += time.monotonic() - since
 
     def storing(self) -> None:
         self._storing_since = time.monotonic()
