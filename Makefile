@@ -7,26 +7,30 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
-COMPILED := build/compiled
-# What compiled code is made from, and what has to lie beside it so that tests and bench run there.
-PACKAGE := pyproject.toml $(shell find wsrm_mq -name '*.py')
-BESIDE := tests bench docs examples wsdl pyproject.toml Makefile $(wildcard *.md)
 # Tests wait more than they compute: on two cores a third worker saves a quarter of the time.
 WORKERS ?= 3
 
-.PHONY: help setup demo test compiled test-compiled soak conformance mutants overload lint types docs bench bench-inbound clean
+# Where the pages and examples are followed beside $(PYTHON): on the path, or where pyenv has them.
+PYTHONS ?= 3.12 3.13
+# What a reader types or copies, and what differs between versions of Python.
+COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
+
+.PHONY: help setup demo test pythons soak fuzz conformance floor mutants overload java lint types docs bench bench-inbound bench-against clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
 	@echo "make test           the test suite; ARGS=--long adds the tests that take minutes"
-	@echo "make compiled       a wheel with the hot modules compiled, and a tree that runs them, below build/"
-	@echo "make test-compiled  the test suite on that tree"
+	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
 	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT="
-	@echo "make conformance    which acceptance rows are covered by a test that ran"
-	@echo "make mutants        30 deliberate protocol faults, each caught by a test"
+	@echo "make fuzz           mutated envelopes for a minute; SECONDS= SEED= PLANT="
+	@echo "make conformance    which acceptance rows are covered by a test that ran; none may fall unsaid"
+	@echo "make floor          what it covered has to be covered from now on"
+	@echo "make mutants        deliberate protocol faults, each caught by a test"
 	@echo "make overload       a minute at twice what the store can commit: 503, nothing lost"
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
+	@echo "make bench-against  this code against an older one, in pairs; COMMIT="
+	@echo "make java           clients in Java, with their defaults"
 	@echo "make lint types docs"
 
 $(VENV)/bin/python:
@@ -52,39 +56,33 @@ demo: $(DEMO_STAMP)
 	@$(BIN)/wsrm-mq demo $(if $(JSON),--json) $(if $(KEEP),--keep "$(KEEP)") $(ARGS)
 
 test: $(STAMP)
-	$(PYTEST) -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m tests.run --workers $(WORKERS) $(ARGS)
 
-compiled: $(COMPILED)/.made
+pythons: $(addprefix pythons-,$(PYTHONS))
 
-# In a copy: the hook leaves what it compiles beside the source, and that would be imported from here ever after.
-build/wheel/.made: $(PACKAGE) | $(VENV)/bin/python
-	@command -v gcc >/dev/null && $(BIN)/python -c 'import os, sys, sysconfig; \
-		sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
-		|| { echo "To compile, gcc and the headers of Python are needed (Debian: gcc libc6-dev python3-dev)." >&2; exit 1; }
-	@rm -rf build/wheel && mkdir -p build/wheel/source
-	@cp -R pyproject.toml README.md wsrm_mq build/wheel/source
-	@echo "compiling: some minutes" >&2
-	@HATCH_BUILD_HOOK_ENABLE_MYPYC=true $(BIN)/python -m pip wheel --quiet --disable-pip-version-check \
-		--no-deps --wheel-dir build/wheel build/wheel/source
-	@touch $@
+pythons-%:
+	@python=$$(for one in python$* "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$*.*/bin/python; do \
+		"$$one" -c '' 2>/dev/null && echo "$$one" && break; done); \
+	test -n "$$python" || { echo "Python $* is not found; name others with make pythons PYTHONS='3.12'" >&2; exit 1; }; \
+	$(MAKE) test VENV=build/python$* PYTHON="$$python" ARGS="$(COPIED) $(ARGS)"
 
-$(COMPILED)/.made: build/wheel/.made $(shell find $(BESIDE) -type f -not -name '*.pyc' -not -path 'docs/_build/*')
-	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
-	@$(BIN)/python -m zipfile -e build/wheel/*.whl $(COMPILED)
-	@cp -Rp $(BESIDE) $(COMPILED)  # with its times: a make there has nothing to install anew
-	@touch $@
-
-# Before the editable installation, which is the source, comes what PYTHONPATH names.
-test-compiled: $(STAMP) compiled
-	cd $(COMPILED) && PYTHONPATH=$$PWD $(CURDIR)/$(PYTEST) -n $(WORKERS) --dist loadgroup $(ARGS)
-
-# DURATION=SECONDS, SEED=N; PLANT=loss|repeat|disorder puts a mistake into what is checked, and has to fail.
+# DURATION=SECONDS, SEED=N, FRONT=gunicorn|serve; PLANT=loss|repeat|disorder|orphan puts a mistake into what is
+# checked, and has to fail.
 soak: $(STAMP)
 	@$(BIN)/python -m tests.soak $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FRONT),--front $(FRONT)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
+
+# SECONDS=, SEED=N; PLANT=raise|store|scan|verify makes a mistake of its own, and has to fail.
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
 conformance: $(STAMP)
-	@$(PYTEST) -n $(WORKERS) --dist loadgroup -q --conformance $(ARGS)
+	@$(BIN)/python -m tests.run --workers $(WORKERS) --conformance -q $(ARGS)
+
+# What the last `make conformance` covered may not be uncovered again unsaid.
+floor: $(STAMP)
+	@$(BIN)/python -m tests.acceptance.report --raise-floor build/acceptance.json
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants.run $(ARGS)
@@ -92,6 +90,9 @@ mutants: $(STAMP)
 # SECONDS=: how long the overload lasts.
 overload: $(STAMP)
 	@OVERLOAD_SECONDS=$(or $(SECONDS),60) $(PYTEST) -q -s tests/scenarios/test_overload.py
+
+java: $(STAMP)
+	@$(PYTEST) -q --java --ci tests/java $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -105,12 +106,15 @@ docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 # Needs gcc and gSOAP (Debian: gcc gsoap libgsoap-dev). ARGS=--quick: everything once, small.
-bench: $(BENCH_STAMP) compiled
+bench: $(BENCH_STAMP)
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-inbound: $(BENCH_STAMP) compiled
+bench-inbound: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.inbound $(ARGS)
 
+# COMMIT=: the older one. ARGS="--pairs 15 --connections 8 32".
+bench-against: $(BENCH_STAMP)
+	@$(BIN)/python -m bench.against $(COMMIT) $(ARGS)
+
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache *__mypyc.*.so
-	find wsrm_mq -name '*.so' -delete
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.compiler import NoCompiler
-from bench.fronts import FRONTS, existing
+from bench.fronts import FRONTS
 from bench.load import RunIsVoid
 from bench.parts import PARTS
 from bench.report import Measured, as_json, missed, report
@@ -28,7 +28,7 @@ from bench.sides import Amount
 _HERE: Final = Path(__file__).parent
 _ELSEWHERE: Final = _HERE.parent / "build" / "bench"
 
-_ALL: Final = existing(("uvicorn", "uvicorn-compiled", "granian-asgi", "granian", "uWSGI", "waitress", "gunicorn"))
+_ALL: Final = ("uvicorn", "serve-wrapped", "granian-asgi", "granian", "uWSGI", "waitress", "gunicorn")
 """The first follow gSOAP at once: it is them that are held against it."""
 _MAIN: Final = ("uvicorn", "granian")
 
@@ -42,13 +42,11 @@ FULL: Final = Scale(
     mixed=600,
     slow={1.0: 1_000, 10.0: 120},
     fronts=_ALL,
-    two_way_fronts=existing(("uvicorn", "uvicorn-compiled", "granian")),
     main_fronts=_MAIN,
     directory=_HERE,
 )
 QUICK: Final = FULL._replace(
     rounds=1,
-    two_way_fronts=existing(("uvicorn", "uvicorn-compiled")),
     main_fronts=("uvicorn",),
     amount=Amount(0.4),
     gsoap_messages=2_000,
@@ -89,7 +87,7 @@ def _chosen(arguments: list[str] | None) -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m bench", description="The figures of the package.")
     options.add_argument("--quick", action="store_true", help="everything once, small; two minutes")
     options.add_argument("--only", type=_of(PARTS), help=f"parts, of {','.join(PARTS)}")
-    options.add_argument("--fronts", type=_of(existing(FRONTS)), help=f"servers, of {','.join(existing(FRONTS))}")
+    options.add_argument("--fronts", type=_of(FRONTS), help=f"servers, of {','.join(FRONTS)}")
     options.add_argument("--rounds", type=int, help="alternating rounds")
     options.add_argument("--directory", type=Path, default=_HERE, help="where the stores are put: a real disk")
     return options.parse_args(arguments)
@@ -111,7 +109,7 @@ def _scale(chosen: argparse.Namespace) -> Scale:
     if chosen.rounds:
         scale = scale._replace(rounds=chosen.rounds)
     if chosen.fronts:
-        scale = scale._replace(fronts=chosen.fronts, two_way_fronts=chosen.fronts, main_fronts=chosen.fronts)
+        scale = scale._replace(fronts=chosen.fronts, main_fronts=chosen.fronts)
     return scale
 
 

@@ -11,11 +11,11 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["FRONTS", "SHOWN", "THREADS", "Front", "Interface", "existing", "handed_to_uwsgi"]
+__all__ = ["FRONTS", "SHOWN", "THREADS", "Front", "Interface", "handed_to_uwsgi"]
 
 Make = Callable[[], Any]
 Announce = Callable[[int], None]
@@ -25,8 +25,6 @@ THREADS: Final = 8
 """For requests, where threads take them; uWSGI has one for each connection."""
 _MOST_CONNECTIONS: Final = 40
 _ROOT: Final = Path(__file__).parent.parent
-_COMPILED: Final = _ROOT / "build" / "compiled"
-"""What ``make compiled`` makes: all of this again, and in it the package with its hot modules compiled."""
 _HANDED: Final = "BENCH_SERVER"
 """Environment: what uWSGI is to hand on, as JSON."""
 
@@ -36,12 +34,8 @@ class Front(NamedTuple):
     speaks: Interface
     wraps: Interface = "wsgi"
     """The interface of the application inside the middleware."""
-    is_compiled: bool = False
-
-    @property
-    def tree(self) -> Path:
-        """Where its process runs: the package that lies there is the one that it imports."""
-        return _COMPILED if self.is_compiled else _ROOT
+    is_taken: bool = False
+    """The application was a ``WSRMMiddleware`` already, as it is for `serve` in the README's first example."""
 
 
 def _waitress(make: Make, announce: Announce) -> None:
@@ -179,11 +173,11 @@ FRONTS: Final[dict[str, Front]] = {
     "uWSGI": Front(_uwsgi, "wsgi"),
     "granian": Front(_granian_wsgi, "wsgi"),
     "uvicorn": Front(_uvicorn, "asgi"),
-    "uvicorn-compiled": Front(_uvicorn, "asgi", is_compiled=True),
     "granian-asgi": Front(_granian_asgi, "asgi"),
     "uvicorn-asgi-app": Front(_uvicorn, "asgi", wraps="asgi"),
+    "serve-wrapped": Front(_uvicorn, "asgi", is_taken=True),
 }
-"""What is shown of them is in ``SHOWN``; the last wraps an ASGI application, each other front one of WSGI."""
+"""What is shown of them is in ``SHOWN``; one wraps an ASGI application, each other front one of WSGI."""
 
 SHOWN: Final = {
     "waitress": "waitress",
@@ -191,12 +185,7 @@ SHOWN: Final = {
     "uWSGI": "uWSGI",
     "granian": "granian WSGI",
     "uvicorn": "uvicorn",
-    "uvicorn-compiled": "uvicorn, compiled",
     "granian-asgi": "granian ASGI",
     "uvicorn-asgi-app": "uvicorn, ASGI application",
+    "serve-wrapped": "serve, wrapped",
 }
-
-
-def existing(fronts: Iterable[str]) -> tuple[str, ...]:
-    """Those of them that can be started here: there may be no compiled tree."""
-    return tuple(front for front in fronts if FRONTS[front].tree.exists())

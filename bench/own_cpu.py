@@ -2,8 +2,7 @@
 
 Measured on three servers whose threads call WSGI applications, and on the one that ``wsrm-mq serve`` starts, an event
 loop. The bound is for the front on which the middleware is cheapest: threads that wake each other are much of what it
-costs, and how often they must is the front's doing too. It holds for each build: that of Python, and the compiled one
-where ``make compiled`` has made it.
+costs, and how often they must is the front's doing too.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.figures import Bound, Figure
-from bench.fronts import FRONTS, SHOWN, existing
+from bench.fronts import SHOWN
 from bench.measure import hand_over_us
 from bench.sides import Amount, Side, bare, reliable
 
 __all__ = ["Round", "measure", "undisturbed"]
 
-_FRONTS: Final = ("uvicorn", "uvicorn-compiled", "uWSGI", "granian", "waitress")
+_FRONTS: Final = ("uvicorn", "uWSGI", "granian", "waitress")
 _CONNECTIONS: Final = 8
 _UNDISTURBED: Final = 0.02
 _TRIES: Final = 4
@@ -43,21 +42,16 @@ class Round(NamedTuple):
 
 def measure(directory: Path, rounds: int, amount: Amount) -> Iterator[Figure]:
     """In order, one sequence on each connection; a fifth of ``amount`` to warm up."""
-    done: dict[str, list[Round]] = {front: [] for front in existing(_FRONTS)}
+    done: dict[str, list[Round]] = {front: [] for front in _FRONTS}
     for _ in range(rounds):
         for front, its_rounds in done.items():
             its_rounds.append(undisturbed(lambda front=front: _round(front, directory / "own-cpu.db", amount)))
     for front, its_rounds in done.items():
         yield from _figures(f"{_CONNECTIONS} connections, {SHOWN[front]}", its_rounds)
-    for of_this_build in ([f for f in done if not FRONTS[f].is_compiled], [f for f in done if FRONTS[f].is_compiled]):
-        if of_this_build:
-            yield _bound({front: [one.own_us for one in done[front]] for front in of_this_build})
-
-
-def _bound(own: dict[str, list[float]]) -> Figure:
+    own = {front: [one.own_us for one in its_rounds] for front, its_rounds in done.items()}
     cheapest = min(own, key=lambda front: statistics.median(own[front]))
     name = f"CPU, the middleware's own, on {SHOWN[cheapest]}"
-    return Figure(f"{_CONNECTIONS} connections", name, own[cheapest], "µs/msg", Bound("<=", 300))
+    yield Figure(f"{_CONNECTIONS} connections", name, own[cheapest], "µs/msg", Bound("<=", 300))
 
 
 def undisturbed(measure: Callable[[], Round]) -> Round:

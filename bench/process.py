@@ -16,16 +16,18 @@ from typing import Any, Final
 
 from bench import asking
 
-__all__ = ["ServerProcess", "settled"]
+__all__ = ["THIS_TREE", "ServerProcess", "settled"]
 
 _POLL_SECONDS: Final = 0.02
-_HERE: Final = Path(__file__).parent.parent
+THIS_TREE: Final = Path(__file__).parent.parent
+"""The checkout that this bench is part of."""
 
 
 class ServerProcess:
-    """``python -m bench.server`` with ``arguments`` in ``tree``, killed at the end of the ``with`` block."""
+    """``python -m bench.server`` with ``arguments``, killed at the end of the ``with`` block. ``tree`` is the checkout
+    whose server and middleware these are."""
 
-    def __init__(self, *arguments: str, tree: Path = _HERE) -> None:
+    def __init__(self, *arguments: str, tree: Path = THIS_TREE) -> None:
         self.begun = time.monotonic_ns()
         """Before there was a process."""
         command = [sys.executable, "-m", "bench.server", *arguments]

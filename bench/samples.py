@@ -40,8 +40,6 @@ class Scale(NamedTuple):
     """For each sleep of the application in ms, messages for each thread."""
     fronts: Sequence[str]
     """Of the part that measures all of them."""
-    two_way_fronts: Sequence[str]
-    """Of the part on two-way messages."""
     main_fronts: Sequence[str]
     """Of the other parts."""
     directory: Path

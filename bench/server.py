@@ -28,7 +28,6 @@ from bench.dying import die_with_parent
 from bench.fronts import FRONTS, handed_to_uwsgi
 from bench.messages import FACTORY
 from bench.stages import Stages
-from wsrm_mq.built import is_compiled
 from wsrm_mq.config import Settings
 from wsrm_mq.engine import Engine
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
@@ -124,8 +123,6 @@ def _asgi(served: ASGIApplication, own: Callable[[str, str], bytes]) -> ASGIAppl
 def main() -> None:
     die_with_parent()
     chosen = _chosen(sys.argv[1:])
-    if FRONTS[chosen.front].is_compiled and not is_compiled():
-        sys.exit(f"{chosen.front}: what is imported here is not compiled")
     started = os.getpid()
     FRONTS[chosen.front].serve(lambda: _make(chosen), lambda port: _announce(port, started))
 
@@ -172,7 +169,11 @@ def _make(chosen: argparse.Namespace) -> Any:
     interface = front.wraps if chosen.store else front.speaks
     served = _NULL[interface](account, answer, chosen.sleep_ms / 1_000)
     if chosen.store:
-        served = _middleware(front.speaks)(served, store=chosen.store)
+        served = _middleware("wsgi" if front.is_taken else front.speaks)(served, store=chosen.store)
+        if front.is_taken:
+            from wsrm_mq.asgi import WSRMASGIMiddleware
+
+            served = WSRMASGIMiddleware.in_place_of(served, Settings().threads)
         engine = served.engine
         engine.ask()  # this process serves, as one says with `with application:`
     return _WITH_OWN[front.speaks](served, partial(_own_answer, account, engine, stages))

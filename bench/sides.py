@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from bench import gsoap
-from bench.fronts import FRONTS
 from bench.load import GeneratorTooBusy, Load, Plan, in_order, load
 from bench.measure import Stolen, cpu_seconds, fsync_us
 from bench.messages import NOBODY
-from bench.process import ServerProcess, settled
+from bench.process import THIS_TREE, ServerProcess, settled
 
 __all__ = [
     "Amount",
@@ -150,11 +149,10 @@ class Reliable:
 
 
 @contextmanager
-def reliable(front: str, store: Path, *options: str, answer: bytes = b"") -> Iterator[Reliable]:
-    """A fresh server; ``store`` is deleted afterwards."""
+def reliable(front: str, store: Path, *options: str, answer: bytes = b"", tree: Path = THIS_TREE) -> Iterator[Reliable]:
+    """A fresh server of the checkout at ``tree``; ``store`` is deleted afterwards."""
     with _answering(answer) as file:
         try:
-            tree = FRONTS[front].tree
             with ServerProcess("--front", front, "--store", str(store), *file, *options, tree=tree) as server:
                 yield Reliable(server, store)
         finally:
@@ -185,7 +183,7 @@ class Bare:
 
 @contextmanager
 def bare(front: str, answer: bytes) -> Iterator[Bare]:
-    with _answering(answer) as file, ServerProcess("--front", front, *file, tree=FRONTS[front].tree) as server:
+    with _answering(answer) as file, ServerProcess("--front", front, *file) as server:
         yield Bare(server)
 
 

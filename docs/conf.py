@@ -1,10 +1,17 @@
 """The documentation: `make docs`."""
 
-project = "wsrm_mq"
-author = "the authors of wsrm_mq"
-html_title = "wsrm_mq"
+import wsrm_mq
 
-extensions = ["myst_parser", "sphinx_copybutton"]
+project = "wsrm_mq"
+copyright = "the wsrm_mq authors"
+author = "the wsrm_mq authors"
+release = version = wsrm_mq.__version__
+html_title = f"wsrm_mq {release}"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_preserve_defaults = True
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 

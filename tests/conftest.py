@@ -6,8 +6,10 @@ import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.fronts import FRONTS
 from tests.support import orders_server
@@ -16,10 +18,36 @@ pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "tests.qu
 
 Mount = Callable[..., Path]
 
+TOGETHER: Final = (
+    "tests/interop/test_gsoap.py",
+    "tests/protocol/",
+    "tests/scenarios/test_blocking.py",
+    "tests/scenarios/test_clock.py",
+    "tests/scenarios/test_two_servers.py",
+    "tests/soak/",
+    "tests/test_asgi.py",
+    "tests/test_demo.py",
+    "tests/test_inbox.py",
+)
+"""Modules whose tests share servers, or a run of minutes: begun in each worker anew they take longer than the tests."""
+
+
+class Sharing(LoadScopeScheduling):
+    """Workers take test by test, and of the modules ``TOGETHER`` all tests at once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
+    return Sharing(config, log)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--front", choices=FRONTS, help="behind which server the orders service of the tests runs")
     parser.addoption("--ci", action="store_true", help="a test that is skipped, for want of whatever, fails")
+    parser.addoption("--java", action="store_true", help="the tests that need Java; no others mean it")
     parser.addoption("--long", action="store_true", help="tests that take minutes too; --ci and --conformance mean it")
 
 
@@ -30,9 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if any(map(config.getoption, ("long", "ci", "conformance"))):
-        return
-    left_out = [item for item in items if item.get_closest_marker("long")]
+    kept = {"long": any(map(config.getoption, ("long", "ci", "conformance"))), "java": config.getoption("java")}
+    absent = [marker for marker, is_kept in kept.items() if not is_kept]
+    left_out = [item for item in items if any(map(item.get_closest_marker, absent))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -63,6 +63,27 @@ def in_background(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+# a server that loses the body of a request that offers HTTP/2
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@once
+def test_a_body_that_the_server_lost_is_refused_aloud(server: ASGIServer, framing: str) -> None:
+    with Client(server) as client:
+        offer = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk"]
+        content = client.dialect.put(client.identifier, 1)
+        if framing == "chunks":
+            request = client.dialect.request(b"", "Transfer-Encoding: chunked", *offer) + chunked(content, [])
+        else:
+            request = client.dialect.request(content, *offer)
+        answer = client.wire.ask(request)
+        assert (answer.status, b"the server lost it to the Upgrade" in answer.body) == (400, True)
+        assert "request.body_lost" in server.log.read_text()
+        assert not server.store.received(client.identifier)
+        with client.other() as again:
+            assert again.put(1).acked == [(1, 1)]
+
+
 # one-way
 
 
@@ -199,6 +220,7 @@ def test_operations_that_block_stop_nobody_else(mortal: ASGIServer) -> None:
 # what is not reliable
 
 
+@pytest.mark.timed
 @each_server
 def test_a_plain_request_streams_through_as_the_application_sends_it(server: ASGIServer) -> None:
     with Client(server) as client:
@@ -304,6 +326,7 @@ def test_what_a_kill_left_is_delivered_at_the_start_and_no_failure_is_counted(mo
     assert mortal.rows("select number, redelivery from calls order by rowid")[:2] == [(1, 0), (1, 1)]
 
 
+@pytest.mark.timed
 @each_make
 @pytest.mark.spec("D-DUR-003", versions="all")
 @pytest.mark.invariant("I16")

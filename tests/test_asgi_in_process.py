@@ -477,12 +477,12 @@ def test_requests_that_are_alike_but_for_one_header_are_kept_with_their_own(
     async def run() -> None:
         identifier = await create(middleware)
         for number, header in enumerate((b"one", b"one", b"two"), 1):
-            headers = [(b"content-type", FACTORY.content_type.encode()), (b"x-trace", header)]
+            headers = [(b"content-type", FACTORY.content_type.encode()), (b"x-request-id", header)]
             await asked(middleware, FACTORY.message(identifier, number, reply_to=TWO_WAY), headers=headers)
 
     asyncio.run(run())
     kept = Stored(tmp_path / "store.db").rows("SELECT environ FROM message ORDER BY id")
-    assert [json.loads(environ)["HTTP_X_TRACE"] for (environ,) in kept] == ["one", "one", "two"]
+    assert [json.loads(environ)["HTTP_X_REQUEST_ID"] for (environ,) in kept] == ["one", "one", "two"]
 
 
 def test_a_body_without_a_length_is_bounded_although_it_comes_at_once(tmp_path: Path) -> None:
@@ -494,16 +494,28 @@ def test_a_body_without_a_length_is_bounded_although_it_comes_at_once(tmp_path: 
     assert exchange.status == 413
 
 
-def test_requests_with_large_headers_are_not_remembered(middleware: WSRMASGIMiddleware) -> None:
-    async def run() -> None:
-        for number in range(50):
-            headers = [(b"content-type", FACTORY.content_type.encode()), (b"x-large", b"%05d" % number + b"x" * 60_000)]
+LARGE = {
+    "a value": lambda number: [(b"x-large", b"%05d" % number + b"x" * 60_000)],
+    "a name": lambda number: [(b"x-%05d" % number + b"x" * 60_000, b"")],
+    "many": lambda number: [(b"x-%d-%d" % (number, each), b"") for each in range(2_000)],
+    "one that is stored": lambda number: [(b"x-request-id", b"%05d" % number + b"x" * 60_000)],
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_requests_with_large_headers_are_not_remembered(middleware: WSRMASGIMiddleware, kind: str) -> None:
+    """Whether they are stored or not: anybody can send some thousand of them."""
+
+    async def run(numbers: range) -> None:
+        for number in numbers:
+            headers = [(b"content-type", FACTORY.content_type.encode()), *LARGE[kind](number)]
             created = await asked(middleware, FACTORY.create_sequence(), headers=headers)
             assert created.status == 200
 
+    asyncio.run(run(range(10)))
     tracemalloc.start()
     try:
-        asyncio.run(run())
+        asyncio.run(run(range(10, 60)))
         kept, _most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

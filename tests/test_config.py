@@ -353,6 +353,7 @@ def test_every_value_that_a_partner_may_have_overrules_the_general_one() -> None
         "window": 9,
         "max_body": 9,
         "max_waiting_peer": 9,
+        "sender_fault_status": 400,
         "require_rm": True,
         "strict_addressing": True,
         "verify_body": True,

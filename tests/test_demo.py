@@ -18,8 +18,6 @@ from wsrm_mq.demo.sight import Sight
 from wsrm_mq.demo.source import Fate, Line
 from wsrm_mq.queue.ownership import RUN_AHEAD
 
-pytestmark = pytest.mark.xdist_group("demo")  # one demo for all of them
-
 
 def wsrm_mq(*arguments: object, before: str = "") -> subprocess.CompletedProcess[str]:
     """Run ``wsrm-mq``; ``before`` is Python that comes first."""

@@ -274,3 +274,30 @@ def test_a_run_that_breaks_off_for_no_fault_of_the_message_is_taken_up_again(
     assert status == 200
     assert service.calls[0] == 1
     assert until(lambda: stored.rows(FREE) == [(1,)])
+
+
+@pytest.mark.invariant("I16")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("begins", [False, True], ids=["before it begins", "as it begins"])
+def test_a_request_whose_thread_ends_without_a_word_leaves_in_time_and_its_message_is_run(
+    make: Make, service: Operations, stored: Stored, begins: bool
+) -> None:
+    middleware = make(service)
+    pool = middleware.engine.dispatcher._errands
+    work = pool._work
+
+    def end(given: Any) -> None:
+        pool._work = work
+        if begins:
+            given.errand.calling()
+        raise SystemExit
+
+    async def conversation(identifier: str) -> tuple[int, float]:
+        pool._work = end
+        return await asyncio.wait_for(timed(middleware, two_way(identifier, 1)), 6 * HOLD_WAIT)
+
+    status, seconds = opened(middleware, conversation)
+    assert status in (200, 202)
+    assert seconds < 4 * HOLD_WAIT
+    assert until(lambda: stored.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(1,)])
+    assert service.calls == [1]

@@ -284,6 +284,16 @@ def test_marks_are_forgotten_by_their_age(orders: Orders) -> None:
         assert not once(connection, environ(2))
 
 
+@pytest.mark.spec("D-DEL-001", versions="all")
+def test_a_mark_younger_than_the_age_to_forget_is_kept_however_many_days_that_is(sqlite: Orders) -> None:
+    """A wiped mark is an effect twice."""
+    with closing(sqlite.connect()) as connection:
+        once(connection, environ(1))
+        do(connection, "UPDATE wsrm_inbox SET marked_at = marked_at - 3600000")
+        assert forget(connection, timedelta(days=30)) == 0
+        assert not once(connection, environ(1))
+
+
 # ---- two at once
 
 
@@ -401,7 +411,110 @@ def test_a_mark_that_the_isolation_level_hides_is_an_error_and_no_second_effect(
         assert not once(late, environ())
 
 
+# ---- tables that forget
+
+
+@pytest.mark.parametrize("orders", KINDS, indirect=True)
+def test_a_temporary_table_of_the_inbox_s_name_is_refused_and_nothing_is_marked(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        assert once(connection, environ(1))
+        connection.commit()
+    with closing(orders.connect()) as connection:
+        do(connection, "CREATE TEMPORARY TABLE WSRM_Inbox (sequence_id TEXT, number BIGINT, replay_id TEXT)")
+        for call in (lambda: once(connection, environ(1)), lambda: forget(connection, timedelta())):
+            with pytest.raises(InboxError, match=r"temporary: it forgets its marks.*Drop it"):
+                call()
+        connection.rollback()
+    with closing(orders.connect()) as connection:
+        assert not once(connection, environ(1))
+    assert orders.marks() == 1
+
+
+@pytest.mark.parametrize("orders", ["sqlite3", "psycopg"], indirect=True)
+def test_a_table_without_its_key_in_which_every_message_would_be_new_is_an_error(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        do(
+            connection,
+            "CREATE TABLE wsrm_inbox (sequence_id TEXT, number BIGINT, replay_id TEXT, marked_at BIGINT)",
+        )
+        with pytest.raises((sqlite3.Error, psycopg.Error), match="ON CONFLICT"):
+            once(connection, environ(1))
+
+
+@pytest.mark.parametrize("orders", ["psycopg", "sqlalchemy psycopg"], indirect=True)
+def test_an_unlogged_table_is_refused_since_a_crash_of_the_server_empties_it(orders: Orders) -> None:
+    with closing(orders.connect()) as connection:
+        once(connection, environ(1))
+        do(connection, "ALTER TABLE wsrm_inbox SET UNLOGGED")
+        with pytest.raises(InboxError, match="unlogged"):
+            once(connection, environ(2))
+
+
 # ---- connections
+
+
+@pytest.mark.parametrize("has_table", [True, False])
+def test_in_psycopg_s_pipeline_mode_a_message_is_new_once_too(postgres: str, has_table: bool) -> None:
+    """There the number of rows that a statement wrote is unknown until the server has answered."""
+    orders = postgres_orders(postgres)
+    with closing(orders.connect()) as connection:
+        if has_table:
+            forget(connection, timedelta())
+            connection.commit()
+        for is_new in (True, False):
+            with connection.pipeline():
+                mark = once(connection, environ())
+                assert mark.is_new is is_new
+                if mark:
+                    work(connection)
+                    mark.keep("done")
+                assert mark.reply == "done"
+                connection.commit()
+        with connection.pipeline():
+            assert forget(connection, timedelta(seconds=-1)) == 1
+            connection.commit()
+    assert orders.effects() == [1]
+
+
+DJANGO = """
+import sys
+from django.conf import settings
+from django.db import connection, connections, transaction
+database = {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}
+if sys.argv[1].startswith("host="):
+    parts = dict(part.split("=") for part in sys.argv[1].split())
+    names = {"host": "HOST", "user": "USER", "dbname": "NAME"}
+    database = {"ENGINE": "django.db.backends.postgresql", **{names[key]: value for key, value in parts.items()}}
+settings.configure(DATABASES={"default": database})
+from wsrm_mq.errors import InboxError
+from wsrm_mq.inbox import once
+environ = {"wsrm.sequence_id": "s", "wsrm.message_number": 1}
+def deliver(one, end=None):
+    with transaction.atomic():
+        mark = once(one, environ)
+        if mark:
+            one.cursor().execute("INSERT INTO effects VALUES (1)")
+        if end:
+            raise end
+    return mark.is_new
+try:
+    once(connection, environ)
+except InboxError as error:
+    print("refused:", "transaction.atomic()" in str(error))
+try:
+    deliver(connection, ValueError())
+except ValueError:
+    print("rolled back")
+print(deliver(connection), deliver(connection), deliver(connections["default"]))
+"""
+
+
+@pytest.mark.parametrize("orders", ["sqlite3", "psycopg"], indirect=True)
+def test_the_connection_of_django_is_taken_inside_a_transaction_only(orders: Orders) -> None:
+    command = [sys.executable, "-c", DJANGO, orders.where]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["refused: True", "rolled back", "True False False"], done.stderr
+    assert orders.effects() == [1]
 
 
 def test_a_scoped_session_is_the_session_of_its_thread(sqlite: Orders) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsrm_mq.remembered import Memory, remembered, size_of_values
+from wsrm_mq.remembered import Memory, are_small, remembered, size_of_values
 
 LARGE = "x" * 100_000
 
@@ -21,6 +21,12 @@ def test_what_is_small_is_made_once_and_what_is_large_each_time() -> None:
 
 def test_the_size_of_items_is_that_of_their_values() -> None:
     assert size_of_values((("name", b"12345"), ("other", "123"))) == 8
+
+
+def test_many_items_of_a_few_bytes_are_not_small_nor_is_a_long_name() -> None:
+    assert are_small([("HTTP_HOST", "localhost")] * 30)
+    assert not are_small([("a", "")] * 1_000)
+    assert not are_small([(LARGE, "")])
 
 
 def test_a_memory_that_is_full_begins_anew() -> None:

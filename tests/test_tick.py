@@ -155,6 +155,7 @@ async def errand_of(tick: Tick, word: str, seconds: float = 0.0) -> tuple[Settle
         errand.end(settlement if error is None else None)
 
     def run() -> None:
+        errand.calling()
         time.sleep(seconds)
         errand.storing()
         errand.submit(note(word), told, size=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import get_current_span
@@ -195,3 +195,52 @@ def test_a_provider_that_is_not_set_is_no_provider(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     tracing.look()
     assert tracing.tracer is None
+
+
+class Raising(SpanProcessor):
+    """Raises on every nth call, of the beginning or the end of a span."""
+
+    def __init__(self) -> None:
+        self.every = 0
+        self._calls = 0
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        self._raise()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._raise()
+
+    def _raise(self) -> None:
+        self._calls += 1
+        if self.every and self._calls % self.every == 0:
+            raise [SystemExit, RuntimeError, KeyboardInterrupt][self._calls % 3]("from a span processor")
+
+
+@pytest.mark.parametrize("reply_to", ["none", TWO_WAY], ids=["one-way", "two-way"])
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+def test_a_span_processor_that_raises_costs_its_spans_and_no_message(
+    wsrm: InProcess,
+    service: Service,
+    spans: InMemorySpanExporter,
+    every: int,
+    reply_to: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tracing, "_told_at", float("-inf"))
+    raising = Raising()
+    provider: Any = trace.get_tracer_provider()
+    provider.add_span_processor(raising)
+    raising.every = every
+    service.fails = 1
+    try:
+        identifier = wsrm.create()
+        for number in range(1, 8):
+            status = wsrm.put(identifier, number, reply_to=reply_to)
+            assert status.startswith("200")
+        assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(7,)])
+    finally:
+        raising.every = 0
+    assert [number for number, _ in service.seen] == [1, 1, 2, 3, 4, 5, 6, 7]
+    assert wsrm.rows("SELECT sum(failures) FROM entry") == [(1,)]
+    assert caplog.text.count("tracing.failed") == 1

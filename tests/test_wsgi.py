@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,24 @@ def test_a_close_answers_requests_that_only_wait_for_a_gap(wsrm: InProcess) -> N
     waiting.join(3)
     assert not waiting.is_alive()
     assert statuses[0][:3] in ("202", "503")
+
+
+@pytest.mark.parametrize("header", ["HTTP_X_LARGE", "HTTP_X_REQUEST_ID", "HTTP_X_CONNECTION"])
+def test_requests_with_large_headers_are_not_remembered(app: Recorder, tmp_path: Path, header: str) -> None:
+    """Whether they are stored or not, and where one names the connection: anybody can send some thousand of them."""
+    options = {"connection_header": "X-Connection", "trusted_proxies": ("127.0.0.1",)}
+    wsrm = InProcess(tmp_path, app, **options)
+
+    def create(numbers: range) -> None:
+        for number in numbers:
+            assert wsrm.post(FACTORY.create_sequence(), **{header: f"{number:05}" + "x" * 60_000})[0].startswith("200")
+
+    try:
+        create(range(10))
+        tracemalloc.start()
+        create(range(10, 60))
+        kept, _most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        wsrm.middleware.close(5)
+    assert kept < 50 * 60_000 / 4

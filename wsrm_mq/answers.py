@@ -12,6 +12,7 @@ from wsrm_mq.envelope import (
     acknowledgement_header,
     create_sequence_response,
     ending_response,
+    is_fault,
     piggyback,
     sequence_acknowledgement,
 )
@@ -21,15 +22,19 @@ from wsrm_mq.queue.accept import Created, Receipt
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence
+from wsrm_mq.sequence.selection import within
 from wsrm_mq.versions import SOAPVersion
 
 __all__ = [
     "EMPTY",
     "Answer",
     "acknowledgement",
+    "as_it_is",
+    "content_type",
     "created",
     "ended",
     "fault",
+    "forwarded",
     "http_headers",
     "refused",
     "replied",
@@ -68,27 +73,44 @@ def unavailable(reason: str, retry_after: int = RETRY_AFTER_SECONDS) -> Answer:
     return Answer(503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(retry_after)),))
 
 
-def fault(what: faults.Fault, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...] = ()) -> Answer:
-    status, body = render_fault(
-        what, headers.soap, headers.addressing, headers.rm, headers.message_id, acknowledgements
-    )
-    return _envelope(status, body, headers.soap)
+def fault(
+    what: faults.Fault,
+    headers: Headers,
+    acknowledgements: tuple[SequenceAcknowledgement, ...] = (),
+    *,
+    sender_fault: int = 500,
+) -> Answer:
+    """``what`` as a SOAP message; nothing, or what is to be acknowledged, where it would answer a fault (F-024).
+    ``sender_fault`` is the HTTP status of one that is the sender's under SOAP 1.2; that of every other is 500."""
+    if headers.is_fault:
+        return acknowledgement(headers, acknowledgements)
+    told = _told(acknowledgements, headers)
+    body = render_fault(what, headers.soap, headers.addressing, headers.rm, headers.message_id, told)
+    return _fault(what, headers.soap, body, sender_fault)
 
 
-def unreadable(error: EnvelopeError, content_type: str) -> Answer:
-    """The fault for a request that cannot be read; what is known of its versions is kept."""
+def _fault(what: faults.Fault, soap: SOAPVersion, body: bytes, sender_fault: int) -> Answer:
+    is_of_sender = soap is SOAPVersion.SOAP_1_2 and what.blame is faults.FaultCode.SENDER
+    return _envelope(sender_fault if is_of_sender else 500, body, soap)
+
+
+def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500) -> Answer:
+    """The fault for a request that cannot be read; what is known of its versions is kept. The error may have a status
+    of its own; it is 400 for those only who get 400 for other faults."""
     if isinstance(error.context, Headers):
-        answer = fault(error.fault, error.context)
+        answer = fault(error.fault, error.context, sender_fault=sender_fault)
     else:
         soap = SOAPVersion.SOAP_1_2 if "soap+xml" in content_type.lower() else SOAPVersion.SOAP_1_1
-        answer = _envelope(*render_fault(error.fault, soap, None, None, None), soap)
-    return answer._replace(status=error.status) if error.status else answer
+        answer = _fault(error.fault, soap, render_fault(error.fault, soap, None, None, None), sender_fault)
+    if error.status is None or (error.status == 400 and sender_fault != 400):
+        return answer
+    return answer._replace(status=error.status)
 
 
-def created(what: Created, headers: Headers) -> Answer:
+def created(what: Created, headers: Headers, sender_fault: int = 500) -> Answer:
     """CreateSequenceResponse, or why there is no sequence."""
     if what.fault is not None:
-        return fault(what.fault, headers)
+        return fault(what.fault, headers, what.others, sender_fault=sender_fault)
     sequence = what.sequence
     if sequence is None:
         return unavailable(what.no_room)
@@ -101,51 +123,89 @@ def created(what: Created, headers: Headers) -> Answer:
         sequence.terms.identifier,
         expires=what.lifetime,
         behavior=sequence.terms.behavior,
+        acks=_told(what.others, headers),
     )
     return _envelope(200, body, headers.soap)
 
 
-def refused(receipt: Receipt, headers: Headers) -> Answer:
-    """The fault that a receipt has, with the final acknowledgement where the sequence is closed."""
+def refused(receipt: Receipt, headers: Headers, sender_fault: int = 500) -> Answer:
+    """The fault that a receipt has, with the acknowledgements that were asked for, and the final one where the sequence
+    is closed."""
     assert receipt.fault is not None
-    final = (receipt.acknowledgement,) if receipt.acknowledgement and receipt.acknowledgement.final else ()
-    return fault(receipt.fault, headers, final if isinstance(receipt.fault, faults.SequenceClosed) else ())
+    own = receipt.acknowledgement
+    is_due = own is not None and (
+        _is_asked(own, headers) or (own.final and isinstance(receipt.fault, faults.SequenceClosed))
+    )
+    said = (own, *receipt.others) if own is not None and is_due else receipt.others
+    return fault(receipt.fault, headers, said, sender_fault=sender_fault)
 
 
-def ended(final: SequenceAcknowledgement | None, headers: Headers) -> Answer:
-    """The response to CloseSequence or TerminateSequence."""
+def _is_asked(own: SequenceAcknowledgement, headers: Headers) -> bool:
+    return any(asked.identifier == own.identifier for asked in headers.ack_requested)
+
+
+def ended(
+    final: SequenceAcknowledgement | None, headers: Headers, others: Sequence[SequenceAcknowledgement] = ()
+) -> Answer:
+    """The response to CloseSequence or TerminateSequence. ``others``: what AckRequested headers asked of others."""
     element, rm = headers.body, headers.rm
     assert isinstance(element, CloseSequence | TerminateSequence)
     assert rm is not None
     assert headers.addressing is not None
-    if not rm.has_close:
-        return EMPTY  # 1.0: TerminateSequence is one-way
-    acknowledgements = (final,) if final else ()
+    if not rm.has_close:  # 1.0: TerminateSequence is one-way
+        return acknowledgement(headers, (final, *others) if final and _is_asked(final, headers) else others)
+    acknowledgements = _told((final, *others) if final else others, headers)
     body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements)
     return _envelope(200, body, headers.soap)
 
 
 def acknowledgement(headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer:
-    """An acknowledgement that stands alone."""
+    """An acknowledgement that stands alone; empty where there is none."""
     rm, addressing = headers.rm, headers.addressing
-    assert rm is not None
-    assert addressing is not None
+    if not acknowledgements or rm is None or addressing is None:
+        return EMPTY
     sayable = acknowledgements if rm.has_none else [ack for ack in acknowledgements if ack.ranges]
     if not sayable:
         return EMPTY  # 1.0 cannot say that nothing was accepted
-    body = sequence_acknowledgement(headers.soap, addressing, rm, sayable, headers.message_id)
+    body = sequence_acknowledgement(headers.soap, addressing, rm, _told(sayable, headers))
     return _envelope(200, body, headers.soap)
 
 
-def replied(reply: Reply, headers: Headers, ack: SequenceAcknowledgement) -> Answer:
-    """The application's answer, with ``ack`` as a header."""
+def replied(reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer | None:
+    """The application's answer, with the acknowledgements as headers; ``None`` where it is no SOAP envelope."""
     assert headers.rm is not None
-    content_type = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
     try:
-        body = piggyback(reply.body, content_type, acknowledgement_header(headers.rm, (ack,)), reply.place)
-    except NotAnEnvelope:  # an answer that cannot carry a header goes out as it is
-        body = reply.body
-    return Answer(int(reply.status.split(" ", 1)[0]), body, "", reply.headers, reply.status)
+        fragment = acknowledgement_header(headers.rm, _told(acknowledgements, headers))
+        body = piggyback(reply.body, content_type(reply), fragment, reply.place)
+    except NotAnEnvelope:
+        return None
+    return as_it_is(reply)._replace(body=body)
+
+
+def as_it_is(reply: Reply) -> Answer:
+    """The application's answer."""
+    return Answer(int(reply.status.split(" ", 1)[0]), reply.body, "", reply.headers, reply.status)
+
+
+def forwarded(
+    reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement], *, one_way: bool
+) -> Answer:
+    """The answer to a message that the application was given as it came, which answered ``reply``: 202 to a one-way
+    that it took, and to a fault whatever fault it finds in it (F-024)."""
+    is_taken = one_way and reply.status.startswith("200")
+    is_fault_on_fault = headers.is_fault and is_fault(reply.body, content_type(reply)) is not None
+    has_nothing = bool(acknowledgements) and not reply.body and reply.status.startswith("2")
+    if is_taken or is_fault_on_fault or has_nothing:
+        return acknowledgement(headers, acknowledgements)
+    return (replied(reply, headers, acknowledgements) if acknowledgements else None) or as_it_is(reply)
+
+
+def _told(acknowledgements: Sequence[SequenceAcknowledgement], headers: Headers) -> Sequence[SequenceAcknowledgement]:
+    return within(acknowledgements, headers.sequence.number if headers.sequence is not None else None)
+
+
+def content_type(reply: Reply) -> str:
+    return next((value for name, value in reply.headers if name.lower() == "content-type"), "")
 
 
 def _envelope(status: int, body: bytes, soap: SOAPVersion) -> Answer:

@@ -11,19 +11,21 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
 from wsrm_mq.envelope import HeaderPlace, Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
+from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.events.inert import type_name
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
-from wsrm_mq.remembered import remembered, size_of_values
+from wsrm_mq.remembered import remembered
 from wsrm_mq.replay.delivery import Delivery, Outcome
 from wsrm_mq.sequence.faults import FaultCode
-from wsrm_mq.tracing import RECEIVED_IN
+from wsrm_mq.service_reply import UnusableReply, check_is_of_a_service, check_size, expanded, reply_headers, status_of
+from wsrm_mq.store.storable import storable
 from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
 
-__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi", "capture"]
+__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi"]
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
@@ -31,59 +33,20 @@ WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
 CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
 """Calls an application of whatever kind and answers status line, headers and body."""
 
-_KEPT: Final = {
-    "REQUEST_METHOD",
-    "SCRIPT_NAME",
-    "PATH_INFO",
-    "QUERY_STRING",
-    "CONTENT_TYPE",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "REMOTE_ADDR",
-    "wsgi.url_scheme",
-    RECEIVED_IN,
-}
-_NEVER_KEPT: Final = frozenset(
-    {"HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "HTTP_COOKIE", "HTTP_CONNECTION", "HTTP_TRANSFER_ENCODING"}
-)
-_HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "content-length",
-        "keep-alive",
-        "proxy-authenticate",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
+_COMPRESSION: Final = "HTTP_ACCEPT_ENCODING"
+"""Not for the service: into an answer that is compressed no acknowledgement can be put."""
+_REDIRECTION: Final = 300
 _CLIENT_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
-_NAMES: Final = 512
+_MAX_REPLY: Final = 256 * 1024 * 1024
+_TEXT_LENGTH: Final = 2_000
+"""Characters of what an exception says, and as many of where it was raised."""
 _TAG: Final = re.compile(r"<[^>]*>")
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
-
-
-def capture(environ: Environ) -> str:
-    """The part of a request that a replay needs, as JSON: never Authorization or Cookie."""
-    return _as_json(tuple([item for item in environ.items() if _keeps(item[0])]))
-
-
-@lru_cache(_NAMES)
-def _keeps(name: str) -> bool:
-    return name in _KEPT or (name.startswith("HTTP_") and name not in _NEVER_KEPT)
-
-
-@remembered(_CLIENTS, size_of_values)
-def _as_json(items: tuple[tuple[str, str], ...]) -> str:
-    """A client's requests are alike: most are written, and read again, once."""
-    return json.dumps(dict(items), separators=(",", ":"))
 
 
 @remembered(_CLIENTS, len)
@@ -94,7 +57,7 @@ def _from_json(environ: str) -> dict[str, Any]:
         "PATH_INFO": "/",
         "QUERY_STRING": "",
         "SERVER_PROTOCOL": "HTTP/1.1",
-        **json.loads(environ),
+        **{name: value for name, value in json.loads(environ).items() if name != _COMPRESSION},
         "wsgi.version": (1, 0),
         "wsgi.input_terminated": True,
         "wsgi.multithread": True,
@@ -115,8 +78,10 @@ class Application:
         *,
         headers: str = "pass",
         limits: Limits = _USUAL_LIMITS,
+        max_reply: int = _MAX_REPLY,
     ) -> None:
         self._limits = limits
+        self._max_reply = max_reply
         self._call = call
         self._policy_of = policy_of
         self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
@@ -129,17 +94,19 @@ class Application:
             environ = self._environ(delivery, kept, body, size, refused)
             status, headers, content = self._call(environ)
             if refused:
-                return Outcome(error=f"refused by the application: {refused[0]}", fault="refused")
+                return _failure(f"refused by the application: {refused[0]}", "refused")
             return self._judge(delivery, status, headers, content)
+        except UnusableReply as error:
+            return _failure(str(error), "http_error")
         except BaseException as error:  # SystemExit too: an application that exits has not taken the message
-            return Outcome(error=_told(error), fault="exception")
+            return _failure(_told(error), "exception")
 
     def _body(self, delivery: Delivery, kept: Mapping[str, str]) -> tuple[BinaryIO, int]:
         if self._rewrite is None:
             return delivery.body.open(), delivery.body.size
         content_type = kept.get("CONTENT_TYPE", "")
         content = delivery.body.open().read()
-        if kept.get("HTTP_CONTENT_ENCODING", "").strip().lower() == "gzip":
+        if content_coding(kept.get("HTTP_CONTENT_ENCODING", "")) == "gzip":
             content = expand(content, self._limits).read()
         rewritten = self._rewrite(content, scan(content, content_type, kept.get("HTTP_SOAPACTION"), self._limits))
         return io.BytesIO(rewritten), len(rewritten)
@@ -172,31 +139,35 @@ class Application:
             environ["REMOTE_USER"] = delivery.principal
         return environ
 
-    def _judge(
-        self,
-        delivery: Delivery,
-        status: str,
-        headers: list[tuple[str, str]],
-        content: bytes,
-    ) -> Outcome:
+    def _judge(self, delivery: Delivery, line: str, fields: list[tuple[str, str]], content: bytes) -> Outcome:
         """Whether the answer means that the application has taken the message (design: application failure)."""
+        code, status = status_of(line)
+        headers: tuple[tuple[str, str], ...] = ()
+        if content or delivery.wants_reply:  # else nothing of them is read, or sent to anybody
+            headers, content = expanded(reply_headers(fields), content, self._max_reply)
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "") if content else ""
+        if content:
+            check_is_of_a_service(content, delivery.identifier)
         fault = is_fault(content, content_type) if content else None
-        # Of a one-way message nobody reads the answer: whatever is no success and no fault has not taken it.
+        if _REDIRECTION <= code < _CLIENT_ERROR:  # a framework's answer, as for a missing slash: the service never ran
+            location = next((value for name, value in fields if str(name).lower() == "location"), "elsewhere")
+            return _failure(f"answered {status}, to {location}: no SOAP client follows a redirect", "http_error")
+        # The answer to a one-way message is read here only: what is no success and no fault has not taken it.
         refused_at = _SERVER_ERROR if delivery.wants_reply else _CLIENT_ERROR
-        if fault is None and int(status.split(" ", 1)[0]) >= refused_at:
-            return Outcome(error=f"answered {status} without a SOAP fault", fault="http_error")
+        if fault is None and code >= refused_at:
+            return _failure(f"answered {status} without a SOAP fault", "http_error")
         if fault is FaultCode.RECEIVER and not delivery.wants_reply:
-            return Outcome(error=f"answered {status} with a Receiver fault: {_excerpt(content)}", fault="soap_fault")
+            return _failure(f"answered {status} with a Receiver fault: {_excerpt(content)}", "soap_fault")
         if fault is not None and delivery.wants_reply and self._policy_of(delivery.partner).retry_faults:
-            return Outcome(error=f"answered {status} with a fault: {_excerpt(content)}", fault="soap_fault")
+            return _failure(f"answered {status} with a fault: {_excerpt(content)}", "soap_fault")
+        if not delivery.wants_reply and fault is not None:
+            return Outcome(remark=storable(f"answered {status} with a fault: {_excerpt(content)}"))
         if not delivery.wants_reply:
-            return Outcome(remark=f"answered {status} with a fault: {_excerpt(content)}" if fault is not None else None)
+            return Outcome()
         place = None
         if content:
             content, place = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
-        headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
-        return Outcome(Reply(status, tuple(headers), content, place))
+        return Outcome(Reply(status, headers, content, place))
 
 
 def _with_addressing(
@@ -212,18 +183,29 @@ def _with_addressing(
         return content, None
 
 
-def call_wsgi(app: WSGIApplication, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
-    """Call a WSGI application and take its whole answer: status line, headers, body."""
+def call_wsgi(
+    app: WSGIApplication, environ: Environ, limit: int = sys.maxsize
+) -> tuple[str, list[tuple[str, str]], bytes]:
+    """Call a WSGI application and take its whole answer: status line, headers, body. Raises ``UnusableReply`` where
+    that is more than ``limit`` bytes."""
     started: list[Any] = []
     written: list[bytes] = []
+    size = 0
+
+    def write(piece: bytes) -> None:
+        nonlocal size
+        size += len(piece)
+        check_size(size, limit)
+        written.append(piece)
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
         started[:] = [status, list(headers)]
-        return written.append
+        return write
 
     result = app(environ, start_response)
     try:
-        written.extend(result)
+        for piece in result:
+            write(piece)
     finally:
         close = getattr(result, "close", None)
         if close is not None:
@@ -233,10 +215,27 @@ def call_wsgi(app: WSGIApplication, environ: Environ) -> tuple[str, list[tuple[s
     return started[0], started[1], b"".join(written)
 
 
+def _failure(error: str, fault: str) -> Outcome:
+    return Outcome(error=storable(error), fault=fault)
+
+
 def _told(error: BaseException) -> str:
-    """The last lines of a traceback: enough to find the place, little enough for a column."""
-    lines = traceback.format_exception(error, limit=-3)
-    return f"{type(error).__name__}: {error}\n" + "".join(lines)[-2_000:]
+    """What an exception says, and the last lines of its traceback: enough to find the place, little enough for a
+    column. It may be an exception that cannot even be asked for its text."""
+    said = _said(error)
+    try:
+        frames = "".join(traceback.format_tb(error.__traceback__, limit=-3))[-_TEXT_LENGTH:]
+    except BaseException:
+        frames = ""
+    return f"{said}\nTraceback (most recent call last):\n{frames}{said}\n"
+
+
+def _said(error: BaseException) -> str:
+    name = type_name(error)
+    try:
+        return f"{name}: {storable(str(error), _TEXT_LENGTH)}"
+    except BaseException as raised:
+        return f"{name}, whose text cannot be shown: that raises {type_name(raised)}"
 
 
 def _excerpt(content: bytes) -> str:

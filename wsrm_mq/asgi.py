@@ -14,36 +14,38 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from wsrm_mq.answers import Answer, http_headers
-from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi, capture
+from wsrm_mq.answers import Answer, forwarded, http_headers
+from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
+from wsrm_mq.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
 from wsrm_mq.envelope.wsdl import without_outputs
-from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.front import (
-    DISGUISED_BYTES,
-    NOT_SOAP,
     Authenticate,
     Front,
     Hooks,
     asks_for_wsdl,
-    carries_rm,
-    is_soap,
-    may_be_disguised,
-    refusal,
+    is_delivery,
+    refuse_delivery,
 )
 from wsrm_mq.queue.accept import Body, Created, Receipt
-from wsrm_mq.remembered import Memory, is_small
-from wsrm_mq.request_body import BodyRefused, Spool, too_large
+from wsrm_mq.queue.settle import Reply
+from wsrm_mq.remembered import Memory, are_small
+from wsrm_mq.request_body import BodyRefused, Spool, told_length, too_large
 from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import LoopErrand, Tick
+
+if TYPE_CHECKING:
+    from wsrm_mq.wsgi import WSRMMiddleware
 
 __all__ = ["WSRMASGIMiddleware"]
 
@@ -66,7 +68,7 @@ class _Known(NamedTuple):
     environ: Environ
     """Of one of them, without its scope."""
     kept: str
-    """What ``capture`` makes of it."""
+    """What is stored of it."""
 
 
 class WSRMASGIMiddleware(Served):
@@ -124,23 +126,51 @@ class WSRMASGIMiddleware(Served):
         """Wrap ``app`` with the options of a ``wsrm-mq.toml`` and the environment."""
         return cls.from_settings(app, load(Path(path), os.environ), **hooks)
 
+    @classmethod
+    def in_place_of(cls, wrapped: WSRMMiddleware, threads: int) -> WSRMASGIMiddleware:
+        """The same destination as ``wrapped``, with its engine, its settings and its hooks, on an event loop. Hooks are
+        called in threads, of which there are ``threads``, as there are for what is not reliable."""
+        middleware = cls.__new__(cls)
+        middleware._is_asgi, middleware._state = False, {}
+        middleware._stand_before(wrapped._app, wrapped._front, threads)
+        if middleware._shows_environ:
+            middleware._hook_threads = ThreadPoolExecutor(threads, "wsrm-mq-hooks")
+        return middleware
+
     def _set_up(self, app: Any, settings: Settings, hooks: Hooks, start: bool, interface: Interface) -> None:
         self._is_asgi = is_asgi(app) if interface == "auto" else interface == "asgi"
-        self._inner: ASGIApplication = app if self._is_asgi else behind_threads(app, settings.threads)
         self._state: dict[str, Any] = {}
         """What the application's start-up has left for its requests."""
-        call = call_asgi(app, lambda: self._loop, self._state) if self._is_asgi else partial(call_wsgi, app)
-        self._front = Front(app, call, settings, hooks)
-        self._known: Memory[object, _Known] = Memory(_REMEMBERED)
-        self._shows_environ = hooks.authenticate is not None or hooks.connection_key is not None
-        """Somebody else gets to see the environ: it is made for each request."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tick: Tick | None = None
+        limit = settings.max_reply
+        if self._is_asgi:
+            call = call_asgi(app, lambda: self._loop, self._state, limit)
+        else:
+            call = partial(call_wsgi, app, limit=limit)
+        self._stand_before(app, Front(app, call, settings, hooks), settings.threads)
+        if self._is_asgi:
+            self.engine.runs_here = self._is_the_loop_here
         self.engine.starts_in_child = not self._is_asgi  # the application needs a loop, and the parent's is not there
         if start and self._is_asgi:
             self.engine.check()
         elif start:
             self.engine.start()
+
+    def _stand_before(self, app: Any, front: Front, threads: int) -> None:
+        self._inner: ASGIApplication = app if self._is_asgi else behind_threads(app, threads)
+        self._front = front
+        self._known: Memory[object, _Known] = Memory(_REMEMBERED)
+        self._shows_environ = front.has_hooks
+        """A hook of the application gets to see the environ: it is made for each request."""
+        self._hook_threads: ThreadPoolExecutor | None = None
+        """For hooks that were written for threads: they may wait for something."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tick: Tick | None = None
+
+    def _is_the_loop_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     # life
 
@@ -192,15 +222,19 @@ class WSRMASGIMiddleware(Served):
         known = self._known.get(key)
         if known is None:
             environ = environ_of(scope)
-            if not front.covers(environ):
-                return await self._forward_untouched(environ, scope, receive, send)
-            if not is_soap(environ):
-                return await _send(NOT_SOAP, send)
+            business = front.business(environ)
+            if isinstance(business, Answer):
+                return await _send(business, send)
+            if business is not Business.OURS:
+                is_doubtful = business is Business.DOUBTFUL and may_be_disguised(environ)
+                return await self._forward_untouched(environ, scope, receive, send, is_doubtful=is_doubtful)
             known = self._remember(key, environ)
+        if is_delivery(scope):
+            return await _send(refuse_delivery(scope), send)
         environ = environ_of(scope) if self._shows_environ else known.environ
         self._loop = asyncio.get_running_loop()  # another one after a fork
         try:
-            if length.isdecimal() and int(length) > front.settings.max_body:
+            if (told_length({"CONTENT_LENGTH": length}) or 0) > front.settings.max_body:
                 raise too_large(front.settings.max_body)
             first = await receive()
             body = _in_hand(first, min(front.settings.spool_over, front.settings.max_body))
@@ -208,16 +242,27 @@ class WSRMASGIMiddleware(Served):
                 body = await _collected(first, receive, front.settings.max_body, front.settings.spool_over)
             if body is None:
                 return None  # the client is gone
+            if not body.size and "HTTP_UPGRADE" in environ and (length or "HTTP_TRANSFER_ENCODING" in environ):
+                raise self._lost_body()
             answer = await self._answer(environ, body, receive, known.kept)
-        except (BodyRefused, StoreError, NotAuthenticated) as error:
-            return await _send(refusal(error), send)
+        except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
+            return await _send(front.refusal(error), send)
         if isinstance(answer, Forward):
-            return await self._forward(scope, _replayed(body, receive), send, answer.one_way)
+            return await self._forward(scope, _replayed(body, receive), send, answer)
         return await _send(answer, send)
+
+    def _lost_body(self) -> BodyRefused:
+        """What uvicorn makes, with httptools, of a request that offers another protocol."""
+        self.engine.events.tell("request.body_lost")
+        return BodyRefused(400, "There is no body: the server lost it to the Upgrade that was offered.")
 
     async def _answer(self, environ: Environ, body: Body, receive: Receive, kept: str) -> Answer | Forward:
         front = self._front
-        if _takes_long(environ, body) or not front.engine.is_running:
+        if self._hook_threads is not None:
+            arguments = (environ, body, receive, kept)
+            loop = asyncio.get_running_loop()
+            examined = await loop.run_in_executor(self._hook_threads, front.examine, *arguments)
+        elif _takes_long(environ, body) or not front.engine.is_running:
             examined = await asyncio.to_thread(front.examine, environ, body, receive, kept)
         else:
             examined = front.examine(environ, body, receive, kept)
@@ -229,26 +274,29 @@ class WSRMASGIMiddleware(Served):
         def committed(receipt: Receipt | Created) -> None:
             run = front.committed(examined, receipt)
             if run is not None:  # begun here: the request may be cancelled before its turn comes
-                errands.append(LoopErrand(tick, client))
-                front.engine.dispatcher.run_for(run.claim, run.delivery, errands[0])
+                errand = LoopErrand(tick, client)
+                front.engine.dispatcher.run_for(run.claim, run.delivery, errand)
+                errands.append(errand)
 
         waits = examined.arrival is not None and examined.arrival.waits
         receipt = await tick.commit(examined.verb, examined.size, committed, client, is_answered=not waits)
         match front.conclude(examined, receipt):
-            case Answer() as answer:
+            case Answer() | Forward() as answer:
                 return answer
             case Run(_claim, delivery):
-                settlement, left = await errands[0].settled(front.settings.hold_wait)
-                if settlement is not None:
-                    return front.answered(examined, settlement)
+                left = front.settings.hold_wait
+                if errands:  # else it was dropped on its way there, and the watch takes it up
+                    settlement, left = await errands[0].settled(left)
+                    if settlement is not None:
+                        return front.answered(examined, settlement)
                 return await self._wait(examined, Wait(delivery.position, Answer(202), bounded=True), receive, left)
             case Wait() as wait:
                 return await self._wait(examined, wait, receive, front.settings.hold_wait)
 
     def _remember(self, key: object, environ: Environ) -> _Known:
         of_all = {name: value for name, value in environ.items() if name != "asgi.scope"}
-        known = _Known(of_all, capture(environ))
-        if is_small(known.kept):
+        known = _Known(of_all, self._front.kept_headers.capture(environ))
+        if are_small(of_all.items()):  # the key has the same, ``kept`` a part of it
             self._known.keep(key, known)
         return known
 
@@ -288,13 +336,15 @@ class WSRMASGIMiddleware(Served):
 
     # the wrapped application, unreliably
 
-    async def _forward_untouched(self, environ: Environ, scope: Scope, receive: Receive, send: Send) -> None:
-        if may_be_disguised(environ):
+    async def _forward_untouched(
+        self, environ: Environ, scope: Scope, receive: Receive, send: Send, *, is_doubtful: bool
+    ) -> None:
+        if is_doubtful:
             body = await _collected(await receive(), receive, DISGUISED_BYTES, DISGUISED_BYTES)
             if body is None:
                 return None
             if carries_rm(body.content or b""):
-                return await _send(NOT_SOAP, send)
+                return await _send(self._front.turned_away(NOT_SOAP), send)
             receive = _replayed(body, receive)
         if self._front.one_way and environ["REQUEST_METHOD"] == "GET" and asks_for_wsdl(environ):
             start, content = await _whole(self._inner, scope, receive)
@@ -303,13 +353,14 @@ class WSRMASGIMiddleware(Served):
             return await _send_whole(start, content, send)
         return await self._inner(scope, receive, send)
 
-    async def _forward(self, scope: Scope, receive: Receive, send: Send, one_way: bool) -> None:
-        if not one_way:
+    async def _forward(self, scope: Scope, receive: Receive, send: Send, forward: Forward) -> None:
+        if not forward.is_answered_here:
             return await self._inner(scope, receive, send)
         start, content = await _whole(self._inner, scope, receive)
-        if start["status"] == 200:
-            return await _send(Answer(202), send)
-        return await _send_whole(start, content, send)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
+        reply = Reply(f"{start['status']} ", tuple(headers), content)
+        answer = forwarded(reply, forward.headers, forward.acknowledgements, one_way=forward.one_way)
+        return await _send(answer, send)
 
 
 class _LoopEvent:

@@ -5,12 +5,14 @@ back. And the other way round: what a server says of an ASGI request, in the wor
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
 
 from wsrm_mq.application import CallApplication, Environ
-from wsrm_mq.remembered import remembered, size_of_values
+from wsrm_mq.remembered import remembered, size_of_items
+from wsrm_mq.service_reply import UnusableReply, check_size
 
 __all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "alike", "call_asgi", "environ_of"]
 
@@ -19,6 +21,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
+_Answered = tuple[str, list[tuple[str, str]], bytes]
 
 _PIECE: Final = 64 * 1024
 _CLIENTS: Final = 1_024
@@ -72,7 +75,7 @@ def _latin(text: str) -> str:
     return text if text.isascii() else text.encode().decode("latin-1")
 
 
-@remembered(_CLIENTS, size_of_values)
+@remembered(_CLIENTS, size_of_items)
 def _cgi(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
     """A client's requests have nearly always the same headers."""
     named: dict[str, str] = {}
@@ -86,24 +89,32 @@ def _cgi(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
 
 
 def call_asgi(
-    app: ASGIApplication, loop: Callable[[], asyncio.AbstractEventLoop | None], state: dict[str, Any]
+    app: ASGIApplication,
+    loop: Callable[[], asyncio.AbstractEventLoop | None],
+    state: dict[str, Any],
+    limit: int = sys.maxsize,
 ) -> CallApplication:
     """Calls ``app`` in the ``loop`` that serves, for a thread that is not the loop's. ``state`` is what its start-up
-    has left for its requests."""
+    has left for its requests; ``limit`` the most bytes that it may answer with."""
 
     def call(environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
         here = loop()
         if here is None:
             raise RuntimeError("an ASGI application is called in the loop that serves it, and none does yet")
-        return asyncio.run_coroutine_threadsafe(_exchange(app, environ, state), here).result()
+        outcome = asyncio.run_coroutine_threadsafe(_without_exit(_exchange(app, environ, state, limit)), here).result()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     return call
 
 
 class WholeAnswer:
-    """Takes what an application sends, until it is all there."""
+    """Takes what an application sends, until it is all there: at most ``limit`` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = sys.maxsize) -> None:
+        self._limit = limit
+        self._size = 0
         self._start: Message | None = None
         self._written: list[bytes] = []
         self.is_whole = asyncio.Event()
@@ -112,7 +123,10 @@ class WholeAnswer:
         if message["type"] == "http.response.start":
             self._start = message
         elif message["type"] == "http.response.body":
-            self._written.append(message.get("body", b""))
+            piece = message.get("body", b"")
+            self._size += len(piece)
+            check_size(self._size, self._limit)
+            self._written.append(piece)
             if not message.get("more_body"):
                 self.is_whole.set()
 
@@ -125,15 +139,23 @@ class WholeAnswer:
 
     @property
     def content(self) -> bytes:
+        check_size(self._size, self._limit)  # the application may have caught that
         return b"".join(self._written)
 
 
-async def _exchange(
-    app: ASGIApplication, environ: Environ, state: dict[str, Any]
-) -> tuple[str, list[tuple[str, str]], bytes]:
+async def _without_exit(exchange: Awaitable[_Answered]) -> _Answered | BaseException:
+    """What came of it. An application that exits has not taken its message, like one that raises: an event loop would
+    end, and the server with it."""
+    try:
+        return await exchange
+    except (SystemExit, KeyboardInterrupt) as error:
+        return error
+
+
+async def _exchange(app: ASGIApplication, environ: Environ, state: dict[str, Any], limit: int) -> _Answered:
     source = environ["wsgi.input"]
     left = int(environ["CONTENT_LENGTH"])
-    answer = WholeAnswer()
+    answer = WholeAnswer(limit)
 
     async def receive() -> Message:
         nonlocal left
@@ -185,6 +207,8 @@ def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
 
 
 def status_line(code: int) -> str:
+    if not isinstance(code, int):
+        raise UnusableReply(f"answered with a status that is no number but {type(code).__name__}")
     try:
         return f"{code} {HTTPStatus(code).phrase}"
     except ValueError:

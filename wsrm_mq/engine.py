@@ -25,6 +25,7 @@ from typing import Final
 
 from wsrm_mq import tracing
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.gate import Gate
 from wsrm_mq.prefork import defer
@@ -37,6 +38,7 @@ from wsrm_mq.replay.janitor import Janitor
 from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.replay.watch import Watch
 from wsrm_mq.store import schema
+from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.writer import Clock, wall_clock
 
@@ -74,8 +76,12 @@ class Engine:
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
         chores: Sequence[Callable[[], None]] = (),
+        keep_headers: Sequence[str] = (),
+        serving: Serving = NAMELESS,
     ) -> None:
         self._where = where
+        self._keep_headers = keep_headers
+        self._serving = serving
         self._call = tracing.processing(call)
         self._policy_of = policy_of
         self._threads = threads
@@ -93,6 +99,8 @@ class Engine:
         """The process that is not to start: one that only forks those that do, or one that ends."""
         self.starts_in_child = True
         """Whether a fork's child begins to deliver by itself; else its first request does."""
+        self.runs_here: Callable[[], bool] = lambda: False
+        """Whether it is this thread, an event loop's, that runs what the dispatcher's threads call."""
         self.store: Store
         self._gate: Gate
         self.waiters: Waiters
@@ -108,11 +116,18 @@ class Engine:
 
     @property
     def is_asked(self) -> bool:
-        return self._pid == os.getpid() and self.duty.is_asked
+        """Whether it serves, and is whole."""
+        return self._pid == os.getpid() and self.duty.is_asked and not self.watch.thread.is_missing
 
     def ask(self) -> None:
-        """A request has come, or a server says that it begins: this process serves, and delivers from now on."""
-        if self.is_running and not self.duty.is_asked:
+        """A request has come, or a server says that it begins: this process serves, and delivers from now on. Raises
+        ``StoreUnavailable`` where it has no thread to look after what it would take."""
+        if not self.is_running:
+            return
+        self.watch.thread.look_after()
+        if self.watch.thread.is_missing:
+            raise StoreUnavailable(f"{self._where}: no thread can be started that watches.", "Raise their limit.")
+        if not self.duty.is_asked:
             self.duty.is_asked = True
             self.watch.nudge()
 
@@ -134,14 +149,14 @@ class Engine:
 
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
-        schema.ensure(store_path(self._where))
+        schema.ensure(store_path(self._where), keep_headers=self._keep_headers)
 
     def _start_in_worker(self) -> None:
         try:
             self.start()
             self.ask()
         except Exception as error:  # the first request tries again, and has an answer to give
-            self.events.tell("engine.start_failed", error=repr(error), trouble=error)
+            self.events.tell("engine.start_failed", error=as_error(error), trouble=error)
 
     def _start(self) -> None:
         tracing.look()
@@ -152,10 +167,12 @@ class Engine:
             max_queued=self._max_queued,
             max_queued_bytes=self._max_queued_bytes,
             events=self.events,
+            keep_headers=self._keep_headers,
+            serving=self._serving,
         )
         store.open()
         waiters = Waiters(self._max_waiting)
-        self._gate = Gate(self._call)
+        self._gate = Gate(self._call, self.runs_here)
         self.duty = Duty()
         dispatcher = Dispatcher(
             store,
@@ -169,9 +186,8 @@ class Engine:
             duty=self.duty,
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        self.watch = Watch(
-            store, dispatcher, waiters, self._policy_of, self.events, chores=self._chores, duty=self.duty
-        )
+        chores = (*self._chores, lambda: self.janitor.thread.look_after())
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=chores, duty=self.duty)
         self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:
@@ -226,8 +242,10 @@ class Engine:
 
     def after_fork_in_parent(self) -> None:
         if self._has_store:
-            self.store.resume()
-            self._gate.open()
+            try:
+                self.store.resume()
+            finally:
+                self._gate.open()
         if self.is_running:
             self.watch.start()
             self.janitor.start()
@@ -252,7 +270,7 @@ def _each(what: Callable[[Engine], object]) -> None:
     for engine in list(_engines):
         try:
             what(engine)
-        except Exception as error:
+        except BaseException as error:
             engine.events.tell("engine.fork_failed", trouble=error)
 
 

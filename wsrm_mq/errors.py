@@ -12,6 +12,7 @@
     │   │   └── StoreOverloaded  too many requests wait to be written; this one was not even queued
     │   ├── StoreCorrupt         not a database, or a damaged one
     │   ├── StoreUnconfirmed     a copy, or an older state, that nobody has adopted: not served
+    │   ├── OtherApplication     another application lives on the same paths of this store
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
@@ -38,6 +39,7 @@ __all__ = [
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",
+    "OtherApplication",
     "ProbeFailed",
     "SchemaMismatch",
     "StoreBusy",
@@ -106,6 +108,13 @@ class StoreCorrupt(StoreError):
 
 class StoreUnconfirmed(StoreError):
     hint = "See `wsrm-mq store adopt`."
+
+
+class OtherApplication(StoreError):
+    hint = (
+        "Give each application a store of its own, or paths that do not overlap. Where it is one application, give "
+        "both processes the same `application`."
+    )
 
 
 class SchemaMismatch(StoreError):

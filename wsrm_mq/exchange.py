@@ -14,6 +14,8 @@ from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay.delivery import Delivery
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
+from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["Caller", "Commit", "Forward", "HandOver", "Peer", "Request", "Run", "Wait"]
@@ -45,6 +47,8 @@ class Peer:
     """The partner section that fits."""
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
+    sender_fault_status: int = 500
+    """The HTTP status of a SOAP 1.2 fault that is the sender's."""
     require_rm: bool = False
     strict_addressing: bool = False
     verify_body: bool = False
@@ -66,8 +70,15 @@ class Request(NamedTuple):
 class Forward(NamedTuple):
     """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
 
+    headers: Headers
     one_way: bool = False
-    headers: Headers | None = None
+    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
+    """What AckRequested headers on it asked for: it goes out with the application's answer."""
+
+    @property
+    def is_answered_here(self) -> bool:
+        """The application's answer does not leave as it is; see ``answers.forwarded``."""
+        return self.one_way or bool(self.acknowledgements)
 
 
 class Commit(NamedTuple):
@@ -83,6 +94,10 @@ class Commit(NamedTuple):
     """The span of the receipt, while anybody wants spans."""
     who: str = ""
     """Whom a wait for it is counted to; see ``Sender.who``."""
+    then: Forward | Fault | None = None
+    """What becomes of an application's message that carries AckRequested headers, once these are answered."""
+    others: list[SequenceAcknowledgement] | None = None
+    """For what AckRequested headers ask of other sequences: ``conclude`` puts it there, the answer takes it along."""
 
 
 class HandOver(NamedTuple):

@@ -6,61 +6,59 @@ be committed for it, and how it is answered. It waits for nothing: how to wait i
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, ParamSpec
 
 from wsrm_mq.answers import Answer, unavailable
-from wsrm_mq.application import Application, CallApplication, Environ, capture
+from wsrm_mq.application import Application, CallApplication, Environ
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
+from wsrm_mq.coverage import NOT_COMPRESSED, NOT_GZIP, Business, Coverage, not_rm, path_of
 from wsrm_mq.destination import RMDestination
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
-from wsrm_mq.errors import NotAuthenticated, StoreError, StoreOverloaded
+from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, StoreOverloaded, WSRMError
+from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
-from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.kept_headers import KeptHeaders
+from wsrm_mq.queue.accept import Body, Created, Receipt, Sender
 from wsrm_mq.queue.answers import Settlement, settlement
+from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.refusals import reason_of
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Memory, is_small
 from wsrm_mq.request_body import BodyRefused, too_large
+from wsrm_mq.store.applications import Serving, queue_name
+from wsrm_mq.store.storable import storable
 from wsrm_mq.store.writer import Clock, wall_clock
-from wsrm_mq.versions import RM_VERSIONS
+from wsrm_mq.versions import SOAPVersion
 
 __all__ = [
-    "NOT_SOAP",
     "Authenticate",
     "Front",
     "Hooks",
     "asks_for_wsdl",
-    "is_disguised",
-    "is_soap",
-    "path_of",
+    "is_delivery",
+    "refuse_delivery",
 ]
 
+P = ParamSpec("P")
 Authenticate = Callable[[Environ, Headers], str | None]
 
-DISGUISED_BYTES: Final = 64 * 1024
+_NO_HEADERS: Final = Headers(SOAPVersion.SOAP_1_2)
+_QUEUE_NAME: Final = 512
+"""Bytes of a path, which names a queue: the sender chooses it."""
 _CALLERS: Final = 4_096
 """That are remembered."""
-_RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_VERSIONS)
-_SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
-NOT_SOAP: Final = Answer(
-    415,
-    b"Send SOAP here, as text/xml (SOAP 1.1) or application/soap+xml (SOAP 1.2).\n",
-    "text/plain; charset=utf-8",
-    (("Accept", ", ".join(_SOAP_TYPES)),),
-)
-_NOT_COMPRESSED: Final = Answer(
-    415,
-    b"Send this without Content-Encoding: the service here cannot expand it.\n",
-    "text/plain; charset=utf-8",
-    (("Accept-Encoding", "identity"),),
+_WRAPPED_TWICE: Final = (
+    "The service is wrapped twice: this delivery of one WSRMMiddleware came to another one inside it, "
+    "which would keep it. Take one of them away: wrap the service once."
 )
 
 
@@ -96,11 +94,15 @@ class Front:
         self._cannot_expand = self.only_soap and settings.headers == "pass"
         """Spyne takes a compressed body for what it looks like: every try would fail."""
         self.limits = Limits(header_bytes=settings.max_header, body_bytes=settings.max_body)
-        self._authenticate = hooks.authenticate or _authenticated
+        self.has_hooks = hooks.authenticate is not None or hooks.connection_key is not None
+        """That see the request."""
+        self._authenticate = _answering_text("authenticate", hooks.authenticate) or _authenticated
         self._default_peer = _peer(settings)
         self._peers = {name: _peer(settings, name, partner) for name, partner in settings.partners.items()}
+        self._may_require_rm = any(peer.require_rm for peer in (self._default_peer, *self._peers.values()))
+        self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
         self._connections = Connections(
-            connection_key=hooks.connection_key,
+            connection_key=_answering_text("connection_key", hooks.connection_key),
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
             idle=settings.connection_idle,
@@ -108,7 +110,9 @@ class Front:
         )
         self.engine = Engine(
             settings.store,
-            Application(call, self._policy_of, headers=settings.headers, limits=self.limits),
+            Application(
+                call, self._policy_of, headers=settings.headers, limits=self.limits, max_reply=settings.max_reply
+            ),
             self._policy_of,
             threads=settings.dispatch_threads,
             request_threads=settings.threads,
@@ -118,13 +122,21 @@ class Front:
             on_event=hooks.on_event,
             clock=hooks.clock,
             chores=(self._end_connections,) if settings.queue_one_way else (),
+            keep_headers=settings.keep_headers,
+            serving=Serving(settings.application, settings.paths),
         )
         self.destination = RMDestination(
             one_way=self.one_way,
             understood=understood,
             limits=self.limits,
             queue_one_way=settings.queue_one_way,
+            sender_fault_status=settings.sender_fault_status,
             events=self.engine.events,
+            refused=self.count_refusal,
+            may_take=self._may_take,
+        )
+        self.kept_headers = KeptHeaders(
+            settings.keep_headers, lambda name: self.engine.events.tell("request.header_dropped", name=name)
         )
         self._callers: Memory[tuple[str, str | None], Caller] = Memory(_CALLERS)
         self.is_ending = False
@@ -144,46 +156,56 @@ class Front:
 
     # requests
 
-    def covers(self, environ: Environ) -> bool:
-        """Whether the request is ours: a SOAP POST; where only SOAP is spoken, any POST. A service that does not look
-        at the media type would run the message as often as it is sent."""
-        if environ.get("REQUEST_METHOD") != "POST":
-            return False
-        paths = self.settings.paths
-        if not paths:
-            return self.only_soap or is_soap(environ)
-        path = path_of(environ)
-        return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in paths)
+    def business(self, environ: Environ) -> Business | Answer:
+        """Whose business the request is, or the answer that turns it away."""
+        business = self._coverage.business(environ)
+        if business is Business.DOUBTFUL and self._may_require_rm:
+            correct_peer(environ)
+            try:
+                _principal, peer = self._identify(environ, 0, _NO_HEADERS)
+            except (NotAuthenticated, ConfigurationError) as error:
+                return self.refusal(error)
+            if peer.require_rm:
+                business = not_rm(environ)
+        return self.turned_away(business) if isinstance(business, Answer) else business
+
+    def turned_away(self, answer: Answer) -> Answer:
+        """``answer``, counted: it turns away a request that nothing else is known of."""
+        self.count_refusal(f"http_{answer.status}", None)
+        return answer
 
     def examine(
         self, environ: Environ, body: Body, call: object = None, kept: str | None = None
     ) -> Answer | Forward | Commit:
         """What is to be done for a request that is covered; raises what ``refusal`` answers. ``call``: the server's own
         function that came with the request, WSGI's start_response or ASGI's receive; some servers show the connection
-        there. ``kept``: what ``capture`` answers for this environ, where that is known."""
+        there. ``kept``: what ``capture`` of ``kept_headers`` answers for this environ, where that is known."""
         correct_peer(environ)
         if not self.engine.is_asked:
             if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
-        caller = self._caller(environ, capture(environ) if kept is None else kept, call)
-        if caller.content_encoding and self._cannot_expand:
-            return _NOT_COMPRESSED
+        caller = self._caller(environ, self.kept_headers.capture(environ) if kept is None else kept, call)
+        if caller.content_encoding and (self._cannot_expand or caller.content_encoding != "gzip"):
+            return self.turned_away(NOT_COMPRESSED if self._cannot_expand else NOT_GZIP)
         return self.destination.examine(Request(caller, body, partial(self._identify, environ, body.size)))
 
     def _caller(self, environ: Environ, kept: str, call: object) -> Caller:
         key = (kept, self._connections.name(environ, call))
         caller = self._callers.get(key)
         if caller is None:
+            queue = queue_name(path_of(environ))
+            if len(queue) > _QUEUE_NAME:
+                raise BodyRefused(414, f"The path is longer than {_QUEUE_NAME} bytes.")
             caller = Caller(
-                queue=path_of(environ),
+                queue=queue,
                 content_type=environ.get("CONTENT_TYPE", ""),
                 soap_action=environ.get("HTTP_SOAPACTION"),
                 environ=kept,
-                content_encoding=environ.get("HTTP_CONTENT_ENCODING", "").strip().lower(),
+                content_encoding=content_coding(environ.get("HTTP_CONTENT_ENCODING", "")),
                 address=environ.get("REMOTE_ADDR"),
                 connection=key[1],
-                is_remembered=is_small(kept),
+                is_remembered=is_small(kept, key[1] or ""),
             )
             if caller.is_remembered:
                 self._callers.keep(key, caller)
@@ -201,7 +223,7 @@ class Front:
             self.engine.dispatcher.offer(work.sequence, work.delivery)
         return None
 
-    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Run | Wait:
+    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Forward | Run | Wait:
         """What is left to be done for a request whose verb is committed."""
         if isinstance(receipt, Receipt) and (receipt.owned_elsewhere or receipt.discarding):
             self.engine.watch.look_soon()
@@ -215,6 +237,21 @@ class Front:
 
     def answered(self, commit: Commit, found: Settlement) -> Answer:
         return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
+
+    def refusal(self, error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
+        """The answer to a request that went no further than ``error``: nothing of it was stored."""
+        reason = f"http_{error.status}" if isinstance(error, BodyRefused) else reason_of(error)
+        self.count_refusal(reason, None)
+        return _answer_to(error)
+
+    def count_refusal(self, reason: str, partner: str | None) -> None:
+        """Where there is no store yet, there is nothing to count it in."""
+        if self.engine.is_running:
+            self.engine.store.refusals.note(reason, partner, self.engine.store.clock())
+
+    def _may_take(self, sender: Sender, identifier: str) -> bool:
+        with self.engine.store.reader() as db:
+            return may_take(db, sender, identifier)
 
     def _end_connections(self) -> None:
         """What closed connections sent without WS-RM is complete."""
@@ -241,14 +278,16 @@ class Front:
         return self._peers.get(partner or "", self._default_peer).policy
 
 
-def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:
-    """The answer to a request that went no further than ``error``: nothing of it was stored."""
+def _answer_to(error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
     match error:
         case BodyRefused():
             return Answer(error.status, f"{error.reason}\n".encode(), "text/plain; charset=utf-8")
         case NotAuthenticated():
             challenge = (("WWW-Authenticate", error.challenge),)
             return Answer(401, f"{error}\n".encode(), "text/plain; charset=utf-8", challenge)
+        case ConfigurationError():
+            tell("request.misconfigured", error=error, trouble=error.__cause__)
+            return unavailable("The service is set up wrongly, its log says how; nothing was taken. Send again later.")
         case StoreOverloaded():
             return unavailable("Too many requests wait; nothing was taken. Send again later.", retry_after=1)
         case _:
@@ -256,38 +295,46 @@ def refusal(error: BodyRefused | StoreError | NotAuthenticated) -> Answer:
             return unavailable("The store cannot be written now; nothing was taken. Send again later.")
 
 
-def is_disguised(environ: Environ) -> bool:
-    """Whether a POST that does not call itself SOAP carries RM all the same: a service that does not look at the media
-    type would run the message as often as it is sent. Only short bodies are looked at; they can be read again."""
-    if not may_be_disguised(environ):
-        return False
-    content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
-    environ["wsgi.input"] = io.BytesIO(content)
-    return carries_rm(content)
+def is_delivery(given: Mapping[str, Any]) -> bool:
+    """Whether a request, as an environ or a scope, is a delivery of another middleware around this one."""
+    return "wsrm.sequence_id" in given
 
 
-def may_be_disguised(environ: Environ) -> bool:
-    length = environ.get("CONTENT_LENGTH") or ""
-    if environ.get("REQUEST_METHOD") != "POST" or is_soap(environ) or not length.isdecimal():
-        return False
-    return 0 < int(length) <= DISGUISED_BYTES
-
-
-def carries_rm(content: bytes) -> bool:
-    return any(namespace in content for namespace in _RM_NAMESPACES)
-
-
-def is_soap(environ: Environ) -> bool:
-    return environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() in _SOAP_TYPES
-
-
-def path_of(environ: Environ) -> str:
-    return f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/"
+def refuse_delivery(given: Mapping[str, Any]) -> Answer:
+    """Turn it away so that it counts as a failure there: what is accepted here would pass for delivered."""
+    refuse = given.get("wsrm.refuse")
+    if refuse is not None:
+        refuse(_WRAPPED_TWICE)
+    return Answer(500, f"{_WRAPPED_TWICE}\n".encode(), "text/plain; charset=utf-8")
 
 
 def asks_for_wsdl(environ: Environ) -> bool:
     query = str(environ.get("QUERY_STRING", "")).lower()
     return query.split("&")[0].split("=")[0] == "wsdl" or str(environ.get("PATH_INFO", "")).endswith(".wsdl")
+
+
+def _answering_text(name: str, hook: Callable[P, object] | None) -> Callable[P, str | None] | None:
+    """The hook ``name``, held to its word: it answers a text, or None. Another answer would be found out only where it
+    is stored. Raises ``ConfigurationError`` then, for the request, and where the hook raises what it may not."""
+    if hook is None:
+        return None
+
+    def held(*given: P.args, **named: P.kwargs) -> str | None:
+        try:
+            answer = hook(*given, **named)
+        except WSRMError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(f"{name} raised {as_error(error)}") from error
+        if answer is None:
+            return None
+        if not isinstance(answer, str):
+            raise ConfigurationError(f"{name} answered {type(answer).__name__}; it has to answer a text, or None.")
+        if storable(answer) != answer:
+            raise ConfigurationError(f"{name} answered {storable(answer, 100)!r}, which cannot be stored.")
+        return answer
+
+    return held
 
 
 def _authenticated(environ: Environ, _headers: Headers) -> str | None:
@@ -297,7 +344,7 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
 
 def _peer(settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
     """What holds for a partner; without one, for everybody who has no section."""
-    options = ("require_rm", "strict_addressing", "verify_body", "max_body")
+    options = ("sender_fault_status", "require_rm", "strict_addressing", "verify_body", "max_body")
     return Peer(
         settings.policy(partner),
         name,

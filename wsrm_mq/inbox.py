@@ -23,6 +23,9 @@ first was committed.
 The table is made where it is missing, in the same transaction; sqlite3, which begins a transaction by itself
 only for rows, may make the empty table a moment before. A database that commits when a table is made (MySQL,
 Oracle) has to have it already: the ``InboxError`` shows the statement.
+
+A table of that name that does not outlive the connection (TEMPORARY) or a crash of the server (UNLOGGED in
+PostgreSQL) would forget what was done: it is refused on SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -59,12 +62,17 @@ CREATE TABLE IF NOT EXISTS wsrm_inbox (
 _INSERT: Final = """\
 INSERT INTO wsrm_inbox (sequence_id, number, replay_id, marked_at)
 VALUES (:sequence_id, :number, :replay_id, :marked_at)"""
-_INSERT_OR_NOT: Final = f"{_INSERT} ON CONFLICT DO NOTHING"
+_INSERT_OR_NOT: Final = f"{_INSERT} ON CONFLICT (sequence_id, number, replay_id) DO NOTHING"
+"""The key is named: a table without it, in which every message would be new, is an error."""
 
 _OF_KEY: Final = "WHERE sequence_id = :sequence_id AND number = :number AND replay_id = :replay_id"
 _REPLY: Final = f"SELECT reply, reply_is_text FROM wsrm_inbox {_OF_KEY}"
 _KEEP: Final = f"UPDATE wsrm_inbox SET reply = :reply, reply_is_text = :is_text {_OF_KEY}"
 _FORGET: Final = "DELETE FROM wsrm_inbox WHERE marked_at < :before"
+
+_TEMPORARY_HERE: Final = "SELECT count(*) FROM sqlite_temp_master WHERE lower(name) = 'wsrm_inbox'"
+_PERSISTENCE: Final = "SELECT relpersistence FROM pg_class WHERE oid = to_regclass('wsrm_inbox')"
+"""PostgreSQL: ``p`` permanent, ``u`` unlogged, ``t`` temporary; no row where there is no table."""
 
 Values = Mapping[str, str | int | bytes]
 
@@ -102,10 +110,11 @@ class Mark:
 def once(connection: object, environ: Mapping[str, Any]) -> Mark:
     """Mark the message of this request in the application's database; tells whether it is the first time.
 
-    ``connection``: a ``sqlite3.Connection``, a psycopg 3 ``Connection``, a SQLAlchemy ``Connection`` or
-    ``Session``. ``environ``: the request's WSGI environ, as the middleware gave it. A redelivery and the
-    redrive of a dead letter have the first delivery's key; a deliberate replay of what was delivered is a new
-    message. Outside WS-RM every message is new and nothing is written.
+    ``connection``: a ``sqlite3.Connection``, a psycopg 3 ``Connection`` (in pipeline mode too), a SQLAlchemy
+    ``Connection`` or ``Session``, or ``django.db.connection`` inside ``transaction.atomic()``. ``environ``: the
+    request's WSGI environ, as the middleware gave it. A redelivery and the redrive of a dead letter have the first
+    delivery's key; a deliberate replay of what was delivered is a new message. Outside WS-RM every message is new
+    and nothing is written.
 
     Raises ``InboxError`` for a connection that it cannot use, and what the database itself raises.
     """
@@ -135,7 +144,7 @@ def forget(connection: object, older_than: timedelta) -> int:
     """
     database = _database(connection)
     database.create_table()
-    return database.run(_FORGET, {"before": _now() - int(older_than.total_seconds() * 1000)}).rowcount
+    return database.delete(_FORGET, {"before": _now() - int(older_than.total_seconds() * 1000)})
 
 
 def _now() -> int:
@@ -174,6 +183,9 @@ class _Database(Protocol):
     def insert(self, values: Values) -> bool:
         """Write the mark, in a table that may be missing; ``False`` where it was there before."""
 
+    def delete(self, statement: str, values: Values) -> int:
+        """Execute a DELETE; answers how many rows it took."""
+
 
 class _SQLite:
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -186,6 +198,8 @@ class _SQLite:
                 " Execute BEGIN IMMEDIATE first, or connect without isolation_level=None and autocommit=True."
             )
         self._connection = connection
+        if self.run(_TEMPORARY_HERE, {}).fetchone() != (0,):
+            raise _forgetful("temporary")
 
     def run(self, statement: str, values: Values) -> _Result:
         cursor = self._connection.cursor()
@@ -211,6 +225,9 @@ class _SQLite:
         self.create_table()
         return self.run(_INSERT_OR_NOT, values).rowcount == 1
 
+    def delete(self, statement: str, values: Values) -> int:
+        return self.run(statement, values).rowcount
+
 
 class _Psycopg:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -230,15 +247,20 @@ class _Psycopg:
     def create_table(self) -> None:
         from psycopg import errors
 
-        if self.run("SELECT to_regclass('wsrm_inbox')", {}).fetchone() != (None,):
+        if _is_permanent(self.run(_PERSISTENCE, {}).fetchone()):
             return
-        # Somebody else may be making it. A transaction is open, so this one is a savepoint.
+        # Another transaction may be making it. A transaction is open, so this one is a savepoint.
         with suppress(errors.UniqueViolation, errors.DuplicateTable), self._connection.transaction():
             self.run(_CREATE.format(bytes="BYTEA"), {})
 
     def insert(self, values: Values) -> bool:
         self.create_table()
-        return self.run(_INSERT_OR_NOT, values).rowcount == 1
+        # In pipeline mode the count of rows is unknown until the server has answered; a row is waited for.
+        return self.run(f"{_INSERT_OR_NOT} RETURNING number", values).fetchone() is not None
+
+    def delete(self, statement: str, values: Values) -> int:
+        [count] = self.run(f"WITH gone AS ({statement} RETURNING 1) SELECT count(*) FROM gone", values).fetchone()
+        return int(count)
 
 
 class _SQLAlchemy:
@@ -261,9 +283,12 @@ class _SQLAlchemy:
         import sqlalchemy
         from sqlalchemy import exc
 
-        if sqlalchemy.inspect(self._connection).has_table("wsrm_inbox"):
+        dialect = self._connection.dialect.name
+        if dialect == "postgresql" and _is_permanent(self.run(_PERSISTENCE, {}).fetchone()):
             return
-        if (dialect := self._connection.dialect.name) != "postgresql":
+        if dialect != "postgresql" and sqlalchemy.inspect(self._connection).has_table("wsrm_inbox"):
+            return
+        if dialect != "postgresql":
             raise InboxError(
                 f"There is no table wsrm_inbox, and making it here could commit your work on {dialect}. Add"
                 f" it to your migrations, with the type for bytes there:\n{_CREATE.format(bytes='BLOB')}"
@@ -273,7 +298,7 @@ class _SQLAlchemy:
                 self.run(_CREATE.format(bytes="BYTEA"), {})
         except exc.DBAPIError:
             if not sqlalchemy.inspect(self._connection).has_table("wsrm_inbox"):
-                raise  # nobody else made it meanwhile
+                raise  # no other transaction made it meanwhile
 
     def insert(self, values: Values) -> bool:
         from sqlalchemy import exc
@@ -286,8 +311,42 @@ class _SQLAlchemy:
             return False
         return True
 
+    def delete(self, statement: str, values: Values) -> int:
+        return self.run(statement, values).rowcount
+
+
+def _is_permanent(found: Any) -> bool:
+    """Whether there is a table, by the row of ``_PERSISTENCE``. Raises ``InboxError`` for one that forgets."""
+    if found is None:
+        return False
+    persistence = found[0].decode() if isinstance(found[0], bytes) else found[0]
+    if persistence != "p":
+        raise _forgetful("temporary" if persistence == "t" else "unlogged")
+    return True
+
+
+def _forgetful(kind: str) -> InboxError:
+    return InboxError(
+        f"The table wsrm_inbox that this connection sees is {kind}: it forgets its marks, and the work of a"
+        " redelivered message would be done again. Drop it; once() makes a permanent one."
+    )
+
+
+def _driver_of(django: Any) -> object:
+    """The driver's own connection in a transaction of Django's."""
+    if not django.in_atomic_block:
+        raise InboxError(
+            "This Django connection commits each statement by itself, so mark and work would not be one. Call"
+            " once() inside `with transaction.atomic():`, or set ATOMIC_REQUESTS for this database."
+        )
+    return django.connection
+
 
 def _database(connection: Any) -> _Database:
+    if _is_a(connection, "django.utils.connection", "ConnectionProxy") or _is_a(
+        connection, "django.db.backends.base.base", "BaseDatabaseWrapper"
+    ):
+        connection = _driver_of(connection)
     if isinstance(connection, sqlite3.Connection):
         return _SQLite(connection)
     if _is_a(connection, "psycopg", "Connection"):
@@ -307,8 +366,9 @@ def _database(connection: Any) -> _Database:
             return _SQLite(driver)
     raise InboxError(
         f"once() cannot use a {type(connection).__module__}.{type(connection).__qualname__}. Give it a"
-        " sqlite3.Connection, a psycopg (3) Connection, or a SQLAlchemy Connection or Session"
-        " (of an AsyncSession: await session.run_sync(once, environ))."
+        " sqlite3.Connection, a psycopg (3) Connection, a SQLAlchemy Connection or Session"
+        " (of an AsyncSession: await session.run_sync(once, environ)), or, on SQLite or psycopg (3),"
+        " django.db.connection."
     )
 
 

@@ -5,15 +5,17 @@ A large body goes to a temporary file as it comes in; it is never whole in memor
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from wsrm_mq.queue.accept import Body
 
-__all__ = ["BodyRefused", "Spool", "read_body", "too_large"]
+__all__ = ["BodyRefused", "Spool", "read_body", "told_length", "too_large"]
 
 _PIECE: Final = 65_536
+_MAX_DIGITS: Final = 18
 
 
 class BodyRefused(Exception):
@@ -45,11 +47,11 @@ class Spool:
             raise too_large(self._limit)
         self._file.write(piece)
 
-    def body(self) -> Body:
+    def body(self, *, is_counted: bool = True) -> Body:
         if self.size <= self._spool_over:
             self._file.seek(0)
-            return Body(self._file.read())
-        return Body(None, self._file, self.size)
+            return Body(self._file.read(), is_counted=is_counted)
+        return Body(None, self._file, self.size, is_counted=is_counted)
 
 
 class _Chunks:
@@ -60,6 +62,16 @@ class _Chunks:
 
     def read(self, _size: int = -1) -> bytes:
         return self._chunked_read()
+
+
+def told_length(environ: Mapping[str, Any]) -> int | None:
+    """Content-Length; ``None`` without one, or with one that is no number. One with more digits than a length can have
+    is ``sys.maxsize``: it never becomes an int."""
+    digits = str(environ.get("CONTENT_LENGTH") or "").strip(" \t")
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    significant = digits.lstrip("0")
+    return int(significant or 0) if len(significant) <= _MAX_DIGITS else sys.maxsize
 
 
 def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int) -> Body:
@@ -76,11 +88,11 @@ def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int) -> Bod
 
 
 def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
-    length = environ.get("CONTENT_LENGTH")
-    if length not in (None, ""):
-        if not str(length).isdecimal():
+    if environ.get("CONTENT_LENGTH") not in (None, ""):
+        length = told_length(environ)
+        if length is None:
             raise BodyRefused(400, "Content-Length is not a number.")
-        return environ["wsgi.input"], int(str(length))
+        return environ["wsgi.input"], length
     if environ.get("wsgi.input_terminated") or "asgi.scope" in environ:
         return environ["wsgi.input"], None
     try:
@@ -113,4 +125,4 @@ def _spool(source: Any, length: int | None, limit: int, spool_over: int) -> Body
         spool.add(piece)
     if length is not None and spool.size < length:
         raise BodyRefused(400, f"The body ended after {spool.size} of {length} bytes.")
-    return spool.body()
+    return spool.body(is_counted=length is not None)

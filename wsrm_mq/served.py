@@ -1,7 +1,4 @@
-"""What either middleware lets its server do.
-
-Apart from ``front``, which may be compiled: a class that is compiled has no subclasses that are not.
-"""
+"""What either middleware lets its server do: start it, announce its end, close it."""
 
 from __future__ import annotations
 

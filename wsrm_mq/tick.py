@@ -15,6 +15,7 @@ from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from wsrm_mq.queue.answers import Settlement
+from wsrm_mq.replay.errand import LOOK_SECONDS, Patience
 from wsrm_mq.replay.pool import Pool
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
@@ -29,8 +30,6 @@ NAPS: Final = 1
 """So often, and so long each time, a tick waits for quick clients: most have come by themselves, while the loop wrote
 the answers and read."""
 _REMEMBERED: Final = 4_096
-_LOOK_SECONDS: Final = 0.05
-"""Not more often does a request look whether it has waited long enough."""
 
 
 class Regulars:
@@ -191,17 +190,9 @@ class LoopErrand:
         self._tick = tick
         self._client = client
         self._future: asyncio.Future[Settlement | None] = tick.loop.create_future()
-        self._stored_for = 0.0
-        """So many seconds it was the store's turn before."""
-        self._storing_since: float | None = None
-
-    def calling(self) -> None:
-        since, self._storing_since = self._storing_since, None  # first: who looks meanwhile must not count it twice
-        if since is not None:
-            self._stored_for += time.monotonic() - since
-
-    def storing(self) -> None:
-        self._storing_since = time.monotonic()
+        self._patience = Patience()
+        self.calling = self._patience.stop
+        self.storing = self._patience.go_on
 
     def submit(self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
         self._tick.writer.submit_led(verb, told, keep=True, size=size)
@@ -211,26 +202,22 @@ class LoopErrand:
         self._tick.resolve(self._future, settlement)
 
     async def settled(self, patience: float) -> tuple[Settlement | None, float]:
-        """Wait, in the loop, for the store at most ``patience`` seconds, for the application as long as it takes.
-        Answers what came of it, if that is known, and how many seconds are left."""
+        """Wait, in the loop, for a thread and for the store at most ``patience`` seconds, for the application as long
+        as it takes. Answers what came of it, if that is known, and how many seconds are left."""
         self._look_in(patience, patience)
         try:
             settlement = await self._future
         finally:
             self._timer.cancel()
         self._tick.answered(self._client)
-        return settlement, max(0.0, self._left(patience))
-
-    def _left(self, patience: float) -> float:
-        since = self._storing_since
-        return patience - self._stored_for - (0.0 if since is None else time.monotonic() - since)
+        return settlement, max(0.0, self._patience.left(patience))
 
     def _look_in(self, seconds: float, patience: float) -> None:
-        self._timer = self._tick.loop.call_later(max(seconds, _LOOK_SECONDS), self._look, patience)
+        self._timer = self._tick.loop.call_later(max(seconds, LOOK_SECONDS), self._look, patience)
 
     def _look(self, patience: float) -> None:
-        left = self._left(patience)
-        if left > 0 or self._storing_since is None:
+        left = self._patience.left(patience)
+        if left > 0 or not self._patience.is_used:
             self._look_in(left, patience)
         else:
             _resolve(self._future, None, None)

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from wsrm_mq.events.inert import as_error
+from wsrm_mq.events.telling import tell
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -41,6 +45,11 @@ TRACESTATE: Final = "HTTP_TRACESTATE"
 RECEIVED_IN: Final = "wsrm.traceparent"
 """Key of the kept request: the receive span, as a traceparent. No peer can set it, it is no HTTP header."""
 
+R = TypeVar("R")
+
+_TOLD_EVERY_SECONDS: Final = 60.0
+_told_at = float("-inf")
+
 tracer: Tracer | None = None
 """Makes spans; ``None`` while nobody wants any."""
 
@@ -49,12 +58,26 @@ def look() -> None:
     """Find out whether a provider of spans is set by now. Once a second, and at start."""
     global tracer
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        tracer = None
-        return
+    tracer = None if trace is None else _quietly(lambda: _tracer(trace))
+
+
+def _tracer(trace: Any) -> Tracer | None:
     provider = trace.get_tracer_provider()
     is_set = not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
-    tracer = provider.get_tracer(SCOPE) if is_set else None
+    return provider.get_tracer(SCOPE) if is_set else None
+
+
+def _quietly(make: Callable[[], R]) -> R | None:
+    """A span tells, and harms nothing that does: whatever a sampler, a processor or an exporter raises ends here."""
+    global _told_at
+    try:
+        return make()
+    except BaseException as error:
+        now = time.monotonic()
+        if now - _told_at > _TOLD_EVERY_SECONDS:
+            _told_at = now
+            tell("tracing.failed", error=as_error(error), trouble=error)
+        return None
 
 
 class Receive:
@@ -68,14 +91,20 @@ class Receive:
 
     def end(self, outcome: str, error: str | None = None) -> None:
         """``outcome`` as it is counted; ``error``: why nothing was stored."""
-        self._span.set_attribute(OUTCOME, outcome)
+        _quietly(lambda: self._span.set_attribute(OUTCOME, outcome))
         _end(self._span, error)
 
 
 def receive(
     making: Tracer, environ: str, destination: str, message_id: str | None, identifier: str, number: int
+) -> Receive | None:
+    """Begin the span of a message that arrives, if it can be made. ``environ`` is the kept request, as JSON."""
+    return _quietly(lambda: _receive(making, environ, destination, message_id, identifier, number))
+
+
+def _receive(
+    making: Tracer, environ: str, destination: str, message_id: str | None, identifier: str, number: int
 ) -> Receive:
-    """Begin the span of a message that arrives. ``environ`` is the kept request, as JSON."""
     from opentelemetry.trace import SpanKind
 
     kept = json.loads(environ)
@@ -98,29 +127,41 @@ def processing(call: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outc
 
 
 def _process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Link, SpanKind, get_current_span, set_span_in_context, use_span
+    from opentelemetry import context
+    from opentelemetry.trace import SpanKind, set_span_in_context
 
     kept = json.loads(delivery.environ)
     destination = f"{kept.get('SCRIPT_NAME', '')}{kept.get('PATH_INFO', '')}" or "/"
+    span = _quietly(lambda: _processing(making, kept, destination, delivery))
+    if span is None:
+        return call(delivery)
+    token = _quietly(lambda: context.attach(set_span_in_context(span)))
+    outcome = call(delivery)
+    if token is not None:
+        _quietly(lambda: context.detach(token))
+    _end(span, outcome.fault or None)
+    attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
+    outcome.settling = _quietly(
+        lambda: making.start_span(
+            f"settle {destination}", set_span_in_context(span, context.Context()), SpanKind.CLIENT, attributes
+        )
+    )
+    return outcome
+
+
+def _processing(making: Tracer, kept: dict[str, Any], destination: str, delivery: Delivery) -> Span:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, SpanKind, get_current_span
+
     attributes = _attributes("process", destination, delivery.message_id, delivery.identifier, delivery.number)
     received = get_current_span(_remote(kept, RECEIVED_IN) or _remote(kept) or Context()).get_span_context()
-    span = making.start_span(
+    return making.start_span(
         f"process {destination}",
         Context(),
         SpanKind.CONSUMER,
         {**attributes, ATTEMPT: delivery.attempt},
         links=[Link(received)] if received.is_valid else [],
     )
-    with use_span(span, end_on_exit=False):
-        outcome = call(delivery)
-    _end(span, outcome.fault or None)
-    attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
-    settling = making.start_span(
-        f"settle {destination}", set_span_in_context(span, Context()), SpanKind.CLIENT, attributes
-    )
-    outcome.settling = settling
-    return outcome
 
 
 def settle(outcome: Outcome, error: BaseException | None) -> None:
@@ -157,9 +198,13 @@ def _remote(kept: dict[str, Any], key: str = TRACEPARENT) -> Context | None:
 
 
 def _end(span: Span, error: str | None) -> None:
+    if error is not None:
+        _quietly(lambda: _mark(span, error))
+    _quietly(span.end)
+
+
+def _mark(span: Span, error: str) -> None:
     from opentelemetry.trace import Status, StatusCode
 
-    if error is not None:
-        span.set_attribute(ERROR, error)
-        span.set_status(Status(StatusCode.ERROR))
-    span.end()
+    span.set_attribute(ERROR, error)
+    span.set_status(Status(StatusCode.ERROR))

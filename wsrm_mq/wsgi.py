@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wsrm_mq.answers import Answer, http_headers
+from wsrm_mq.answers import Answer, forwarded, http_headers
 from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.config import Settings, load, settings_from
+from wsrm_mq.coverage import NOT_SOAP, Business, is_disguised
 from wsrm_mq.envelope.wsdl import without_outputs
-from wsrm_mq.errors import NotAuthenticated, StoreError
+from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.exchange import Commit, Forward, Run, Wait
-from wsrm_mq.front import NOT_SOAP, Authenticate, Front, Hooks, asks_for_wsdl, is_disguised, is_soap, refusal
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.front import Authenticate, Front, Hooks, asks_for_wsdl, is_delivery, refuse_delivery
+from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.queue.settle import Reply
+from wsrm_mq.replay.waiting import Signal
 from wsrm_mq.request_body import BodyRefused, read_body
 from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -71,7 +73,7 @@ class WSRMMiddleware(Served):
 
     def _set_up(self, app: WSGIApplication, settings: Settings, hooks: Hooks, start: bool) -> None:
         self._app = app
-        self._front = Front(app, partial(call_wsgi, app), settings, hooks)
+        self._front = Front(app, partial(call_wsgi, app, limit=settings.max_reply), settings, hooks)
         if start:
             self._front.engine.start()
 
@@ -89,18 +91,21 @@ class WSRMMiddleware(Served):
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         front = self._front
-        if not front.covers(environ):
-            if is_disguised(environ):
-                return _send(NOT_SOAP, start_response)
+        business = front.business(environ)
+        if business is not Business.OURS:
+            if business is Business.DOUBTFUL and is_disguised(environ):
+                business = front.turned_away(NOT_SOAP)
+            if isinstance(business, Answer):
+                return _send(business, start_response)
             return self._forward_untouched(environ, start_response)
-        if not is_soap(environ):
-            return _send(NOT_SOAP, start_response)
+        if is_delivery(environ):
+            return _send(refuse_delivery(environ), start_response)
         answer: Answer | Forward
         try:
             body = read_body(environ, limit=front.settings.max_body, spool_over=front.settings.spool_over)
             answer = self._answer(environ, body, start_response)
-        except (BodyRefused, StoreError, NotAuthenticated) as error:
-            answer = refusal(error)
+        except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
+            answer = front.refusal(error)
         if isinstance(answer, Forward):
             return self._forward(environ, start_response, body, answer)
         return _send(answer, start_response)
@@ -110,14 +115,15 @@ class WSRMMiddleware(Served):
         examined = front.examine(environ, body, start_response)
         if not isinstance(examined, Commit):
             return examined
-        receipt = front.engine.store.call(
-            examined.verb,
-            size=examined.size,
-            committed=lambda receipt: front.committed(examined, receipt),
-            is_request=True,
-        )
+
+        def committed(receipt: Receipt | Created) -> None:
+            run = front.committed(examined, receipt)
+            if run is not None:
+                front.engine.dispatcher.expect(run.claim)
+
+        receipt = front.engine.store.call(examined.verb, size=examined.size, committed=committed, is_request=True)
         match front.conclude(examined, receipt):
-            case Answer() as answer:
+            case Answer() | Forward() as answer:
                 return answer
             case Run(claim, delivery):
                 settlement, left = front.engine.dispatcher.run_here(claim, delivery, front.settings.hold_wait)
@@ -134,7 +140,7 @@ class WSRMMiddleware(Served):
         that fills it."""
         front = self._front
         waiters = front.engine.waiters
-        event = threading.Event()
+        event = Signal()
         with waiters.expecting(wait.position, event):
             settled = front.settled(commit, wait.position)
             if settled is not None:
@@ -148,7 +154,6 @@ class WSRMMiddleware(Served):
                 while (left := deadline - time.monotonic()) > 0 and not front.is_ending:
                     # Once a second it looks by itself: a wake-up from another process can be lost.
                     event.wait(min(left, 1.0))
-                    event.clear()
                     settled = front.settled(commit, wait.position)
                     if settled is not None:
                         return settled
@@ -175,13 +180,12 @@ class WSRMMiddleware(Served):
         environ["CONTENT_LENGTH"] = str(body.size)
         environ["wsgi.input_terminated"] = True
         environ.pop("HTTP_TRANSFER_ENCODING", None)
-        if not forward.one_way:
+        if not forward.is_answered_here:
             return self._app(environ, start_response)
         status, headers, content = call_wsgi(self._app, environ)
-        if not status.startswith("200"):
-            start_response(status, headers)
-            return [content]
-        return _send(Answer(202), start_response)
+        reply = Reply(status, tuple(headers), content)
+        answer = forwarded(reply, forward.headers, forward.acknowledgements, one_way=forward.one_way)
+        return _send(answer, start_response)
 
 
 def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:

@@ -25,7 +25,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
                 side = gsoap_side(mode, connections, scale.gsoap_amount, two_way=True)
                 rivals[mode, connections] = side.load.rate
                 yield Sample(case_of(connections), gsoap_shown(mode), number, of_side(side))
-        for front in scale.two_way_fronts:
+        for front in scale.main_fronts:
             with reliable(front, scale.store(), answer=reply()) as server:
                 server.warm_up(scale.amount)
                 ours = {c: server.side(c, scale.amount, two_way=True) for c in _CONNECTIONS}

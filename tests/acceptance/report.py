@@ -1,4 +1,5 @@
-"""Show what a run covered: ``python -m tests.acceptance.report FILE [--uncovered GROUP] [--half HALF]``."""
+"""Show what a run covered: ``python -m tests.acceptance.report FILE [--uncovered GROUP] [--half HALF]``, or take it for
+the floor: ``--raise-floor``."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from .floor import raise_floor
 from .tables import HALVES, TableError, project_tables
 from .tally import COVERED, DEVIATING, FAILING, PARTS, Part, Tally, from_json
 
@@ -36,10 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, metavar="FILE", help="what pytest --acceptance-report=FILE wrote")
     parser.add_argument("--uncovered", metavar="GROUP", help="list what GROUP (D-SEQ, Q, or all) lacks")
     parser.add_argument("--half", choices=HALVES, help="with --uncovered: only this half")
+    parser.add_argument("--raise-floor", action="store_true", help="take what FILE has as covered into floor.tsv")
     args = parser.parse_args(argv)
     try:
         tables = project_tables()
         tally = from_json(args.file.read_text(encoding="utf-8"), tables)
+        if args.raise_floor:
+            print(f"floor: {raise_floor(tally)} more")
+            return 0
     except (OSError, ValueError, KeyError, TableError) as wrong:
         parser.error(f"{args.file}: {wrong}")
     groups = {row.group for row in tables.rows.values()}

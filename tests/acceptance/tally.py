@@ -114,6 +114,31 @@ class Tally:
                 if self._status(row, h, outcomes) in (FAILING, UNCOVERED):
                     yield f"{Cell(row.id, h)} ({_lacking(row.cells(h), outcomes)}): {row.statement}"
 
+    def covered_halves(self) -> list[Cell]:
+        outcomes = self.outcomes()
+        return [half for half in self._halves() if self._half_status(half, outcomes) == COVERED]
+
+    def lacking_halves(self) -> dict[Cell, str]:
+        """What is not covered, with the reason: which versions lack what, or that it deviates."""
+        outcomes = self.outcomes()
+        found = {}
+        for half in self._halves():
+            status = self._half_status(half, outcomes)
+            if status != COVERED:
+                cells = self.tables.rows[half.id].cells(half.half)
+                found[half] = _lacking(cells, outcomes) if status != DEVIATING else DEVIATING
+        return found
+
+    def _halves(self) -> Iterator[Cell]:
+        return (Cell(row.id, half) for row in self.tables.rows.values() for half in row.halves)
+
+    def _half_status(self, half: Cell, outcomes: Mapping[Cell, str]) -> str:
+        return self._status(self.tables.rows[half.id], half.half, outcomes)
+
+    def take(self, other: Tally) -> None:
+        """Count what another part of the same run had, too."""
+        self.runs.update(other.runs)
+
     def as_json(self) -> str:
         """The runs, and what follows from them for each row; the same runs give the same text."""
         outcomes = self.outcomes()

@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=lambda rm: rm.lab
 """
 
 
-@pytest.fixture(params=[(), ("-n", "2")], ids=["plain", "xdist"])
+@pytest.fixture(params=[(), ("-n", "1")], ids=["plain", "xdist"])
 def suite(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite(pytester, monkeypatch, request.param)
 

@@ -28,7 +28,6 @@ from bench.report import report
 from bench.samples import Sample, medians
 from bench.sides import Amount, Side, unless_too_busy
 from bench.stages import STAGES
-from wsrm_mq.built import is_compiled
 from wsrm_mq.testing import Reply
 
 ROOT = Path(__file__).parents[2]
@@ -254,7 +253,6 @@ def test_small_runs_open_prepared_stores_and_send_a_mix(tmp_path: Path) -> None:
 
 
 @needs("gcc")
-@pytest.mark.skipif(is_compiled(), reason="needs the pure build: compiled code passes by the clocks")
 @pytest.mark.timeout(120)
 def test_each_stage_of_a_message_has_its_cpu_and_all_of_them_are_less_than_the_whole(tmp_path: Path) -> None:
     measured: dict[str, list[Sample]] = {}

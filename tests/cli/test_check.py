@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Shell, Wsrm
+from tests.cli.conftest import HOUR, MINUTE, Service, Shell, Wsrm
+from tests.support.stored import write_locked
 from wsrm_mq.cli.check import MEASURES, Range
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.inbound import InboundSequence
+from wsrm_mq.store.beside import beside
+from wsrm_mq.store.refusals import Refusals
+from wsrm_mq.store.store import Store
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 ROOM = ("-w", "disk_free=", "-c", "disk_free=")
@@ -129,3 +137,91 @@ def test_the_page_shows_what_is_measured_and_the_thresholds() -> None:
         if line.startswith("| `")
     ]
     assert rows == [[name, one.meaning, one.unit, one.warning, one.critical] for name, one in MEASURES.items()]
+
+
+def answered_with_a_fault(service: Service, *numbers: int) -> InboundSequence:
+    made = service.sequence(*numbers)
+    for number in numbers:
+        service.instance.settle(service.claim(made), number, release=True, remark="Client.x: no such article")
+    return made
+
+
+def test_messages_that_were_answered_with_a_fault_warn_for_a_day_from_a_threshold(service: Service, wsrm: Wsrm) -> None:
+    answered_with_a_fault(service, 1, 2)
+    result = wsrm("check", *ROOM)
+    assert result.exit_code == 1
+    assert "messages answered with a fault in 24 h: 2" in result.stdout
+    assert figures(result.stdout)["faulted"] == ["2", "0", "", "0"]
+    assert wsrm("check", *ROOM, "-w", "faulted=2").exit_code == 0
+    assert wsrm("check", *ROOM, "-c", "faulted=1").exit_code == 2
+
+
+def test_they_warn_no_longer_the_day_after(service: Service, wsrm: Wsrm) -> None:
+    service.clock.advance(-24 * HOUR)
+    answered_with_a_fault(service, 1)
+    assert wsrm("check", *ROOM).exit_code == 0
+
+
+def test_a_store_that_another_program_has_locked_is_critical(service: Service, wsrm: Wsrm, path: Path) -> None:
+    service.deliver(service.sequence(1), 1)
+    with write_locked(path):
+        result = wsrm("check", *ROOM)
+    assert result.exit_code == 2
+    assert "another program has held the write lock for 1 s" in result.stdout
+    assert wsrm("check", *ROOM).exit_code == 0
+
+
+def test_a_store_that_has_reached_max_store_is_critical(
+    service: Service, wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.deliver(service.sequence(1), 1)
+    monkeypatch.setenv("WSRM_MQ_MAX_STORE", "8192")
+    result = wsrm("check", *ROOM)
+    assert result.exit_code == 2
+    assert "max_store is reached" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("max_store", 2), ("disk_full", 2), ("overloaded", 2), ("max_held", 1), ("misconfigured", 1), ("http_413", 0)],
+)
+def test_what_processes_refused_in_the_last_minutes_is_no_success(
+    service: Service, wsrm: Wsrm, path: Path, reason: str, status: int
+) -> None:
+    """Also what a process could not write into a store that is locked or full."""
+    refusals = Refusals()
+    refusals.open(path, service.presence.name)
+    now = time.time_ns() // 1_000_000
+    refusals.note(reason, None, now - 4 * MINUTE)
+    assert wsrm("check", *ROOM).exit_code == status
+    assert f"1 {reason}, last 4 min ago" in wsrm("status").stdout
+
+
+def test_a_refusal_is_history_after_five_minutes(service: Service, wsrm: Wsrm, path: Path) -> None:
+    refusals = Refusals()
+    refusals.open(path, service.presence.name)
+    refusals.note("max_store", None, time.time_ns() // 1_000_000 - 6 * MINUTE)
+    assert wsrm("check", *ROOM).exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user who may only read")
+def test_who_may_not_write_does_not_know_whether_a_service_can(wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a monitoring user may: the answer is UNKNOWN, not OK."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as there:
+        os.chmod(there, 0o755)
+        monkeypatch.chdir(there)
+        store = Store(Path(there) / "wsrm.db")
+        store.open()
+        beside(store.path).chmod(0o755)
+        for part in ("", "-wal", "-shm"):
+            Path(f"{store.path}{part}").chmod(0o644)
+        question = ("check", *ROOM, "-c", "instances=", "--store", store.path)
+        assert wsrm(*question).exit_code == 0
+        os.seteuid(65534)
+        try:
+            result = wsrm(*question)
+        finally:
+            os.seteuid(0)
+        store.close()
+    assert result.exit_code == 3
+    assert "WSRM UNKNOWN - this user may not write to the store" in result.stdout

@@ -66,7 +66,8 @@ def test_check_reads_the_wsdls_that_one_way_names(wsrm: Wsrm, somewhere: Path) -
 
 
 def test_check_tells_a_program_what_is_wrong(wsrm: Wsrm, somewhere: Path) -> None:
-    assert document(wsrm("config", "check", "--json")) == {"file": None, "problem": None}
+    told = document(wsrm("config", "check", "--json"))
+    assert (told["file"], told["problem"]) == (None, None)
     (somewhere / "wsrm-mq.toml").write_text("port = 'high'")
     result = wsrm("config", "check", "--json")
     assert result.exit_code == 2
@@ -74,6 +75,14 @@ def test_check_tells_a_program_what_is_wrong(wsrm: Wsrm, somewhere: Path) -> Non
     assert told["file"] == "wsrm-mq.toml"
     assert told["problem"].startswith("wsrm-mq.toml: port: 'high' is not allowed")
     assert result.stderr == f"wsrm-mq: {told['problem']}\n"
+
+
+def test_check_lists_the_headers_that_are_stored(wsrm: Wsrm, somewhere: Path) -> None:
+    (somewhere / "wsrm-mq.toml").write_text("keep_headers = ['X-Tenant']")
+    told = document(wsrm("config", "check", "--json"))["kept_headers"]
+    assert {"SOAPAction", "User-Agent", "X-Tenant"} <= set(told)
+    assert "X-API-Key" not in told
+    assert f"{', '.join(told)}." in wsrm("config", "check").stdout.replace("\n", " ")
 
 
 def test_init_writes_a_file_that_changes_nothing(wsrm: Wsrm, somewhere: Path) -> None:

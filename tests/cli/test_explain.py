@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.cli.conftest import HOUR, MINUTE, Service, Wsrm, document
+from wsrm_mq.queue.ownership import let_go
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 
@@ -51,6 +52,17 @@ def test_a_blocked_sequence_with_nothing_behind_its_message_counts_nothing(wsrm:
     service.fail(sequence, 1, "\n  no disk  \nTraceback")
     sentence, _ = explained(wsrm, sequence.terms.identifier)
     assert sentence == "blocked: Number 1 stopped the sequence: it failed once, with '  no disk  '."
+
+
+def test_a_message_whose_run_broke_off_is_not_told_as_if_nothing_had_happened(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1)
+    claim, policy = service.claim(sequence), QueuePolicy()
+    service.instance.run(lambda tx: let_go(tx, claim, lambda _partner: policy, "its run broke off: KeyError: 'n'"))
+    sentence, _ = explained(wsrm, sequence.terms.identifier)
+    assert sentence.startswith(
+        "ok: Number 1 is ready and is run next; it was begun before, and what came of it is not k"
+    )
+    assert sentence.endswith("""not known: "its run broke off: KeyError: 'n'".""")
 
 
 def test_a_sequence_that_waits_for_its_next_try_says_when_that_is(wsrm: Wsrm, service: Service) -> None:
@@ -166,7 +178,9 @@ def test_a_sequence_whose_process_died_is_taken_over_where_another_lives(wsrm: W
 def test_a_ready_message_without_a_process_asks_for_the_service(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1)
     service.fail(sequence, 1, "no answer", retry=(1000,))
-    assert explained(wsrm, sequence.terms.identifier)[0] == "ok: Number 1 is ready and is run next."
+    assert explained(wsrm, sequence.terms.identifier)[0] == (
+        "ok: Number 1 is ready and is run next; it failed once, with 'no answer'."
+    )
     service.presence.close()
     sentence, _ = explained(wsrm, sequence.terms.identifier)
     assert sentence.startswith("blocked: Number 1 is ready, but no process of the service lives to run it")
@@ -245,3 +259,32 @@ def test_the_next_command_names_the_store_that_was_named(wsrm: Wsrm, service: Se
     sequence = service.sequence(1)
     result = wsrm("sequence", "explain", sequence.terms.identifier, "--store", "./wsrm.db")
     assert result.stdout.endswith("next: wsrm-mq message show 1 --store ./wsrm.db\n")
+
+
+def test_what_was_answered_with_a_fault_is_no_success(service: Service, wsrm: Wsrm) -> None:
+    """The sequence is complete and settled; two of its messages the service did not like."""
+    made = service.sequence(1, 2, 3)
+    for number, remark in ((1, None), (2, "Client.x: no such article\nmore of it"), (3, "Client.y: too late")):
+        service.instance.settle(service.claim(made), number, release=True, remark=remark)
+    other = service.sequence(1)
+    service.deliver(other, 1)
+    identifier = made.terms.identifier
+    lines = wsrm("sequence", "explain", identifier).stdout.splitlines()
+    assert lines[0].startswith("faulted: Of 3 received messages the service took 2 and answered with a fault")
+    assert lines[0].endswith("'Client.y: too late'.")
+    assert lines[1] == f"next: wsrm-mq message list --sequence {identifier} --reason answered_with_fault"
+    for arguments in (("--sequence", identifier), ()):
+        found = document(wsrm("message", "list", *arguments, "--reason", "answered_with_fault", "--json"))
+        assert [one["number"] for one in found["messages"]] == [2, 3]
+    listed = document(wsrm("sequence", "list", "--verdict", "faulted", "--json"))
+    assert [one["identifier"] for one in listed["sequences"]] == [identifier]
+    seen = document(wsrm("status", "--json"))
+    assert seen["verdicts"] == {"faulted": 1, "ok": 1}
+    assert (sum(seen["faulted"].values()), seen["faulted_in_all"]) == (2, 2)
+    assert "2 in all: wsrm-mq message list --reason answered_with_fault" in wsrm("status").stdout
+
+
+def test_what_waits_is_told_before_what_was_answered_with_a_fault(service: Service, wsrm: Wsrm) -> None:
+    made = service.sequence(1, 3)
+    service.instance.settle(service.claim(made), 1, release=True, remark="Client.x: no such article")
+    assert wsrm("sequence", "explain", made.terms.identifier).stdout.startswith("waiting: ")

@@ -194,3 +194,26 @@ def test_what_a_peer_wrote_is_inert_in_every_list(wsrm: Wsrm, service: Service) 
         assert not any(char in text for char in "\x1b\x9b")
     header, row = wsrm("message", "list").stdout.splitlines()
     assert header.count("\t") == row.count("\t")
+
+
+@pytest.mark.parametrize("number", [str(2**63), "9" * 5_000, "0", "-1"], ids=["64 bits", "5,000 digits", "0", "-1"])
+def test_a_number_that_no_position_can_be_is_an_error_and_no_traceback(
+    wsrm: Wsrm, service: Service, number: str
+) -> None:
+    identifier = service.sequence(1).terms.identifier
+    for command in (
+        ("message", "show", "--", number),
+        ("message", "body", "--", number),
+        ("message", "list", f"--after={number}"),
+        ("connection", "show", "c1", f"--after={number}"),
+        ("sequence", "skip", identifier, "--yes", "--reason", "r", "--", number),
+    ):
+        if number == "0" and "--after=0" in command:
+            continue
+        ended = wsrm(*command)
+        assert (ended.exit_code, "nvalid value" in ended.output) == (2, True), ended.output
+
+
+def test_the_largest_position_is_one_that_is_not_there(wsrm: Wsrm, service: Service) -> None:
+    service.sequence(1)
+    assert wsrm("message", "show", 2**63 - 1).exit_code == 3

@@ -62,7 +62,7 @@ def test_a_list_longer_than_a_piece_is_whole(wsrm: Wsrm, service: Service) -> No
 def test_an_unknown_verdict_is_a_usage_error_that_names_the_words(wsrm: Wsrm, service: Service) -> None:
     result = wsrm("sequence", "list", "--verdict", "stuck")
     assert result.exit_code == 2
-    assert "ok, running, waiting, blocked, expiring, ended" in result.stderr
+    assert "ok, running, waiting, blocked, faulted, expiring, ended" in result.stderr
 
 
 def test_show_tells_ranges_verdict_and_the_events_of_its_life(wsrm: Wsrm, service: Service) -> None:

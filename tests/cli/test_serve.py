@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -346,6 +347,72 @@ def test_a_second_signal_ends_it_at_once(serve: Serve, somewhere: Path) -> None:
     served.process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
     assert served.end(signal.SIGTERM)[0] == -signal.SIGTERM
+
+
+LEAKING = """
+import os
+leaked = []
+
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        raise RuntimeError("no lifespan")
+    try:
+        while scope["path"] == "/leak":
+            leaked.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    while scope["path"] == "/free" and leaked:
+        os.close(leaked.pop())
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+"""
+
+
+def test_a_process_without_files_says_so_and_recovers(serve: Serve, somewhere: Path) -> None:
+    (somewhere / "leaking.py").write_text(LEAKING)
+    served = serve("leaking:app", "--port", "0")
+    resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (200, 200))
+    where = urlsplit(served.url)
+    kept = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+
+    def asked(path: str) -> int:
+        kept.request("GET", path)
+        answer = kept.getresponse()
+        answer.read()
+        return answer.status
+
+    lines: list[str] = []
+
+    def says(event: str) -> None:
+        assert served.process.stderr is not None
+        while event not in "".join(lines[-1:]):
+            lines.append(served.process.stderr.readline())
+            assert lines[-1], lines
+
+    assert asked("/leak") == 200
+    says("serve.no_files")
+    assert "limit=200" in lines[-1]
+    with pytest.raises((OSError, http.client.HTTPException)):
+        served.post(b"")
+    assert asked("/free") == 200
+    says("serve.files_again")
+    assert served.create()
+    assert served.end(signal.SIGTERM)[0] == 0
+
+
+def test_it_keeps_no_more_connections_than_the_system_lets_it(serve: Serve, somewhere: Path) -> None:
+    (somewhere / "few.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))\nfrom shop import app\n"
+    )
+    served = serve("few:app", "--port", "0")
+    where = urlsplit(served.url)
+    wires = [socket.create_connection((where.hostname or "", where.port or 0)) for _ in range(200)]
+    assert served.create()
+    for wire in wires:
+        wire.close()
+    said = served.end(signal.SIGTERM)[1]
+    assert "serve.few_files connections=54 limit=120" in said
+    assert "serve.no_files" not in said
 
 
 # what cannot be served

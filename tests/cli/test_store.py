@@ -246,7 +246,7 @@ DAMAGES = {
     "the index of connections has each message under its own connection only": (
         "INSERT INTO connection_message VALUES ('b', 5)"
     ),
-    "the watermark of connections is there, and not above the last message": (
+    "the watermark of connections is there, and not above the last position": (
         "DELETE FROM watermark WHERE name = 'connection_message'"
     ),
     "the index of sequences has every entry up to its watermark, and none behind it": (
@@ -256,7 +256,7 @@ DAMAGES = {
     "the watermark of sequences is there, and not above the last position": (
         "UPDATE watermark SET upto = 99 WHERE name = 'sequence_entry'"
     ),
-    "a position is never used again": "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'entry'",
+    "a key is never used again": "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'entry'",
     "the store says which it is, once": "DELETE FROM identity",
 }
 

@@ -39,7 +39,7 @@ def serve(path: Path) -> None:
 
 def test_prune_says_what_it_would_delete_then_deletes_it_beside_a_service(wsrm: Wsrm, service: Service) -> None:
     service.deliver(service.sequence(1, 2, 4), 1, 2)
-    expected = {"messages": 2, "bodies": 0, "size": 22, "sequences": 0}
+    expected = {"messages": 2, "bodies": 0, "size": 22, "sequences": 0, "ledger": 0}
     tried = wsrm("store", "prune", "--older-than", "PT30M", "--dry-run", "--json")
     assert document(tried) == {**expected, "dry_run": True}
     assert document(wsrm("store", "info", "--json"))["messages"] == {"delivered": 2, "live": 1}

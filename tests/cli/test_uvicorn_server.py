@@ -2,77 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.support.bounded_server import GET, SHORT, Run, application
 from tests.support.raw import Wire
-from wsrm_mq.cli import uvicorn_server
-from wsrm_mq.cli.uvicorn_server import BoundedServer
+from wsrm_mq.cli import http_protocol
 
-SHORT = 0.5
 LONG = 10.0
-GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
-
-
-async def application(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] != "http":
-        raise RuntimeError("no lifespan")
-    body = b""
-    while (message := await receive())["type"] == "http.request":
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    else:
-        return
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
-    await send({"type": "http.response.body", "body": body})
-
-
-class Running:
-    def __init__(self, app: Any = application, drain_seconds: float = 5.0) -> None:
-        self.steps: list[str] = []
-        listening = socket.create_server(("127.0.0.1", 0))
-        self.port = listening.getsockname()[1]
-        serves = threading.Event()
-
-        def announce() -> None:
-            self.steps.append("serves")
-            serves.set()
-
-        self.server = BoundedServer(
-            app, announce=announce, ending=lambda: self.steps.append("ends"), drain_seconds=drain_seconds
-        )
-        self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
-        self.thread.start()
-        assert serves.wait(20)
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(20)
-        assert not self.thread.is_alive()
-
-
-Run = Callable[..., Running]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    monkeypatch.setattr(uvicorn_server, "REQUEST_SECONDS", SHORT)
-    monkeypatch.setattr(uvicorn_server, "_SWEEP_TICKS", 1)
-    running: list[Running] = []
-
-    def start(*arguments: Any, **options: Any) -> Running:
-        running.append(Running(*arguments, **options))
-        return running[-1]
-
-    yield start
-    for one in running:
-        one.stop()
 
 
 def closed_within(wire: Wire, seconds: float) -> bool:
@@ -139,16 +79,15 @@ def test_a_connection_is_kept_between_requests(run: Run) -> None:
 
 
 @pytest.mark.parametrize("line", [b"X-Much: " + b"y" * 1000 + b"\r\n", b"\r\n" * 500], ids=["headers", "empty lines"])
-def test_a_head_without_end_is_not_read_to_its_end(run: Run, monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
-    monkeypatch.setattr(uvicorn_server, "REQUEST_SECONDS", LONG * 2)
-    with Wire(run().port) as wire:
+def test_a_head_without_end_is_not_read_to_its_end(run: Run, line: bytes) -> None:
+    with Wire(run(request_seconds=LONG * 2).port) as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: here\r\n" if line.startswith(b"X") else b"")
         sent = sent_until_refused(wire, line, 0.001)
-        assert sent < 4 * uvicorn_server.HEAD_BYTES
+        assert sent < 4 * http_protocol.HEAD_BYTES
 
 
 def test_many_short_requests_at_once_are_no_long_head(run: Run) -> None:
-    count = 4 * uvicorn_server.HEAD_BYTES // len(GET)
+    count = 4 * http_protocol.HEAD_BYTES // len(GET)
     with Wire(run().port) as wire:
         sender = threading.Thread(target=wire.send, args=(GET * count,))
         sender.start()
@@ -161,19 +100,6 @@ def test_the_server_names_itself_and_logs_no_request(run: Run, capfd: pytest.Cap
     with Wire(run().port) as wire:
         assert wire.ask(GET).fields["server"] == "wsrm-mq"
     assert "GET" not in "".join(capfd.readouterr())
-
-
-def test_more_connections_than_it_can_keep_are_turned_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_server, "REQUEST_SECONDS", LONG * 2)
-    monkeypatch.setattr(uvicorn_server, "MOST_CONNECTIONS", 5)
-    server = run()
-    wires = [Wire(server.port) for _ in range(5)]
-    assert wires[-1].ask(GET).status == 503
-    for wire in wires:
-        wire.close()
-    time.sleep(0.2)
-    with Wire(server.port) as wire:
-        assert wire.ask(GET).status == 200
 
 
 # the end

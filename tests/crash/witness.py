@@ -69,7 +69,7 @@ class Witness(Testimony):
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the server did not start:\n{self.log.read_text()[-4000:]}"
+        assert line, f"the server did not start:\n{self._last_words()}"
         self.port = json.loads(line)["port"]
         self.lives += 1
 
@@ -81,25 +81,39 @@ class Witness(Testimony):
 
     def kill(self) -> None:
         assert self._process is not None
+        assert self.is_alive, f"it had ended before it was killed:\n{self._last_words()}"
         os.kill(self._process.pid, signal.SIGKILL)
         self.wait()
 
     def wait(self, seconds: float = 30) -> None:
-        """Wait until the process has died."""
+        """Wait until the process has died of SIGKILL, by ``kill`` or where it was to die; any other end is none."""
+        status = self._ended(seconds)
+        assert status == -signal.SIGKILL, f"it was not killed, it ended with {status}:\n{self._last_words()}"
+
+    def _ended(self, seconds: float) -> int:
         assert self._process is not None
-        self._process.wait(seconds)
+        status = self._process.wait(seconds)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
         self.wish.unlink(missing_ok=True)
+        return status
+
+    def _last_words(self) -> str:
+        return self.log.read_text()[-4000:]
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
             try:
-                self.wait(20)
+                self._ended(20)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def is_alive(self) -> bool:

@@ -1,7 +1,7 @@
 """A page on deployment, followed as it stands: its files are written, its command is run.
 
-Only the ports are others, so that tests do not meet. ``orders.py``, the reader's own, is ours: it writes down what it
-was called with.
+Only the ports are others, so that tests do not meet. ``orders.py`` is the Spyne service that the index shows, and
+writes down what it was called with.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from tests.support.stored import Stored
 from wsrm_mq.store import schema
 
 HOWTO: Final = Path(__file__).parents[2] / "docs" / "howto"
-ORDERS: Final = """
+ORDERS: Final = (HOWTO / "orders.py").read_text()
+WITNESS: Final = """
+
 import json
 import os
 
+deployed = service
+
 
 def service(environ, start_response):
-    environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
     names = ("wsrm.sequence_id", "wsrm.message_number", "wsrm.connection", "REMOTE_ADDR")
     line = json.dumps({**{name: environ.get(name) for name in names}, "pid": os.getpid()})
     file = os.open("seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, f"{line}\\n".encode())
     os.close(file)
-    start_response("202 Accepted", [("Content-Length", "0")])
-    return []
+    return deployed(environ, start_response)
 """
 NGINX: Final = """
 daemon off;
@@ -63,6 +65,12 @@ def free_port() -> int:
     return port
 
 
+def _words(command: str) -> list[str]:
+    """Of a command line, its program from the environment of the tests."""
+    program, *arguments = shlex.split(command)
+    return [str(Path(sys.executable).parent / program), *arguments]
+
+
 def _is_gone(group: int) -> bool:
     try:
         os.killpg(group, 0)
@@ -72,30 +80,34 @@ def _is_gone(group: int) -> bool:
 
 
 class Page:
-    """``deploy-NAME.md``, its files in ``directory``. ``changes`` are made to what the page says."""
+    """``NAME.md``, its files in ``directory``. ``changes`` are made to what the page says."""
 
     def __init__(self, name: str, directory: Path, changes: dict[str, str] | None = None) -> None:
         self.directory = directory
         self.port, self._front = free_port(), free_port()
         self.has_proxy = False
         self._processes: list[subprocess.Popen[bytes]] = []
-        text = (HOWTO / f"deploy-{name}.md").read_text()
+        text = (HOWTO / f"{name}.md").read_text()
         for old, new in (changes or {}).items():
             assert old in text, old
             text = text.replace(old, new)
         text = text.replace(":8000", f":{self.port}").replace("port=8000", f"port={self.port}")
         text = text.replace("8000)", f"{self.port})").replace("--port 8000", f"--port {self.port}")
         text = text.replace(":8080", f":{self._front}")
-        (directory / "orders.py").write_text(ORDERS)
+        if "from orders import" in text and "# orders.py" not in text:
+            (directory / "orders.py").write_text(ORDERS + WITNESS)
         schema.ensure(directory / "wsrm.db")  # made once: several workers that make it import much for it
+        self._preparations: list[str] = []
         self._command = ""
         for kind, content in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
-            named = re.match(r"[#;] ([\w.]+\.\w+)", content)
+            named = re.match(r"[#;] ([\w./]+\.\w+)", content)
             if named is not None:
-                (directory / named[1]).write_text(content)
+                file = directory / named[1]
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(content)
                 self.has_proxy |= kind == "nginx"
             elif kind == "sh":
-                self._command = content.strip()
+                *self._preparations, self._command = content.strip().splitlines()
         assert self._command
         self.store = Stored(directory / "wsrm.db")
 
@@ -112,9 +124,9 @@ class Page:
         self.stop()
 
     def start(self) -> None:
-        program, *arguments = shlex.split(self._command)
-        binaries = Path(sys.executable).parent
-        self._run([str(binaries / program), *arguments], self.port)
+        while self._preparations:
+            subprocess.run(_words(self._preparations.pop(0)), cwd=self.directory, check=True, timeout=60)
+        self._run(_words(self._command), self.port)
         if self.has_proxy:
             (self.directory / "nginx.conf").write_text(NGINX.format(directory=self.directory))
             nginx = ["nginx", "-p", str(self.directory), "-c", str(self.directory / "nginx.conf")]
@@ -185,11 +197,12 @@ class Page:
         assert within(90, started, lambda count: count == instances) == instances, self.log
 
     def seen(self) -> list[dict[str, Any]]:
-        """What the service was called with, in that order."""
+        """What the service was called with, in that order; a line that is still being written is not one yet."""
         try:
-            return [json.loads(line) for line in (self.directory / "seen").read_text().splitlines()]
+            lines = (self.directory / "seen").read_text().splitlines(keepends=True)
         except FileNotFoundError:
             return []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def numbers(self, identifier: str) -> list[int]:
         return [call["wsrm.message_number"] for call in self.seen() if call["wsrm.sequence_id"] == identifier]

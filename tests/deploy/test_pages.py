@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.client import Client
+from tests.deploy.client import SPEAK, Client
 from tests.deploy.page import HOWTO, Page
 from tests.support.orders_server import within
 
@@ -39,7 +39,10 @@ def test_every_page_is_followed() -> None:
 def test_a_page_deploys_a_service_that_keeps_order_and_knows_its_connections(name: str, tmp_path: Path) -> None:
     if name == "nginx" and shutil.which("nginx") is None:
         pytest.skip("nginx is not installed")
-    with Page(name, tmp_path) as page:
+    with Page(f"deploy-{name}", tmp_path) as page:
+        with Client(page.url_port) as offering:
+            assert offering.offer(b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n").fault == "Client"
+            assert offering.offer(SPEAK.create_sequence()).reply.created
         with Client(page.url_port) as client, Client(page.url_port) as other:
             identifier = client.create()
             assert client.put(identifier, 2).reply.ack.ranges == ((2, 2),)
@@ -92,7 +95,7 @@ def test_behind_uwsgi_s_router_all_processes_call_a_connection_the_same(tmp_path
         "processes = 1": "processes = 2",
         "threads = 8": "threads = 2",
     }
-    with Page("uwsgi", tmp_path, changes) as page:
+    with Page("deploy-uwsgi", tmp_path, changes) as page:
         page.wait_for(2)
         with Client(page.url_port) as client:
             for number in range(1, 21):
@@ -106,7 +109,7 @@ def test_behind_uwsgi_s_router_all_processes_call_a_connection_the_same(tmp_path
 @pytest.mark.scenario("Q-036")
 @pytest.mark.parametrize("name", ["gunicorn-gthread", "uwsgi"])
 def test_what_was_sent_without_wsrm_is_delivered_in_its_order_after_a_crash(name: str, tmp_path: Path) -> None:
-    page = Page(name, tmp_path, {"service,\n": "broken,\n", "import service\n": "import broken\n"})
+    page = Page(f"deploy-{name}", tmp_path, {"service,\n": "broken,\n", "import service\n": "import broken\n"})
     orders = tmp_path / "orders.py"
     whole = orders.read_text()
     orders.write_text(f"{whole}\n\ndef broken(environ, start_response):\n    raise OSError('not yet')\n")
@@ -119,3 +122,13 @@ def test_what_was_sent_without_wsrm_is_delivered_in_its_order_after_a_crash(name
         seen = within(15, page.seen, lambda calls: len(calls) == 5)
     assert [call["wsrm.message_number"] for call in seen] == [1, 2, 3, 4, 5]
     assert len({call["wsrm.sequence_id"] for call in seen}) == 1
+
+
+@pytest.mark.parametrize("name", ["gunicorn-gthread", "gunicorn-gevent"])
+def test_a_worker_that_cannot_load_the_application_says_why_and_no_more(name: str, tmp_path: Path) -> None:
+    page = Page(f"deploy-{name}", tmp_path)
+    (tmp_path / "orders.py").write_text("raise OSError('the database is away')\n")
+    with page:
+        log = within(20, (tmp_path / "log").read_text, lambda text: "Worker failed to boot" in text)
+    assert "OSError: the database is away" in log
+    assert "AttributeError" not in log

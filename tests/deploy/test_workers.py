@@ -21,7 +21,7 @@ FOUR = {"workers = 1": "workers = 4", "threads = 8": "threads = 4"}
 def test_a_shuffled_sequence_over_four_workers_is_seen_in_order_once(name: str, tmp_path: Path) -> None:
     changes = {"workers = 2": "workers = 4", "threads = 8": "threads = 4"} if name == "nginx" else FOUR
     numbers = random.Random(41).sample(range(1, 201), 200)
-    with Page(name, tmp_path, changes) as page:
+    with Page(f"deploy-{name}", tmp_path, changes) as page:
         page.wait_for(4)
         with Client(page.url_port) as client:
             identifier = client.create()

@@ -189,7 +189,6 @@ def test_a_root_part_that_would_have_to_be_decoded_is_refused() -> None:
         scan(body, RELATED)
 
 
-@pytest.mark.spec("SEC-026", half="destination", versions="all")
 def test_the_header_of_a_part_is_bounded() -> None:
     body = b"--b\r\n" + b"X-Filler: y\r\n" * 100_000 + b"\r\n" + PLAIN.message(ID, 7)
     file = Dripping(body, 1 << 20)
@@ -219,7 +218,6 @@ def test_a_gzip_body_is_read_as_it_expands() -> None:
         assert stream.read(1_000) + stream.read() == envelope
 
 
-@pytest.mark.spec("SEC-026", half="destination", versions="all")
 @pytest.mark.parametrize(
     "limits", [Limits(body_bytes=1_000_000), Limits(expansion_ratio=50)], ids=["absolute", "ratio"]
 )

@@ -30,7 +30,6 @@ HUGE = {
 }
 
 
-@pytest.mark.spec("SEC-024", "SEC-025", half="destination", versions="all")
 @pytest.mark.parametrize("block", HUGE.values(), ids=HUGE)
 @pytest.mark.parametrize("inside", [True, False], ids=["in-our-block", "beside"])
 def test_what_is_huge_is_refused_at_once(block: str, inside: bool) -> None:

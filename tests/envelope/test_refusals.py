@@ -97,7 +97,6 @@ def test_a_body_hidden_inside_a_header_block_is_refused() -> None:
     assert isinstance(refusal(PLAIN, envelope).fault, MalformedMessage)
 
 
-@pytest.mark.spec("SEC-022", half="destination", versions="all")
 @pytest.mark.parametrize(
     "prolog",
     [
@@ -123,7 +122,6 @@ def test_a_processing_instruction_is_refused(before: bytes) -> None:
     assert "processing instruction" in refusal(PLAIN, envelope).fault.reason
 
 
-@pytest.mark.spec("SEC-023", half="destination", versions="all")
 def test_xinclude_and_schema_locations_are_only_text() -> None:
     block = (
         '<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="file:///etc/hostname" parse="text"/>'
@@ -420,12 +418,55 @@ def test_create_sequence_as_a_header_block_is_refused(rm: RMVersion, speak: Enve
         assert isinstance(refusal(speak, envelope).fault, MalformedMessage)
 
 
-def test_an_unknown_rm_header_counts_if_it_is_mandatory() -> None:
-    envelope = PLAIN.message(ID, 1, headers='<wsrm:Unheard soap:mustUnderstand="1"/>')
-    assert refusal(PLAIN, envelope).fault == NotUnderstood(
-        "A mandatory header block was not understood.", headers=((WSRM_1_1.namespace, "Unheard"),)
-    )
-    assert read(PLAIN, PLAIN.message(ID, 1, headers="<wsrm:Unheard/>")).sequence is not None
+MAKE_CONNECTION = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
+NEXT = {
+    SOAPVersion.SOAP_1_1: 'soap:actor="http://schemas.xmlsoap.org/soap/actor/next"',
+    SOAPVersion.SOAP_1_2: 'soap:role="http://www.w3.org/2003/05/soap-envelope/role/next"',
+}
+ULTIMATE = 'soap:role="http://www.w3.org/2003/05/soap-envelope/role/ultimateReceiver"'
+ELSEWHERE = {SOAPVersion.SOAP_1_1: 'soap:actor="urn:x:gateway"', SOAPVersion.SOAP_1_2: 'soap:role="urn:x:gateway"'}
+
+
+@pytest.mark.spec("D-SEQ-025")
+@pytest.mark.parametrize("name", ["wsrm:Unheard", "wsa:Nonsense", "soap:Nonsense", "mc:MakeConnection", "mc:Nonsense"])
+@every_version
+def test_an_unknown_header_in_a_namespace_that_is_known_counts_if_it_is_mandatory_and_for_us(
+    speak: EnvelopeFactory, name: str
+) -> None:
+    prefix, local = name.split(":")
+    namespaces = {
+        "wsrm": speak.rm.namespace,
+        "wsa": speak.addressing.namespace,
+        "soap": speak.soap.namespace,
+        "mc": MAKE_CONNECTION,
+    }
+
+    def headers(attributes: str) -> str:
+        return f'<{name} xmlns:mc="{MAKE_CONNECTION}" {attributes}/>'
+
+    roles = ["", NEXT[speak.soap]] + [ULTIMATE] * (speak.soap is SOAPVersion.SOAP_1_2)
+    for role in roles:
+        envelope = speak.message(ID, 1, headers=headers(f'soap:mustUnderstand="1" {role}'))
+        assert refusal(speak, envelope).fault == NotUnderstood(
+            "A mandatory header block was not understood.", headers=((namespaces[prefix], local),)
+        )
+    for attributes in ("", 'soap:mustUnderstand="0"', f'soap:mustUnderstand="1" {ELSEWHERE[speak.soap]}'):
+        assert read(speak, speak.message(ID, 1, headers=headers(attributes))).sequence is not None
+
+
+@pytest.mark.spec("SEC-008")
+@pytest.mark.parametrize("marker", ["UsesSequenceSTR", "UsesSequenceSSL"])
+@every_version
+def test_what_binds_a_sequence_is_not_understood_where_none_is_created(speak: EnvelopeFactory, marker: str) -> None:
+    """Passed over, the sender would take the sequence for one that is bound."""
+
+    def marked(is_mandatory: int) -> list[bytes]:
+        headers = f'<wsrm:{marker} soap:mustUnderstand="{is_mandatory}"/>'
+        return [speak.message(ID, 1, headers=headers), speak.terminate(ID, headers=headers)]
+
+    expected = NotUnderstood("A mandatory header block was not understood.", headers=((speak.rm.namespace, marker),))
+    assert [refusal(speak, envelope).fault for envelope in marked(1)] == [expected] * 2
+    assert [read(speak, envelope).is_rm for envelope in marked(0)] == [True] * 2
 
 
 # lifecycle bodies

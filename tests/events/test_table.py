@@ -46,7 +46,7 @@ def test_what_is_told_is_in_the_table_with_its_fields(place: str, name: str, fie
 
 
 def test_every_event_of_the_table_is_told_somewhere() -> None:
-    told = {name for _, name, _ in CALLS} | set(FROM_LEDGER.values()) | {"sequence.failed"}
+    told = {name for _, name, _ in CALLS} | set(FROM_LEDGER.values()) | {"sequence.failed", "log.failed"}
     assert told == set(EVENTS)
 
 

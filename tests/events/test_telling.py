@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -32,7 +33,6 @@ def written() -> Iterator[io.StringIO]:
     logging.getLogger("wsrm_mq").removeHandler(handler)
 
 
-@pytest.mark.spec("SEC-027", half="destination", versions="all")
 def test_text_of_a_peer_makes_no_line_of_its_own_and_commands_no_terminal(written: io.StringIO) -> None:
     Events().tell("delivery.failed", sequence=HOSTILE, number=1, error=HOSTILE)
     text = written.getvalue()
@@ -207,3 +207,90 @@ def test_what_was_rolled_back_is_not_told(tmp_path: Path, caplog: pytest.LogCapt
         assert "sequence.blocked" not in caplog.text
     finally:
         wsrm.middleware.close(5)
+
+
+# what tells never harms what does
+
+
+class Raising(logging.Filter):
+    def __init__(self, error: type[BaseException]) -> None:
+        super().__init__()
+        self.error = error
+
+    def filter(self, _record: logging.LogRecord) -> bool:
+        raise self.error("from a filter")
+
+
+@contextlib.contextmanager
+def filtered(name: str, one: logging.Filter) -> Iterator[None]:
+    logging.getLogger(name).addFilter(one)
+    try:
+        yield
+    finally:
+        logging.getLogger(name).removeFilter(one)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_a_filter_that_raises_loses_its_line_and_says_so_once(
+    error: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[Event] = []
+    events = hearing(heard.append)
+    with filtered("wsrm_mq.instance", Raising(error)):
+        events.tell("instance.gone", name="x")
+        events.tell("instance.gone", name="y")
+        telling.tell("instance.gone", name="z")
+    counts = events.take_counts()
+    events.stop()
+    assert counts == {"instance.gone": 2, "log.failed": 2}
+    assert [one.name for one in heard] == ["log.failed", "instance.gone", "instance.gone"]
+    first, of_no_engine = capsys.readouterr().err.splitlines()
+    assert first == of_no_engine == 'log.failed event=instance.gone error="from a filter"'
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+def test_an_error_whose_text_raises_is_told_by_its_type(written: io.StringIO) -> None:
+    heard: list[Event] = []
+    events = hearing(heard.append)
+    events.tell("delivery.failed", sequence="urn:s", number=1, error=Speechless(), trouble=Speechless())
+    events.stop()
+    assert "Speechless, whose text cannot be read" in written.getvalue().splitlines()[0]
+    assert [one.detail for one in heard] == ["Speechless, whose text cannot be read"]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_hook_that_exits_is_logged_and_hears_the_next(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[str] = []
+
+    def hook(event: Event) -> None:
+        heard.append(event.name)
+        raise error
+
+    events = hearing(hook)
+    events.tell("watch.failed")
+    assert until(lambda: heard == ["watch.failed"])
+    events.tell("instance.gone")
+    events.stop()
+    assert heard == ["watch.failed", "instance.gone"]
+    assert [one.event for one in caplog.records].count("on_event.failed") == 2  # type: ignore[attr-defined]
+
+
+def test_a_hook_for_which_there_was_no_thread_hears_what_waits_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    events = hearing(lambda event: heard.append(event.name))
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", no_thread)
+        events.tell("watch.failed")
+    events.tell("instance.gone")
+    events.stop()
+    assert heard == ["watch.failed", "instance.gone"]
+
+
+def no_thread(_self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

@@ -8,6 +8,7 @@ working tree is never changed. One fault alone: ``make mutants ARGS="--only NAME
 To add a fault:
 
 1. Choose a promise, that is an id of ``tests/acceptance/*.tsv`` or an invariant (I1 … I17), and the line that keeps it.
+   A promise that is in no table has no ``id``, and ``tests`` has to name its test.
 2. Add a table to ``mutants.toml``, where a message on its way would meet the line. ``find`` is the shortest text that
    stands in ``file`` exactly once; ``replace`` breaks the promise and nothing else: the code still runs, and answers
    as a careless author's would. A fault that only makes everything fail shows nothing. ``name`` says what the faulty

@@ -23,8 +23,9 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Path from the root of the project."""
     find: str
     replace: str
-    id: str
-    """The acceptance row or invariant that the fault breaks; a test that carries it must fail."""
+    id: str = ""
+    """The acceptance row or invariant that the fault breaks; a test that carries it must fail. Empty where no table has
+    the promise: then ``tests`` has to name the tests, one of which must fail."""
     tests: list[str] = []
     """Where to look for that test: files or node ids. Empty: all tests that carry ``id``."""
     timeout: float = 60.0
@@ -37,8 +38,10 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (root / self.file).read_text(encoding="utf-8").replace(self.find, self.replace)
 
     def problems(self, root: Path) -> Iterator[str]:
-        if self.id not in project_tables().rows and self.id not in INVARIANTS:
+        if self.id and self.id not in project_tables().rows and self.id not in INVARIANTS:
             yield f"{self.id} is in no table"
+        if not self.id and not (self.tests and all("::" in test for test in self.tests)):
+            yield "without an id it has to name its tests"
         if self.find == self.replace:
             yield "replace is the same as find"
         try:

@@ -27,6 +27,8 @@ ROOT: Final = Path(__file__).parents[2]
 PARALLEL: Final = 2
 TRUE_CODE_TIMEOUT: Final = 1800.0
 """Seconds for all selected tests on the true code."""
+TESTS_FAILED: Final = 1
+"""The exit code of pytest."""
 GRACE: Final = 10.0
 """Seconds in which an interrupted run may stop the servers it started."""
 LEFT_BEHIND: Final = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
@@ -113,6 +115,12 @@ def check_true_code(tree: Path, mutants: Sequence[Mutant]) -> None:
     """TrueCodeError unless the code tested is that of ``tree`` and each id has a test that passes on it."""
     for package in sorted({Path(mutant.file).parts[0] for mutant in mutants}):
         _check_import(tree, package)
+    named = [test for mutant in mutants if not mutant.id for test in mutant.tests]
+    if named and (outcome := run_tests(tree, [], named, TRUE_CODE_TIMEOUT)).exit_code != 0:
+        raise TrueCodeError(f"{outcome.log}\nthe tests do not pass on the true code")
+    mutants = [mutant for mutant in mutants if mutant.id]
+    if not mutants:
+        return
     everywhere = any(not mutant.tests for mutant in mutants)
     tests = [] if everywhere else [test for mutant in mutants for test in mutant.tests]
     ids = {mutant.id for mutant in mutants}
@@ -145,13 +153,15 @@ def judge(mutant: Mutant, pristine: Path) -> Verdict:
         tree = Path(folder).resolve() / "tree"
         shutil.copytree(pristine, tree)
         (tree / mutant.file).write_text(mutant.mutated(tree), encoding="utf-8")
-        outcome = run_tests(tree, [mutant.id], mutant.tests, mutant.timeout, "-x")
+        outcome = run_tests(tree, [mutant.id] if mutant.id else [], mutant.tests, mutant.timeout, "-x")
+    if not mutant.id and outcome.exit_code == TESTS_FAILED:
+        return Verdict(True, f"by {mutant.tests[0].partition('::')[0]}")
     if failed := outcome.carrying(mutant.id, "failed"):
         return Verdict(True, f"by {failed[0]}")
     if outcome.exit_code is None:
         return Verdict(mutant.hang, f"did not end within {mutant.timeout:g} s")
     if outcome.exit_code == 0:
-        return Verdict(False, f"every test of {mutant.id} passed")
+        return Verdict(False, f"every test of {mutant.id or 'it'} passed")
     last = [line for line in outcome.log.splitlines() if line.strip()][-1:]
     return Verdict(False, f"no test of {mutant.id} failed, yet pytest ended with {outcome.exit_code}: {''.join(last)}")
 
@@ -168,7 +178,7 @@ def run(mutants: Sequence[Mutant], root: Path) -> int:
             for mutant, verdict in zip(mutants, verdicts, strict=True):
                 killed += verdict.killed
                 word = "killed" if verdict.killed else "SURVIVED"
-                print(f"{word:8} {mutant.name} ({mutant.id}) {verdict.text}", flush=True)
+                print(f"{word:8} {mutant.name} ({mutant.id or '-'}) {verdict.text}", flush=True)
     return killed
 
 

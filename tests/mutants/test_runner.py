@@ -135,6 +135,14 @@ def test_named_tests_are_the_only_ones_run(toy: Path, capsys: pytest.CaptureFixt
     assert exit_code == 1
 
 
+def test_a_promise_of_no_table_is_kept_by_the_test_that_is_named(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = TRIPLES.replace("id = 'D-SEQ-004'\n", "")
+    write(toy, nowhere + "tests = ['tests/test_toy.py::test_doubles']")
+    assert judged(toy, capsys) == (0, ["killed   triples (-) by tests/test_toy.py", "mutants: 1 of 1 killed"])
+    write(toy, nowhere + "tests = ['tests/test_toy.py::test_adds']")
+    assert judged(toy, capsys)[0] == 1
+
+
 def test_one_mutant_can_be_run_by_name(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(toy, SUBTRACTS, TRIPLES)
     assert judged(toy, capsys, "--only", "subtracts")[1][-1] == "mutants: 1 of 1 killed"
@@ -193,9 +201,10 @@ def test_a_package_that_python_takes_from_elsewhere_is_an_error(toy: Path, capsy
         (SUBTRACTS.replace("'a - b'", "'a -'"), "subtracts: toy/__init__.py is no Python any more"),
         (SUBTRACTS.replace("D-SEQ-004", "D-SEQ-099"), "subtracts: D-SEQ-099 is in no table"),
         (SUBTRACTS + "when = 'now'", "mutants.toml: Object contains unknown field `when`"),
+        (SUBTRACTS.replace("id = 'D-SEQ-004'", ""), "subtracts: without an id it has to name its tests"),
         ("name = 'nameless'", "mutants.toml: Object missing required field `find`"),
     ],
-    ids=["absent", "repeated", "empty", "unchanged", "no-python", "no-row", "unknown-key", "missing-key"],
+    ids=["absent", "repeated", "empty", "unchanged", "no-python", "no-row", "unknown-key", "no-id", "missing-key"],
 )
 def test_a_mutant_that_cannot_be_applied_as_written_is_refused(toy: Path, mutant: str, problem: str) -> None:
     write(toy, mutant)

@@ -137,7 +137,7 @@ def test_a_path_with_quotes_and_newlines_is_a_label_like_any_other(wsrm: InProce
 
     wsrm.post(FACTORY.create_sequence(), PATH_INFO='/a"\n# HELP forged\nforged 1')
     assert of(scraped(wsrm), "forged") is None
-    assert of(scraped(wsrm), "wsrm_sequences", endpoint='/a"\n# HELP forged\nforged 1', state="created") == 1
+    assert of(scraped(wsrm), "wsrm_sequences", endpoint='/a"\n%23 HELP forged\nforged 1', state="created") == 1
 
 
 def test_openmetrics_is_spoken_with_who_asks_for_it(wsrm: InProcess) -> None:

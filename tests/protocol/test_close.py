@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.support.orders_server import within
@@ -173,3 +175,28 @@ def test_the_final_acknowledgement_waits_for_what_runs_and_names_it(at: At) -> N
     assert (ended.ranges, ended.final) == (((1, 1),), True)
     assert [n for (n,) in source.server.rows("select n from effects where sequence = ?", identifier)] == [1]
     assert source.wire.read().reply.ack.ranges == ((1, 1),)
+
+
+@in_1_1
+@pytest.mark.spec("D-CLO-002")
+def test_a_close_waits_for_the_replies_of_all_that_run_or_will(at: At) -> None:
+    """Final names both requests: neither source would ask for its reply again."""
+    source, first, second, closing = at(), at(), at(), at()
+    identifier = source.create()
+    gates = [f"{identifier.rpartition(':')[2]}{number}" for number in (1, 2)]
+    for number, (sender, gate) in enumerate(zip((first, second), gates, strict=True), 1):
+        sender.send(sender.request_echo(identifier, number, f"gate={gate}"))
+        stored = within(5, lambda: len(source.store.outcomes(identifier)), number.__eq__)
+        assert stored == number
+    closing.send(closing.speak.close(identifier))
+    assert within(5, lambda: source.store.sequence(identifier)["state"], lambda state: state == "closed") == "closed"
+    source.server.open_gate(gates[0])
+    assert first.wire.read().text("echoResult") == f"gate={gates[0]}"
+    closing.wire.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        closing.wire.socket.recv(1, socket.MSG_PEEK)
+    closing.wire.socket.settimeout(10)
+    source.server.open_gate(gates[1])
+    assert second.wire.read().text("echoResult") == f"gate={gates[1]}"
+    answer = closing.wire.read().reply
+    assert (answer.body_name, answer.ack) == ("CloseSequenceResponse", (identifier, ((1, 2),), True, False))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
-from tests.support.orders_server import within
+from tests.support.orders_server import A_LOOK, within
 from tests.support.policies import At, Start
 from tests.support.source import Source, each_rm, every_version, in_1_1
 
@@ -56,8 +57,27 @@ def test_what_could_not_be_delivered_is_tried_again_until_it_can(at: At, path: s
 
 
 @each_rm
-@pytest.mark.spec("D-DEL-002")
 @pytest.mark.peer("P-58")
+def test_a_message_that_waits_for_a_service_that_fails_is_delivered_when_the_service_is_well(at: At) -> None:
+    """It is acknowledged, and stays in the store with its error; those behind it wait; the sender need do nothing."""
+    source = at("/orders")
+    identifier = source.create()
+    assert source.put(identifier, 1, "fail=2").reply.ack.ranges == ((1, 1),)
+    assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
+    failed = "select failures, last_error from entry where number = 1 and outcome is null and sequence = ?"
+    key = source.store.sequence(identifier)["id"]
+    [(failures, error)] = within(5, lambda: source.store.rows(failed, key), lambda rows: rows and rows[0][0] > 0)
+    assert failures > 0
+    assert "Receiver fault" in error
+    assert source.delivered(identifier) == [1, 2]
+    assert source.calls(identifier) == [1, 1, 1, 2]
+    assert source.store.outcomes(identifier) == {1: "delivered", 2: "delivered"}
+    assert source.put(identifier, 3).reply.ack.ranges == ((1, 3),)
+    assert source.delivered(identifier) == [1, 2, 3]
+
+
+@each_rm
+@pytest.mark.spec("D-DEL-002")
 def test_what_cannot_be_delivered_at_all_raises_an_error_and_is_kept(at: At) -> None:
     source = at("/poison_block")
     identifier = source.create()
@@ -102,7 +122,7 @@ def test_at_most_once_does_not_try_again_what_failed(at: At) -> None:
     source.put(identifier, 1, "fail=1")
     source.put(identifier, 2)
     assert source.soon(identifier, [2]) == [2]
-    time.sleep(0.3)
+    time.sleep(A_LOOK)
     assert source.calls(identifier) == [1, 2]
 
 
@@ -161,7 +181,7 @@ def test_what_lies_beyond_a_gap_is_acknowledged_and_not_delivered(at: At) -> Non
     identifier = opened(source, 1, 3)
     assert source.ask(identifier).reply.ack.ranges == ((1, 1), (3, 3))
     assert source.delivered(identifier) == [1]
-    time.sleep(0.5)
+    time.sleep(A_LOOK)
     assert source.calls(identifier) == [1]
     assert source.store.outcomes(identifier) == {1: "delivered", 3: None}
 
@@ -307,7 +327,7 @@ def test_discard_following_first_gap_waits_while_the_sequence_is_open(at: At) ->
 def test_discard_entire_sequence_buries_all_of_an_incomplete_one(at: At, end: str) -> None:
     source = at("/whole")
     identifier = opened(source, 1, 2, 4)
-    time.sleep(0.3)
+    time.sleep(A_LOOK)
     assert source.calls(identifier) == []
     final = getattr(source, end)(identifier).reply.ack
     assert (final.ranges, final.final) == (((1, 2), (4, 4)), True)
@@ -322,7 +342,7 @@ def test_discard_entire_sequence_buries_all_of_an_incomplete_one(at: At, end: st
 def test_discard_entire_sequence_delivers_all_of_a_complete_one_at_the_end(at: At, end: str) -> None:
     source = at("/whole")
     identifier = opened(source, 3, 1, 2)
-    time.sleep(0.3)
+    time.sleep(A_LOOK)
     assert source.calls(identifier) == []
     assert getattr(source, end)(identifier, 3).reply.ack.ranges == ((1, 3),)
     assert source.delivered(identifier) == [1, 2, 3]
@@ -412,7 +432,7 @@ def test_a_one_way_that_ends_in_a_client_fault_counts_as_delivered(at: At) -> No
     source.put(identifier, 1, "client-fault")
     source.put(identifier, 2)
     assert source.delivered(identifier) == [2]
-    time.sleep(0.3)
+    time.sleep(A_LOOK)
     assert source.calls(identifier) == [1, 2]
     assert source.store.outcomes(identifier) == {1: "delivered", 2: "delivered"}
 
@@ -431,3 +451,30 @@ def test_a_plain_wsgi_service_that_fails_is_called_again(at: At, how: str) -> No
     outcomes = within(5, lambda: source.store.outcomes(identifier), lambda found: None not in found.values())
     assert source.server.rows(query, identifier) == [(number, attempt) for number in (1, 2) for attempt in (1, 2, 3)]
     assert outcomes == {1: "delivered", 2: "delivered"}
+
+
+@each_rm
+@pytest.mark.spec("D-DEL-004")
+@pytest.mark.peer("P-21")
+@pytest.mark.parametrize("late", [[2], [2, 4, 6]], ids=["2", "all even"])
+def test_what_comes_600_ms_late_is_delivered_in_its_place(late: list[int], at: At) -> None:
+    """The others have arrived and been acknowledged by then; the late ones come on several connections at once."""
+    source = at()
+    identifier = source.create()
+    numbers = [1, 2, 3, 4, 5, 6]
+    for number in numbers:
+        if number not in late:
+            assert source.put(identifier, number).status == 200
+    time.sleep(0.6)
+    assert source.calls(identifier) == [1]
+    threads = []
+    for number in late:
+        each = at()
+        threads.append(threading.Thread(target=each.put, args=(identifier, number)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert source.delivered(identifier) == numbers
+    assert source.calls(identifier) == numbers
+    assert source.ask(identifier).reply.ack.ranges == ((1, 6),)

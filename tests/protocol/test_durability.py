@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.support.orders_server import OrdersServer, within
+from tests.support.orders_server import A_LOOK, OrdersServer, within
 from tests.support.policies import At
 from tests.support.source import Source, each_rm
 from tests.support.stored import write_locked
@@ -195,7 +196,7 @@ def test_what_was_held_is_held_after_a_restart_and_delivered_when_the_gap_closes
     server.kill()
     restart(server, source)
     assert source.ask(identifier).reply.ack.ranges == ((2, 5),)
-    time.sleep(0.3)
+    time.sleep(A_LOOK)
     assert source.delivered(identifier) == []
     assert source.put(identifier, 1).reply.ack.ranges == ((1, 5),)
     assert source.delivered(identifier) == [1, 2, 3, 4, 5]
@@ -292,3 +293,28 @@ def test_an_operation_that_fails_after_its_mark_has_its_effect_when_it_is_tried_
         assert source.post(source.order_once(identifier, 2)).reply.ack.ranges == ((1, 2),)
         assert source.delivered(identifier) == [1, 2]
     assert source.calls(identifier) == [1, 2, 2]
+
+
+@each_rm
+@pytest.mark.peer("P-54")
+def test_a_restarted_server_has_the_sequence_or_says_cleanly_that_it_has_not(
+    at: At, server: OrdersServer, tmp_path: Path
+) -> None:
+    """With its store, all is as before; with another, empty one the client gets the fault that says so, for whatever it
+    sends, and a new sequence works."""
+    source = at(server=server)
+    identifier = source.create()
+    assert source.put(identifier, 1).reply.ack.ranges == ((1, 1),)
+    assert source.delivered(identifier) == [1]
+    server.kill()
+    restart(server, source)
+    assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
+    assert source.delivered(identifier) == [1, 2]
+    server.stop()
+    server.store = tmp_path / "another.db"
+    restart(server, source)
+    for answer in (source.put(identifier, 3), source.echo(identifier, 4, "four"), source.ask(identifier)):
+        fault = answer.reply.fault
+        assert fault is not None
+        assert (fault.subcode, fault.identifier) == ("UnknownSequence", identifier)
+    assert source.put(source.create(), 1).reply.ack.ranges == ((1, 1),)

@@ -76,6 +76,7 @@ def graves(source: Source, identifier: str) -> dict[int, str]:
     )
 
 
+@pytest.mark.timed
 @each_rm
 @pytest.mark.spec("D-EXP-004")
 def test_messages_do_not_make_a_sequence_live_longer(at: At) -> None:
@@ -90,6 +91,7 @@ def test_messages_do_not_make_a_sequence_live_longer(at: At) -> None:
     assert source.delivered(identifier) == list(range(1, number))
 
 
+@pytest.mark.timed
 @in_1_0
 @pytest.mark.spec("D-EXP-005")
 def test_a_sequence_that_is_silent_for_the_inactivity_timeout_ends(at: At) -> None:

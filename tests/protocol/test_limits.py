@@ -27,6 +27,7 @@ def limited(servers: Servers) -> OrdersServer:
         "few": {"max_sequences": 2},
         "idle": {"inactivity": IDLE},
         "near": {"window": 100},
+        "hundred": {"max_held": 100},
         "small": {"max_held_bytes": 4_000},
         "whole": {"behavior": "DiscardEntireSequence", "max_held_bytes": 4_000},
         "wcf": {"stack": "wcf", "window": 4},
@@ -35,6 +36,7 @@ def limited(servers: Servers) -> OrdersServer:
         "strict": {"strict_addressing": True},
         "checked": {"verify_body": True},
         "short": {"max_body": 2_000},
+        "binding": {"sender_fault_status": 400, "verify_body": True},
     }
     partners = {name: {"path": f"/{name}", **options} for name, options in sections.items()}
     return servers(partners=partners, hold_wait=HOLD_WAIT, max_waiting=4, threads=16)
@@ -81,6 +83,7 @@ def test_a_peer_that_opens_too_many_sequences_is_refused_and_the_others_notice_n
     assert greedy.create()
 
 
+@pytest.mark.timed
 @each_rm
 @pytest.mark.spec("SEC-010")
 @pytest.mark.peer("P-31")
@@ -101,6 +104,7 @@ def test_abandoned_sequences_end_at_the_idle_limit_although_they_were_to_last_fo
         assert source.delivered(identifier) == [1]
 
 
+@pytest.mark.timed
 @each_rm
 @pytest.mark.spec("SEC-010")
 @pytest.mark.peer("P-32")
@@ -130,6 +134,47 @@ def test_a_number_far_outside_the_window_costs_nothing_and_is_not_taken(at, limi
     turned_away(source.put(identifier, 101))
     assert source.put(identifier, 100).acked == [(100, 100)]
     assert source.store.received(identifier) == [(100, 100)]
+
+
+@each_rm
+@pytest.mark.spec("SEC-014")
+@pytest.mark.scenario("Q-051")
+def test_message_101_beyond_a_gap_is_turned_away_without_a_trace_until_there_is_room(at) -> None:
+    source = at("/hundred")
+    identifier = source.create()
+    for number in range(2, 102):
+        assert source.put(identifier, number).acked == [(2, number)]
+    before = source.store.everything()
+    for number in (102, 5_000):
+        turned_away(source.put(identifier, number))
+    turned_away(source.echo(identifier, 103, "no"))
+    assert source.store.everything() == before
+    assert source.ask(identifier).acked == [(2, 101)]
+    assert source.put(identifier, 50).acked == [(2, 101)], "a duplicate needs no room"
+    assert source.put(identifier, 1).acked == [(1, 101)], "what fills the gap makes room"
+    assert source.put(identifier, 102).acked == [(1, 102)]
+    assert source.delivered(identifier) == list(range(1, 103))
+
+
+@each_rm
+@pytest.mark.spec("SEC-014")
+def test_what_is_held_altogether_is_bounded_over_all_sequences(servers: Servers, speak: EnvelopeFactory) -> None:
+    """In count and bytes, whoever they belong to; and in time: the sequence ends, what it held is delivered."""
+    limited = servers(max_held_total=3, max_held_bytes_total=6_000, inactivity=IDLE)
+    with Source(limited, speak, fields=("X-User: one",)) as one, Source(limited, speak) as other:
+        first, second, third = one.create(), other.create(), one.create()
+        assert one.put(first, 2).acked == [(2, 2)]
+        assert one.put(first, 3).acked == [(2, 3)]
+        assert other.put(second, 2).acked == [(2, 2)]
+        turned_away(one.put(third, 2))
+        turned_away(other.put(second, 3))
+        assert other.put(second, 1).acked == [(1, 2)], "what fills the gap makes room"
+        assert one.put(third, 2).acked == [(2, 2)]
+        assert one.put(third, 1).acked == [(1, 2)]
+        turned_away(other.put(second, 4, "x" * 6_000))
+        assert within(IDLE + 8, lambda: one.store.sequence(first)["state"], lambda state: state == "ended") == "ended"
+        assert one.delivered(first) == [2, 3]
+        assert other.delivered(second) == [1, 2]
 
 
 @each_rm
@@ -238,7 +283,7 @@ def test_a_partner_may_be_asked_for_more_than_others_and_send_less(at) -> None:
     assert usual.post(incomplete).status == 200 or usual.speak.soap is SOAPVersion.SOAP_1_1
     fault = at("/strict").post(incomplete).reply.fault
     assert fault is not None
-    for path, status in (("/orders", 200), ("/checked", 400)):
+    for path, status in (("/orders", 200), ("/checked", 500)):
         source = at(path)
         broken = source.order(source.create(), 1).replace(b"</t:text>", b"</t:txet>")
         assert source.post(broken).status == status
@@ -246,3 +291,30 @@ def test_a_partner_may_be_asked_for_more_than_others_and_send_less(at) -> None:
     identifier = short.create()
     assert short.put(identifier, 1, "x" * 2_000).status == 413
     assert short.put(identifier, 1, "x").acked == [(1, 1)]
+
+
+@pytest.mark.spec("H-012", "H-013")
+@every_version
+def test_a_fault_of_the_sender_is_under_500_but_for_the_partner_whose_section_wants_400(at) -> None:
+    """A CXF client does not read what comes under 400: its caller waits for a minute."""
+    is_1_2 = at("/orders").speak.soap is SOAPVersion.SOAP_1_2
+    for path, expected in (("/orders", 500), ("/binding", 400 if is_1_2 else 500)):
+        source = at(path)
+        identifier = source.create()
+        answers = [
+            source.put("urn:example:unknown", 1),
+            source.post(source.speak.create_sequence(acks_to="http://192.0.2.1/acks")),
+        ]
+        assert [answer.status for answer in answers] == [expected] * 2, path
+        assert source.put(identifier, 0).status == 500, "nothing is known of the sender of what makes no sense"
+    broken = source.order(identifier, 1).replace(b"</t:text>", b"</t:txet>")
+    assert source.post(broken).status == 400, "what is not even XML, in either version of SOAP"
+
+
+@pytest.mark.spec("H-013")
+@each_rm
+def test_the_status_of_the_senders_faults_may_be_400_for_all(servers: Servers, speak: EnvelopeFactory) -> None:
+    with Source(servers(sender_fault_status=400), speak) as source:
+        is_1_2 = speak.soap is SOAPVersion.SOAP_1_2
+        assert source.put("urn:example:unknown", 1).status == (400 if is_1_2 else 500)
+        assert source.post(b"<nothing").status == 400

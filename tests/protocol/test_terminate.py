@@ -145,6 +145,32 @@ def test_terminate_that_contradicts_the_close_gets_sequence_terminated(at: At) -
 
 
 @in_1_1
+@pytest.mark.spec("D-TRM-007")
+def test_each_last_number_is_held_to_the_one_stated_before(at: At) -> None:
+    """Stated by a CloseSequence that came again; by the TerminateSequence before; lower than what was sent. Refused
+    once, it stays refused."""
+    source = at()
+    identifier = opened(source, 1, 2)
+    assert source.close(identifier).reply.body_name == "CloseSequenceResponse"
+    assert source.close(identifier, 4).reply.body_name == "CloseSequenceResponse"
+    for _ in range(2):
+        refused = source.terminate(identifier, 5).reply.fault
+        assert refused is not None
+        assert (refused.code, refused.subcode) == ("Sender", "SequenceTerminated")
+    assert source.store.sequence(identifier)["last_number"] == 4
+
+    ended = opened(source, 1, 2)
+    assert source.terminate(ended, 4).reply.body_name == "TerminateSequenceResponse"
+    for wrong in (5, 1):
+        refused = source.terminate(ended, wrong).reply.fault
+        assert refused is not None
+        assert (refused.code, refused.subcode, refused.identifier) == ("Sender", "SequenceTerminated", ended)
+    for right in (4, None):
+        assert source.terminate(ended, right).reply.body_name == "TerminateSequenceResponse"
+    assert source.delivered(ended) == [1, 2]
+
+
+@in_1_1
 @pytest.mark.spec("D-TRM-008")
 def test_after_the_end_everything_but_terminate_gets_unknown_sequence(at: At) -> None:
     source = at()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from wsrm_mq.queue import accept
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settle import Failed, Settled, fail, settle
@@ -56,7 +57,7 @@ class Instance:
         self.clock = clock
         self.name = name
         self.db = connect_writer(path)
-        row = {"name": name, "host": "here", "pid": 1, "started_at": clock()}
+        row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
         self.key = int(self.db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
         self._cache = SequenceCache()
 
@@ -97,7 +98,7 @@ class Instance:
         return self.run(lambda tx: accept.accept(tx, arrival(identifier, number, **changes)))
 
     def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> Receipt:
-        return self.run(lambda tx: accept.lifecycle(tx, sender(rm), element, USUAL))
+        return self.run(lambda tx: lifecycle(tx, sender(rm), element, USUAL))
 
     def claim(self, sequence: int) -> Claim | None:
         return self.run(lambda tx: claim(tx, sequence))

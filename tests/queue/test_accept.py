@@ -10,6 +10,7 @@ import pytest
 from tests.queue.build import USUAL, Instance, Node, arrival, sender
 from wsrm_mq.queue import accept
 from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
@@ -95,7 +96,6 @@ def test_what_has_no_room_leaves_no_trace_and_is_taken_when_there_is_room(one: I
 
 
 @pytest.mark.spec("D-SEQ-002", "D-SEQ-021", versions="all")
-@pytest.mark.spec("SEC-001", versions="all")
 def test_ten_thousand_identifiers_repeat_nothing_show_no_pattern_and_cannot_be_foretold(one: Instance) -> None:
     random.seed(7)
     endless = QueuePolicy(room=Room(max_sequences=None))
@@ -137,7 +137,7 @@ def test_to_a_stranger_a_sequence_is_unknown_and_nothing_changes(one: Instance, 
     identifier = one.create().terms.identifier
     message = arrival(identifier, 1, sender=stranger)
     assert isinstance(one.run(lambda tx: accept.accept(tx, message)).fault, faults.UnknownSequence)
-    ending = one.run(lambda tx: accept.lifecycle(tx, stranger, TerminateSequence(identifier), USUAL))
+    ending = one.run(lambda tx: lifecycle(tx, stranger, TerminateSequence(identifier), USUAL))
     assert isinstance(ending.fault, faults.UnknownSequence)
     assert one.rows("SELECT name FROM queue") == [{"name": "/orders"}], "nor is a queue made for what is refused"
     assert one.take(identifier, 1).act is Act.ACCEPT
@@ -164,6 +164,40 @@ def test_a_repeated_create_gets_the_same_sequence_and_another_one_another(one: I
     assert len({first, create("urn:2"), create(None), create(None), create("urn:1", "192.0.2.2")}) == 5
     one.end(CloseSequence(first))
     assert create("urn:1") != first, "a closed sequence is of no use to who asks for one"
+
+
+@pytest.mark.spec("D-CRE-027", "D-EXP-002", versions="all")
+def test_a_repeated_create_gets_no_sequence_whose_time_is_over(one: Instance, node: Node) -> None:
+    """Nothing has ended it yet: the clock is looked at now and then."""
+
+    def create() -> str:
+        request = CreateSequence(None, 60_000)
+        created = one.run(lambda tx: accept.create(tx, sender(), request, "urn:1", QueuePolicy()))
+        assert created.sequence is not None
+        return created.sequence.terms.identifier
+
+    first = create()
+    node.clock.advance(59_999)
+    assert create() == first
+    node.clock.advance(1)
+    second = create()
+    assert second != first
+    assert one.take(second, 1).act is Act.ACCEPT
+
+
+@pytest.mark.spec("SEC-002", versions="all")
+def test_a_create_gets_no_sequence_of_another_principal_whatever_their_names_and_message_ids(one: Instance) -> None:
+    """A name and a MessageID may run together to the same text, and a name be another client's address."""
+
+    def create(message_id: str, **who: str) -> str:
+        request = CreateSequence(None, None)
+        created = one.run(lambda tx: accept.create(tx, sender(**who), request, message_id, QueuePolicy()))
+        assert created.sequence is not None
+        return created.sequence.terms.identifier
+
+    pairs = [("urn:c", {"principal": "a b"}), ("b urn:c", {"principal": "a"})]
+    pairs += [("urn:d", {"peer": "192.0.2.7"}), ("urn:d", {"principal": "192.0.2.7"})]
+    assert len({create(message_id, **who) for message_id, who in pairs}) == 4
 
 
 def test_an_ack_request_for_an_unknown_sequence_does_not_stop_the_message_it_rides_on(one: Instance) -> None:
@@ -249,6 +283,14 @@ def test_an_end_says_which_unnamed_message_still_runs(one: Instance, element: ty
     assert one.entry(running.claim.sequence, 1)["waiter"] == one.name
     assert receipt.acknowledgement is not None
     assert receipt.acknowledgement.ranges == ((1, 1),), "Final names every accepted number"
+
+
+@pytest.mark.spec("D-CLO-002", versions=("1.1",))
+def test_an_end_waits_for_the_last_of_those_that_run_or_will(one: Instance) -> None:
+    """Its Final names them all, so their replies have to be there."""
+    identifier = one.create().terms.identifier
+    positions = [one.take(identifier, number, wants_reply=True, named=False).position for number in (1, 2, 3)]
+    assert one.end(CloseSequence(identifier)).unfinished == positions[-1]
 
 
 def test_an_end_does_not_wait_for_what_nobody_will_run(one: Instance) -> None:

@@ -44,7 +44,7 @@ def test_at_the_bound_a_message_is_refused_and_leaves_no_trace(one: Instance) ->
         assert not send(one, identifier, number).no_room
     before = one.rows('SELECT expected, cursor, "limit" FROM sequence')
     refused = send(one, identifier, 4)
-    assert refused.no_room == "3 messages of connection a are undelivered, as many as may be"
+    assert refused.no_room == "3 messages of connection a are undelivered, max_per_connection is 3"
     assert refused.position is None
     assert stored(one) == [1, 2, 3]
     assert one.rows('SELECT expected, cursor, "limit" FROM sequence') == before

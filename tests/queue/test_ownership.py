@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.queue.build import Instance, Node
-from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, runnable, take_over
+from wsrm_mq.queue.adopt import adopt
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, leave, let_go, runnable, take_over
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 
 POLICY = QueuePolicy(retry=(1_000,))
@@ -41,6 +42,28 @@ def test_only_what_may_have_run_ahead_is_marked(one: Instance, node: Node) -> No
     identifier, _ = received(one, RUN_AHEAD + 10)
     dies(survivor, one)
     assert survivor.record(identifier).redelivery_below == RUN_AHEAD + 2
+
+
+@pytest.mark.peer("P-55")
+def test_what_a_run_that_broke_off_may_have_called_is_marked(one: Instance) -> None:
+    identifier, claim = received(one, 3)
+    one.settle(claim, 1)
+    one.run(lambda tx: let_go(tx, claim, lambda _partner: POLICY, None))
+    assert one.record(identifier).redelivery_below == 4
+    (again,) = one.runnable()
+    assert one.to_run(again) == [2, 3]
+
+
+@pytest.mark.peer("P-55")
+def test_a_death_takes_no_mark_away_that_was_there_before(one: Instance, node: Node) -> None:
+    """All that a copy of an older store has may have been called, before anybody runs it here."""
+    identifier, _ = received(one, RUN_AHEAD + 10)
+    one.run(leave)
+    one.run(lambda tx: adopt(tx, actor="operator", reason="a copy", deliver=True))
+    heir, survivor = node.start(), node.start()
+    assert len(heir.runnable()) == 1
+    dies(survivor, heir)
+    assert survivor.record(identifier).redelivery_below == RUN_AHEAD + 11
 
 
 def test_a_second_look_at_the_same_death_changes_nothing(one: Instance, node: Node) -> None:

@@ -439,3 +439,28 @@ def converse(twins: Twins, act: str, number: Any, two_way: Any) -> None:
         element = CloseSequence if act == "close" else TerminateSequence
         kept, pruned = twins.both(lambda one, name: answered(one, one.end(element(name)), False))
         assert kept == pruned
+
+
+def test_the_ledger_ends_with_what_it_is_about_and_the_rest_after_its_time(one: Instance) -> None:
+    policy = QueuePolicy(retry=(1_000,))
+    identifier = one.create(policy).terms.identifier
+    one.take(identifier, 1)
+    held = claim_of(one, identifier)
+    one.fail(held, 1, policy)
+    one.clock.advance(2_000)
+    one.settle(claim_of(one, identifier), 1, release=True)
+    one.run(lambda tx: tx.ledger("begun_anew"))
+    assert [row["event"] for row in one.ledger()] == ["created", "failed", "begun_anew"]
+    one.clock.advance(HOUR)
+    prune(one)
+    assert [row["event"] for row in one.ledger()] == ["created", "begun_anew", "pruned"]
+    one.end(TerminateSequence(identifier))
+    one.create()
+    one.clock.advance(10 * HOUR)
+    prune(one)
+    assert [row["event"] for row in one.ledger()] == ["begun_anew", "pruned", "created", "pruned"]
+    one.clock.advance(HOUR)
+    assert prune(one, KEPT._replace(ledger=2 * HOUR)).ledger == 2
+    assert [row["event"] for row in one.ledger()] == ["created", "pruned"]
+    assert prune(one, KEPT._replace(ledger=0)).ledger == 1
+    assert [row["event"] for row in one.ledger()] == ["created"], "of a sequence that is there"

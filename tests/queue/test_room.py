@@ -150,6 +150,15 @@ def test_what_all_sequences_hold_is_bounded_in_messages_and_in_bytes(one: Instan
         assert take(one, second, 3 if rules is few else 4, rules).act is Act.ACCEPT
 
 
+@pytest.mark.spec("SEC-014", versions="all")
+def test_bytes_that_came_since_they_were_last_added_up_count_too(one: Instance) -> None:
+    rules = policy(max_held_bytes_total=300)
+    first, second = (one.create().terms.identifier for _ in range(2))
+    for identifier, number in ((first, 2), (first, 3), (second, 2)):
+        assert take(one, identifier, number, rules).act is Act.ACCEPT
+    assert "all sequences hold 300 bytes" in take(one, second, 3, rules).no_room
+
+
 def test_nothing_is_asked_of_the_store_to_know_what_all_sequences_hold(one: Instance) -> None:
     identifier = one.create().terms.identifier
     rules = policy(max_held_total=100, max_held_bytes=10_000, max_held_bytes_total=10_000)
@@ -272,7 +281,6 @@ def test_an_acknowledgement_is_put_off_for_its_interval_at_most_and_never_for_a_
 # numbers
 
 
-@pytest.mark.spec("SEC-012", versions="all")
 def test_even_numbers_only_stay_within_the_cap_and_each_costs_what_the_first_ones_did(one: Instance) -> None:
     rules = QueuePolicy()
     most = rules.bounds.max_ranges

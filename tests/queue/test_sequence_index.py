@@ -57,13 +57,13 @@ def told(one: Instance) -> dict[str, Any]:
 def expected(one: Instance) -> dict[str, Any]:
     """The same from the entries alone."""
     keys = [row["id"] for row in one.rows("SELECT id FROM sequence")]
-    entries = one.rows("SELECT id, sequence, number, outcome, wants_reply, named FROM entry ORDER BY id")
+    entries = one.rows("SELECT id, sequence, number, outcome, wants_reply, named, settled_at FROM entry ORDER BY id")
     return {
         "listed": {key: [row["id"] for row in entries if row["sequence"] == key] for key in keys},
         "live": {key: [r["id"] for r in entries if r["sequence"] == key and r["outcome"] is None] for key in keys},
         "found": {
             (key, number): [
-                (row["id"], row["outcome"], row["wants_reply"], row["named"])
+                (row["id"], row["outcome"], row["wants_reply"], row["named"], row["settled_at"])
                 for row in entries
                 if (row["sequence"], row["number"]) == (key, number)
             ]
@@ -200,7 +200,7 @@ def test_whoever_looks_for_what_is_not_settled_finds_it_in_its_index(one: Instan
     received(one, 1, 3)
     one.end(CloseSequence(one.rows("SELECT identifier FROM sequence")[0]["identifier"]))
     seen = statements(one, lambda: judge(one.db, reading.sequence(one.db, 1), 0))
-    seen += statements(one, lambda: overview(one.db))
+    seen += statements(one, lambda: overview(one.db, 0))
     seen += statements(one, lambda: reading.messages(one.db, 0, sequence=1, outcome=reading.LIVE))
     of_entries = [text for text in seen if re.search(r"entry\s+WHERE sequence|e\.sequence = ", text)]
     assert len(of_entries) >= 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ import pytest
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.replay import dispatcher as dispatching
+from wsrm_mq.replay.deliverable import RUN_LENGTH
 from wsrm_mq.replay.dispatcher import Dispatcher
+from wsrm_mq.replay.watch import POLL_SECONDS
+from wsrm_mq.testing import Reply
 
 Start = Callable[..., InProcess]
 OWNED = "SELECT count(*) FROM sequence WHERE owner IS NOT NULL"
@@ -151,6 +155,92 @@ def test_a_run_that_cannot_read_the_store_is_taken_up_again(start: Start, monkey
     assert until(lambda: service.numbers(identifier) == [1, 2, 3])
     assert not failures
     assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+
+
+@pytest.mark.scenario("Q-038")
+@pytest.mark.parametrize("held", [RUN_LENGTH - 1, RUN_LENGTH, RUN_LENGTH + 1, 2 * RUN_LENGTH + 1])
+def test_a_replay_goes_on_at_the_next_number_where_what_was_read_at_once_ends(start: Start, held: int) -> None:
+    service = Service()
+    wsrm = start(service)
+    identifier = wsrm.create()
+    for number in range(2, held + 2):
+        wsrm.put(identifier, number)
+    wsrm.put(identifier, 1)
+    assert until(lambda: len(service.calls) > held)
+    assert service.numbers(identifier) == list(range(1, held + 2))
+    assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+    assert len(service.calls) == held + 1
+
+
+@pytest.mark.invariant("I3")
+def test_a_run_whose_sequence_was_taken_from_it_soon_calls_nothing_more(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever has it now calls the rest: what is called here too would be called twice."""
+
+    def behave(environ: dict[str, Any]) -> None:
+        if environ["wsrm.message_number"] == 2:
+            wsrm.rows("UPDATE sequence SET owner = 0, fence = fence + 1")
+        elif environ["wsrm.message_number"] > 2:
+            time.sleep(0.01)
+
+    service = Service(behave)
+    wsrm = start(service)
+    identifier = wsrm.create()
+    for number in range(2, 62):
+        wsrm.put(identifier, number)
+    wsrm.put(identifier, 1)
+    assert until(lambda: "delivery.not_settled" in caplog.text)
+    time.sleep(POLL_SECONDS + 0.3)
+    assert len(service.calls) < 12, "a run is ahead of its settlements by 20 ms, two messages here"
+
+
+@pytest.mark.scenario("Q-054")
+def test_a_retry_comes_when_it_is_due_and_not_when_the_store_is_looked_at_next(start: Start) -> None:
+    service = Service(lambda environ: "503 Not now" if environ["wsrm.attempt"] < 7 else None)
+    wsrm = start(service, retry=[0.05] * 6)
+    identifier = wsrm.create()
+    wsrm.put(identifier, 1)
+    assert until(lambda: len(service.calls) == 7, 3), "each retry would wait for a look, which comes once a second"
+
+
+@pytest.mark.spec("D-DEL-002", versions=("1.1",))
+def test_a_request_whose_message_went_to_the_dead_letters_is_answered_with_a_fault(start: Start) -> None:
+    """Its sender waits for a reply that never comes: an acknowledgement alone would look like success."""
+    wsrm = start(Service(lambda _environ: "503 Never"), retry=[], on_poison="dead_letter", hold_wait=5)
+    identifier = wsrm.create()
+    for _ in range(2):  # the request itself, and its resend
+        status, content = wsrm.post(FACTORY.message(identifier, 1, reply_to=TWO_WAY))
+        fault = Reply.parse(content).fault
+        assert fault is not None, content
+        assert "could not be delivered" in fault.reason
+        assert status.startswith("500")
+        assert Reply.parse(content).ack.ranges == ((1, 1),)
+
+
+@pytest.mark.spec("H-008", versions=("1.1",))
+@pytest.mark.invariant("I16")
+def test_requests_behind_a_message_that_blocks_wait_for_nothing_and_leave_the_places_to_others(start: Start) -> None:
+    go_on = threading.Event()
+    service = Service(lambda environ: go_on.wait(10) if environ["wsrm.sequence_id"] == busy else "503 Never")
+    busy = ""
+    wsrm = start(service, retry=[], on_poison="block", hold_wait=30, max_waiting=1)
+    stuck, busy = wsrm.create(), wsrm.create()
+    wsrm.put(stuck, 1)
+    assert until(lambda: wsrm.rows("SELECT count(blocked) FROM sequence") == [(1,)])
+    wsrm.put(busy, 1)
+    results: list[str] = []
+    behind = threading.Thread(target=lambda: results.append(wsrm.put(stuck, 2, reply_to=TWO_WAY)))
+    behind.start()
+    behind.join(5)
+    assert results == ["202 Accepted"], "it has no place: the message it waits for is not going to be tried"
+    waiting = threading.Thread(target=lambda: results.append(wsrm.put(busy, 2, reply_to=TWO_WAY)))
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive(), "the place is there for one that has something to wait for"
+    go_on.set()
+    waiting.join(10)
+    assert results[1].startswith("200")
 
 
 @pytest.mark.scenario("Q-053")

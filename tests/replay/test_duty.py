@@ -13,6 +13,7 @@ from tests.support.in_process import InProcess, taken, until
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.replay import duty as duties
 from wsrm_mq.replay.duty import Duty
+from wsrm_mq.replay.watch import POLL_SECONDS
 
 GRACE = 0.05
 
@@ -83,7 +84,7 @@ def test_one_that_says_that_it_serves_delivers_what_was_left_before_the_grace_is
     service.middleware.close(5)
     fails = False
     service.open()
-    assert not until(lambda: calls, 0.3)
+    assert not until(lambda: calls, POLL_SECONDS + 0.3)
     serve(service.middleware)
     assert until(lambda: calls == [1])
     service.middleware.close(5)

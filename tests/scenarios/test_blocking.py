@@ -42,6 +42,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
 # ---- operations
 
 
+@pytest.mark.timed
 @pytest.mark.spec("D-DEL-008", versions=("1.1",))
 @pytest.mark.scenario("Q-053", "Q-037")
 @pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=pytest.mark.long)])
@@ -74,6 +75,7 @@ def test_an_operation_that_blocks_delays_no_other_sequence_connection_or_answer(
     assert blocked.delivered(stuck) == list(range(1, number + 2))
 
 
+@pytest.mark.timed
 @pytest.mark.spec("D-DEL-008", versions=("1.1",))
 def test_as_many_blocked_operations_as_there_are_threads_delay_nothing(at: At, patient: OrdersServer) -> None:
     """The pool of the dispatcher grows while all its threads are busy."""
@@ -93,6 +95,7 @@ def test_as_many_blocked_operations_as_there_are_threads_delay_nothing(at: At, p
 # ---- gaps
 
 
+@pytest.mark.timed
 @pytest.mark.spec("H-008", versions=("1.1",))
 @pytest.mark.invariant("I16")
 def test_no_request_waits_for_a_gap_longer_than_hold_wait_and_few_wait_at_all(at: At, patient: OrdersServer) -> None:
@@ -164,8 +167,9 @@ def test_a_locked_store_keeps_no_request_longer_than_hold_wait_and_busy_timeout(
     for at_, (source, identifier) in enumerate(zip(sources, identifiers, strict=True)):
         answer = kinds[at_ % len(kinds)](source, identifier)
         assert answer.status in (200, 202)
-        assert 1 in source.calls(identifier)
-        assert len(source.calls(identifier)) == len(set(source.calls(identifier)))
+        calls = source.calls(identifier)
+        assert 1 in calls
+        assert len(calls) == len(set(calls))
 
 
 @pytest.mark.spec("D-DEL-020", "D-DEL-021", versions=("1.1",))

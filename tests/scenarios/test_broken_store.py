@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import Mount
+from tests.servers.fronts import FRONTS
 from tests.support.disk import Disk
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import each_front
@@ -28,6 +29,7 @@ from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
 from wsrm_mq.store.beside import beside
 from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 PAGE: Final = 4096
 ROOM: Final = "size=24m"
@@ -320,11 +322,13 @@ def test_a_store_whose_log_was_left_on_a_read_only_file_system_can_be_looked_at(
 
 
 @each_front
+@pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm1.0", "rm1.1"])
 @pytest.mark.scenario("Q-111")
-@pytest.mark.spec("D-DUR-003", "SEC-031", versions=("1.1",))
+@pytest.mark.spec("D-DUR-003", "SEC-031")
 def test_a_full_disk_turns_messages_away_until_there_is_room_and_loses_none(
-    server: OrdersServer, speak: EnvelopeFactory, mount: Mount, tmp_path: Path
+    server: OrdersServer, rm: RMVersion, mount: Mount, tmp_path: Path
 ) -> None:
+    speak = EnvelopeFactory(rm)
     disk = Disk(mount("-t", "tmpfs", "-o", ROOM, "tmpfs"))
     server.store = disk.point / "store.db"
     source, identifier = begun(server, speak)
@@ -419,6 +423,23 @@ TAKEN: Final[dict[str, Callable[[Path], None]]] = {
 }
 
 
+ENDS: Final = {"stopped": OrdersServer.stop, "killed": OrdersServer.kill}
+USUAL: Final = (("uvicorn", "killed"), ("waitress", "stopped"))
+"""The others tell the same in other words, and take a minute together."""
+TAKEN_AND_ENDED: Final = [
+    pytest.param(
+        front,
+        ENDS[end],
+        take,
+        id=f"{end}-{name}-{front}",
+        marks=() if (front, end) in USUAL else pytest.mark.long,
+    )
+    for end in ENDS
+    for name, take in TAKEN.items()
+    for front in FRONTS
+]
+
+
 def put_back(said: str) -> None:
     """Do as the operator was told."""
     told = re.search(r"Stop the service, then: (.*?)\. ?(Or|$)", said, re.MULTILINE)
@@ -426,10 +447,8 @@ def put_back(said: str) -> None:
     subprocess.run(told[1], shell=True, check=True)
 
 
-@each_front
 @pytest.mark.spec("D-DUR-003", versions=("1.1",))
-@pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
-@pytest.mark.parametrize("end", [OrdersServer.stop, OrdersServer.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize(("front", "end", "take"), TAKEN_AND_ENDED, indirect=["front"], scope="session")
 def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledged_any_more(
     take: Callable[[Path], None],
     end: Callable[[OrdersServer], None],

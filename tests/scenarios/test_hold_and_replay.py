@@ -66,6 +66,7 @@ def test_received_as_2_3_1_is_seen_as_1_2_3_and_2_is_acknowledged_at_once(at: At
     assert source.delivered(identifier) == [1, 2, 3]
 
 
+@pytest.mark.timed
 @pytest.mark.scenario("Q-039")
 def test_a_gap_filled_on_another_connection_releases_what_is_held_within_100_ms(at: At) -> None:
     """The best of five tries counts: the machine may be busy, a timer would be late every time."""

@@ -119,6 +119,7 @@ def fill(source: Source, identifier: str) -> float:
     return float(at) - sent
 
 
+@pytest.mark.timed
 @pytest.mark.scenario("Q-114")
 def test_of_a_million_held_messages_the_first_is_delivered_within_100_ms_of_the_one_they_waited_for(
     at: At, start: Start

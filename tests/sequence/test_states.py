@@ -56,8 +56,19 @@ def test_an_act_that_ends_or_closes_leads_to_its_state(rm: RMVersion) -> None:
 def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersion) -> None:
     ended = TRANSITIONS[rm.label][State.ENDED]
     assert ended[Event.TERMINATE] == Cell(Act.CONFIRM, State.ENDED)
-    silent = {Event.TERMINATE, Event.EXPIRED, Event.FAILED}
-    assert {ended[event].act for event in Event if event not in silent} == {faults.UnknownSequence}
+    assert ended[Event.END_CONTRADICTED].act is faults.SequenceTerminated
+    silent = {Event.EXPIRED, Event.FAILED, Event.ABANDONED, Event.ACCUSED}
+    others = set(Event) - silent - {Event.TERMINATE, Event.END_CONTRADICTED}
+    assert {ended[event].act for event in others} == {faults.UnknownSequence}
+
+
+@VERSIONS
+@pytest.mark.spec("F-025", "F-026")
+def test_no_fault_of_the_source_is_answered_with_one(rm: RMVersion) -> None:
+    for state in State:
+        assert isinstance(TRANSITIONS[rm.label][state][Event.ABANDONED].act, Act)
+        assert TRANSITIONS[rm.label][state][Event.ABANDONED].state is State.ENDED
+        assert TRANSITIONS[rm.label][state][Event.ACCUSED] == Cell(Act.IGNORE, state)
 
 
 @pytest.mark.parametrize(

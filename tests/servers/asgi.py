@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from wsrm_mq import NotAuthenticated, once
+from wsrm_mq import NotAuthenticated, WSRMMiddleware, once
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.asgi_calls import Receive, Scope, Send
 
 NAMESPACE: Final = "urn:example:orders"
 PIECES: Final = 5
+_OPTIONS: Final = {"one_way": (f"{NAMESPACE}/put_order",), "retry": (0.1,)}
 SCHEMA: Final = """
 create table if not exists calls (sequence text, number integer, redelivery integer, state text, said text);
 create table if not exists effects (sequence text, number integer);
@@ -188,5 +189,11 @@ def build() -> WSRMASGIMiddleware:
     served = json.loads(os.environ["SERVED"])
     home = Path(served["home"])
     app = {"asgi": asgi, "wsgi": wsgi}[served["app"]](Service(home))
-    options = {"one_way": (f"{NAMESPACE}/put_order",), "retry": (0.1,)} | served["options"]
-    return WSRMASGIMiddleware(app, home / "store.db", authenticate=authenticate, **options)
+    return WSRMASGIMiddleware(app, home / "store.db", authenticate=authenticate, **_OPTIONS | served["options"])
+
+
+def build_wsgi() -> WSRMMiddleware:
+    served = json.loads(os.environ["SERVED"])
+    home = Path(served["home"])
+    options = _OPTIONS | served["options"]
+    return WSRMMiddleware(wsgi(Service(home)), home / "store.db", authenticate=authenticate, **options)

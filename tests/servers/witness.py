@@ -60,8 +60,7 @@ class Death:
 
 
 def arm(death: Death) -> None:
-    """Put the points into the places of the package where a crash is hardest to survive: where a module that is never
-    compiled calls the next one, or the compiled build would not pass them."""
+    """Put the points into the places of the package where a crash is hardest to survive."""
     flush = Transaction.flush
 
     def flush_then_die(tx: Transaction) -> None:

@@ -1,8 +1,10 @@
 """``make soak``: the run, and its last line.
 
-    python -m tests.soak [--duration SECONDS] [--seed N] [--plant loss|repeat|disorder] [--keep DIR]
+    python -m tests.soak [--duration SECONDS] [--seed N] [--plant MISTAKE] [--front FRONT] [--keep DIR]
 
-Exit status 1: something was lost, repeated, swapped or otherwise not as it has to be.
+Half of the time behind gunicorn, half behind ``wsrm-mq serve``, or all of it behind the one that is named.
+
+Exit status 1: something was lost, repeated, swapped, owned and not run, or otherwise not as it has to be.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.soak.checker import PLANTS, judge, plant
-from tests.soak.run import soak
+from tests.soak.run import FRONTS, Soak, soak
 
 SHOWN: Final = 100
 
@@ -24,20 +26,26 @@ def main() -> int:
     parser.add_argument("--duration", type=float, default=600.0, help="seconds with load and faults (default: 600)")
     parser.add_argument("--seed", type=int, default=1, help="what clients and faults choose by (default: 1)")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put one mistake into what the checker is given")
+    parser.add_argument("--front", choices=FRONTS, help="behind this only")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave store, service database and log there")
     given = parser.parse_args()
     print(f"soak: {given.duration:g} s, seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak") as temporary:
-        directory = given.keep or Path(temporary)
-        directory.mkdir(parents=True, exist_ok=True)
-        done = soak(directory, given.duration, given.seed)
-    print("soak:", ", ".join(f"{name} {count}" for name, count in sorted(done.faults.items())))
-    evidence = plant(given.plant, done.evidence) if given.plant else done.evidence
-    verdict = judge(evidence)
-    for problem in [*done.trouble, *verdict.found][:SHOWN]:
+        fronts = [given.front] if given.front else FRONTS
+        runs: list[Soak] = []
+        for front in fronts:
+            directory = (given.keep or Path(temporary)) / front
+            directory.mkdir(parents=True, exist_ok=True)
+            done = soak(directory, given.duration / len(fronts), given.seed, front=front)
+            print(f"soak: {front}:", ", ".join(f"{name} {count}" for name, count in sorted(done.faults.items())))
+            runs.append(done)
+    evidence = [one for done in runs for one in done.evidence]
+    verdict = judge(plant(given.plant, evidence) if given.plant else evidence)
+    trouble = [problem for done in runs for problem in done.trouble]
+    for problem in [*trouble, *verdict.found][:SHOWN]:
         print(f"soak: {problem}")
-    print(verdict.line(done.kills))
-    return 0 if verdict.is_clean and not done.trouble else 1
+    print(verdict.line(sum(done.kills for done in runs)))
+    return 0 if verdict.is_clean and not trouble else 1
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ from tests.crash.checker import problems
 
 __all__ = ["PLANTS", "Evidence", "Verdict", "judge", "plant"]
 
+ORPHANED_SECONDS: Final = 20.0
+"""An operation of the service takes 0.3 s at most; a death is noticed, and a claim that no hand has is taken up, within
+a few seconds, on a machine that has much else to do too."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -27,6 +31,9 @@ class Evidence:
     """Number, and whether it was marked as a redelivery, in the order of the calls."""
     given_up: frozenset[int] = frozenset()
     """Numbers that an operator was told are dead letters now."""
+    idle: float = 0.0
+    """So many seconds, at the longest, an instance that lives owned it with something to deliver, and nothing of it
+    changed."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Verdict:
     repeated: int
     """Effects, and calls of what was called before without a mark."""
     disordered: int
+    orphaned: int
+    """Sequences that were owned and that nothing ran."""
     found: tuple[str, ...]
     """Each problem in words."""
 
@@ -46,7 +55,7 @@ class Verdict:
     def line(self, kills: int) -> str:
         return (
             f"soak: {self.acknowledged} acknowledged, {kills} kills, "
-            f"{self.lost} lost, {self.repeated} repeated, {self.disordered} disordered"
+            f"{self.lost} lost, {self.repeated} repeated, {self.disordered} disordered, {self.orphaned} orphaned"
         )
 
 
@@ -59,8 +68,16 @@ def judge(evidence: Iterable[Evidence]) -> Verdict:
         for problem in problems(one.acknowledged - one.given_up, one.effects, one.calls):
             count[problem.partition(":")[0]] += 1
             found.append(f"{one.identifier}: {problem}")
+        if one.idle > ORPHANED_SECONDS:
+            count["orphaned"] += 1
+            found.append(f"{one.identifier}: orphaned: it was owned for {one.idle:.0f} s, and nothing ran it")
     return Verdict(
-        acknowledged, count["lost"], count["repeated"] + count["unmarked"], count["disordered"], tuple(found)
+        acknowledged,
+        count["lost"],
+        count["repeated"] + count["unmarked"],
+        count["disordered"],
+        count["orphaned"],
+        tuple(found),
     )
 
 
@@ -78,7 +95,16 @@ def _disorder(one: Evidence) -> Evidence:
     return replace(one, effects=[second, first, *rest])
 
 
-PLANTS: Final[dict[str, Callable[[Evidence], Evidence]]] = {"loss": _lose, "repeat": _repeat, "disorder": _disorder}
+def _orphan(one: Evidence) -> Evidence:
+    return replace(one, idle=2 * ORPHANED_SECONDS)
+
+
+PLANTS: Final[dict[str, Callable[[Evidence], Evidence]]] = {
+    "loss": _lose,
+    "repeat": _repeat,
+    "disorder": _disorder,
+    "orphan": _orphan,
+}
 
 
 def plant(mistake: str, evidence: Sequence[Evidence]) -> list[Evidence]:

@@ -16,6 +16,10 @@ PATIENCE_SECONDS = 120.0
 """For one acknowledgement, while servers die and start."""
 
 
+LASTING = ("fail=4", "fail=999")
+"""What fails so often is blocked: the ladder has fewer steps."""
+
+
 class Refused(Exception):
     """An answer that no honest client should get."""
 
@@ -31,6 +35,8 @@ class Client:
         self.sources: list[Source] = []
         """One for each sequence."""
         self.trouble: list[str] = []
+        self.made_to_fail: set[tuple[str, int]] = set()
+        """Sequence and number of what the service was told to fail oftener than the ladder has steps."""
         self._gaps: set[str] = set()
         """Sequences of which a number is never sent."""
 
@@ -92,6 +98,8 @@ class Client:
             return source.dialect.request(source.dialect.echo(source.identifier, number, f"t{number}"))
         wishes = [("", 1200), ("fail=1", 12), ("fail=4", 1), ("fail=999", 1), ("sleep=0.3", 8)]
         [wish] = fixed.choices([wish for wish, _ in wishes], [weight for _, weight in wishes])
+        if wish in LASTING:
+            self.made_to_fail.add((source.identifier, number))
         return source.dialect.request(source.dialect.put(source.identifier, number, wish))
 
     def _until_acknowledged(self, source: Source, number: int) -> None:

@@ -22,14 +22,23 @@ QUIET_SECONDS: Final = 150.0
 
 _LIVE: Final = 'from entry e join sequence s on s.id = e.sequence where e.outcome is null and e.number < s."limit"'
 UNSETTLED: Final = f"select count(*) {_LIVE}"
+BLOCKED: Final = (
+    "select e.failures, (select count(*) from ledger l where l.position = e.id and l.event = 'holder_died') "
+    "from entry e join sequence s on s.blocked = e.id where s.identifier = ? and e.number = ?"
+)
 LEFT: Final = f"select s.identifier, e.number, s.owner, s.blocked, s.retry_at, s.state {_LIVE} limit 5"
 
 
 class Faults:
-    """Acts on a fleet. Its choices depend on ``seed`` alone."""
+    """Acts on a fleet. Its choices depend on ``seed`` alone.
 
-    def __init__(self, fleet: Fleet, seed: str) -> None:
+    ``is_made_to_fail`` says of a sequence and a number whether a client has told the service to fail it oftener than
+    the ladder has ``steps``: no other may be given up."""
+
+    def __init__(self, fleet: Fleet, seed: str, is_made_to_fail: Callable[[str, int], bool], steps: int) -> None:
         self._fleet = fleet
+        self._is_made_to_fail = is_made_to_fail
+        self._steps = steps
         self._chance = random.Random(seed)
         self.kills = 0
         """Processes that were ended with SIGKILL."""
@@ -63,8 +72,7 @@ class Faults:
 
     def kill_a_worker(self) -> None:
         if workers := self._fleet.workers:
-            self._fleet.kill_worker(self._chance.choice(workers))
-            self.kills += 1
+            self.kills += self._fleet.kill_worker(self._chance.choice(workers))
 
     def end_a_worker(self) -> None:
         """SIGTERM: it drains, and is replaced."""
@@ -93,15 +101,26 @@ class Faults:
         self._command("store", "verify")
 
     def repair(self) -> None:
-        """An operator gets every blocked sequence going: tries it again, or gives up the message."""
+        """An operator gets every blocked sequence going: tries it again, or gives up a message that was to fail."""
         listed = self._command("sequence", "list", "--verdict", "blocked")
         for sequence in (listed or {}).get("sequences", []):
-            identifier = sequence["identifier"]
+            identifier, number = sequence["identifier"], sequence["cursor"]
+            was_to_fail = self._is_made_to_fail(identifier, number)
+            self._explain(identifier, number, was_to_fail)
             why = ("--yes", "--actor=soak", "--reason=soak")
-            if self._chance.random() < 0.3:
+            if self._chance.random() < 0.3 or not was_to_fail:
                 self._command("sequence", "resume", identifier, *why, refusable=True)
-            elif self._command("sequence", "skip", identifier, str(sequence["cursor"]), *why, refusable=True):
-                self.given_up[identifier].add(sequence["cursor"])
+            elif self._command("sequence", "skip", identifier, str(number), *why, refusable=True):
+                self.given_up[identifier].add(number)
+
+    def _explain(self, identifier: str, number: int, was_to_fail: bool) -> None:
+        """A message blocks its sequence after the last step of the ladder, and because it was to fail, or its holders
+        were killed time and again: anything else is trouble."""
+        for failures, deaths in self._fleet.stored.rows(BLOCKED, identifier, number):
+            if failures <= self._steps:
+                self.trouble.append(f"{identifier} {number} is blocked after {failures} of {self._steps + 1} tries")
+            if not was_to_fail and deaths < 3:
+                self.trouble.append(f"{identifier} {number} is blocked, and nothing made it fail")
 
     def _command(self, *words: str, refusable: bool = False) -> dict[str, Any] | None:
         """What a command says, as JSON; ``None`` where it was refused."""

@@ -6,8 +6,9 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +16,21 @@ from tests.crash.witness import in_background
 from tests.soak.checker import Evidence
 from tests.soak.clients import Client
 from tests.soak.faults import Faults
-from tests.support.fleet import Fleet, gunicorn
+from tests.support.fleet import Command, Fleet, gunicorn, served
 from wsrm_mq.cli.invariants import all_findings
 
 __all__ = ["Soak", "soak"]
 
+LOOK_SECONDS = 0.5
+OWNED = (
+    "select s.identifier, s.owner, s.fence, s.cursor, s.running_since from sequence s join instance i on i.id = s.owner"
+    ' where i.ended_at is null and s.cursor < s."limit" and s.blocked is null'
+)
 CLIENTS = 6
 WORKERS = 4
+RETRY = (0.05, 0.2)
+FRONTS = ("gunicorn", "serve")
+"""Several processes with threads; ``wsrm-mq serve``, one with an event loop."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,30 @@ class Soak:
     faults: dict[str, int]
     trouble: list[str]
     """What went wrong besides: an answer no client should get, a command that failed, a store that is not sound."""
+
+
+class Owned:
+    """Looks into the store, from outside, at the sequences that are owned and have something to deliver."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._stored = fleet.stored
+        self._since: dict[str, tuple[object, float]] = {}
+        self.idle: dict[str, float] = defaultdict(float)
+        """Sequence → seconds, the most that it was so and nothing of it changed."""
+
+    def keep_looking(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            with suppress(sqlite3.Error):  # there is no store yet, or it is just being made
+                self.look(time.monotonic())
+            time.sleep(LOOK_SECONDS)
+
+    def look(self, now: float) -> None:
+        since = {}
+        for identifier, *state in self._stored.rows(OWNED):
+            before, begun = self._since.get(identifier, (None, now))
+            since[identifier] = (state, begun if before == state else now)
+            self.idle[identifier] = max(self.idle[identifier], now - since[identifier][1])
+        self._since = since
 
 
 def every_so_often(faults: Faults, end: float) -> None:
@@ -46,21 +79,32 @@ def soak(
     seed: int,
     *,
     disturb: Callable[[Faults, float], None] = every_so_often,
+    front: str = FRONTS[0],
     preload: bool | None = None,
+    retry: Sequence[float] = RETRY,
 ) -> Soak:
     """``preload``: whether the workers are forked from a process that has the application; by default the seed says."""
     preload = random.Random(seed).random() < 0.5 if preload is None else preload
     over = threading.Event()
-    options = {"retry": [0.05, 0.2], "on_poison": "block", "hold_wait": 2.0}
-    with Fleet(directory, gunicorn(WORKERS, preload=preload), work=0.001, **options) as fleet:
-        fleet.start(WORKERS)
+    options = {"retry": list(retry), "on_poison": "block", "hold_wait": 2.0}
+    command, workers = _server(front, preload)
+    with Fleet(directory, command, work=0.001, **options) as fleet:
+        fleet.start(workers)
         clients = [Client(fleet, f"{seed} {number}", over) for number in range(CLIENTS)]
         threads = [in_background(client.run) for client in clients]
-        faults = Faults(fleet, f"{seed} faults")
+
+        def is_made_to_fail(identifier: str, number: int) -> bool:
+            return any((identifier, number) in client.made_to_fail for client in clients)
+
+        faults = Faults(fleet, f"{seed} faults", is_made_to_fail, len(RETRY))
+        owned, is_quiet = Owned(fleet), threading.Event()
+        looking = in_background(lambda: owned.keep_looking(is_quiet.is_set))
         disturb(faults, time.monotonic() + seconds)
         fleet.set_clock(0)
         over.set()
         faults.until_quiet(lambda: not any(thread.is_alive() for thread in threads))
+        is_quiet.set()
+        looking.join()
         fleet.stop()
         trouble = [*faults.trouble, *(word for client in clients for word in client.trouble)]
         with closing(sqlite3.connect(f"file:{fleet.store}?mode=ro", uri=True)) as db:
@@ -71,9 +115,17 @@ def soak(
                 frozenset(source.acknowledged),
                 fleet.effects(source.identifier),
                 fleet.calls(source.identifier),
-                frozenset(faults.given_up[source.identifier]),
+                frozenset(n for n in faults.given_up[source.identifier] if is_made_to_fail(source.identifier, n)),
+                owned.idle[source.identifier],
             )
             for client in clients
             for source in client.sources
         ]
     return Soak(evidence, faults.kills, dict(faults.done), trouble)
+
+
+def _server(front: str, preload: bool) -> tuple[Command, int]:
+    """How it is started, and how many processes it has."""
+    if front == "serve":
+        return served(), 1
+    return gunicorn(WORKERS, preload=preload), WORKERS

@@ -15,14 +15,17 @@ CLEAN = [
 def test_a_clean_run_has_a_clean_line() -> None:
     verdict = judge(CLEAN)
     assert verdict.is_clean
-    assert verdict.line(7) == "soak: 4 acknowledged, 7 kills, 0 lost, 0 repeated, 0 disordered"
+    assert verdict.line(7) == "soak: 4 acknowledged, 7 kills, 0 lost, 0 repeated, 0 disordered, 0 orphaned"
 
 
-@pytest.mark.parametrize(("mistake", "counts"), [("loss", (1, 0, 0)), ("repeat", (0, 1, 0)), ("disorder", (0, 0, 1))])
+@pytest.mark.parametrize(
+    ("mistake", "counts"),
+    [("loss", (1, 0, 0, 0)), ("repeat", (0, 1, 0, 0)), ("disorder", (0, 0, 1, 0)), ("orphan", (0, 0, 0, 1))],
+)
 def test_what_is_planted_is_found_and_counted(mistake: str, counts: tuple[int, int, int]) -> None:
     verdict = judge(plant(mistake, CLEAN))
     assert not verdict.is_clean
-    assert (verdict.lost, verdict.repeated, verdict.disordered) == counts
+    assert (verdict.lost, verdict.repeated, verdict.disordered, verdict.orphaned) == counts
     assert all(problem.startswith("urn:b: ") for problem in verdict.found)
 
 

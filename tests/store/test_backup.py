@@ -293,3 +293,13 @@ def test_vacuum_is_refused_without_the_room_that_it_needs(disk: Disk) -> None:
         vacuum(store.path)
     disk.make_room()
     vacuum(store.path)
+
+
+@pytest.mark.parametrize(
+    "name", ["copy.db.part", "copy.db.download.part", "copy.db.0123abcd.part", "copy.db.0123abcd01234567.part"]
+)
+def test_a_file_of_others_that_is_named_like_an_unfinished_copy_stays(store: Store, tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / name
+    theirs.write_bytes(b"precious")
+    backup(store.path, tmp_path / "copy.db", verify=lambda _db: None, now=0)
+    assert theirs.read_bytes() == b"precious"

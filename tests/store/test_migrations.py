@@ -101,3 +101,86 @@ def test_the_entries_that_were_there_are_in_the_index_of_sequences(
         assert db.execute("SELECT upto FROM watermark WHERE name = 'sequence_entry'").fetchall() == [(8,)]
         assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'entry_by_number'").fetchall()
         assert [found for found in all_findings(db) if "index of seq" in found.invariant] == []
+
+
+LETTER = """
+INSERT INTO entry (id, queue, message, outcome, settled_at, origin) VALUES (?, ?, 1, ?, iif(? IS NULL, NULL, 1), ?)
+"""
+
+
+def test_dead_letters_that_went_into_a_queue_of_a_path_are_dead_letters_again(
+    older_store: Callable[[str], Path],
+) -> None:
+    path = older_store("0007")
+    with closing(sqlite3.connect(path)) as db:
+        db.executemany(
+            "INSERT INTO queue (id, name, kind, parent, created_at) VALUES (?, ?, ?, ?, 0)",
+            (
+                (1, "/orders", "app", None),
+                (2, "/orders#dead", "app", None),  # a stranger's path was first
+                (3, "/bills", "app", None),
+                (4, "/bills#dead", "dead_letter", 3),
+                (5, "/a#b", "app", None),
+                (6, "/a%23b", "app", None),
+            ),
+        )
+        db.execute("INSERT INTO message (id, environ, received_at, body_size) VALUES (1, '{}', 0, 0)")
+        db.executemany(
+            LETTER,
+            (
+                (1, 2, "dead", "dead", 1),  # of /orders
+                (2, 2, "delivered", "delivered", None),  # of the stranger
+                (3, 4, "dead", "dead", 3),
+            ),
+        )
+        db.commit()
+    schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT id, name, kind, parent FROM queue ORDER BY id").fetchall() == [
+            (1, "/orders", "app", None),
+            (2, "/orders%23dead", "app", None),
+            (3, "/bills", "app", None),
+            (4, "/bills#dead", "dead_letter", 3),
+            (5, "/a%23b%235", "app", None),
+            (6, "/a%23b", "app", None),
+            (7, "/orders#dead", "dead_letter", 1),
+        ]
+        assert db.execute("SELECT id, queue FROM entry ORDER BY id").fetchall() == [(1, 7), (2, 2), (3, 4)]
+        assert [found for found in all_findings(db) if found.table == "queue"] == []
+
+
+def test_sequences_of_a_path_in_the_dead_letters_of_another_get_a_queue_of_their_own(
+    older_store: Callable[[str], Path],
+) -> None:
+    path = older_store("0007")
+    with closing(sqlite3.connect(path)) as db:
+        db.executemany(
+            "INSERT INTO queue (id, name, kind, parent, created_at) VALUES (?, ?, ?, ?, 0)",
+            ((1, "/orders", "app", None), (2, "/orders#dead", "dead_letter", 1)),
+        )
+        db.execute(SEQUENCE.replace("VALUES (?, 1,", "VALUES (?, 2,"), (1, "urn:1", "created", 2, 2, 2, None))
+        db.execute("INSERT INTO message (id, environ, received_at, body_size) VALUES (1, '{}', 0, 0)")
+        db.executemany(LETTER, ((1, 2, "dead", "dead", 1), (2, 2, None, None, None)))
+        db.commit()
+    schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT id, name, kind, parent FROM queue ORDER BY id").fetchall() == [
+            (1, "/orders", "app", None),
+            (2, "/orders#dead", "dead_letter", 1),
+            (3, "/orders%23dead", "app", None),
+        ]
+        assert db.execute("SELECT queue FROM sequence").fetchall() == [(3,)]
+        assert db.execute("SELECT id, queue FROM entry ORDER BY id").fetchall() == [(1, 2), (2, 3)]
+
+
+def test_what_the_ledger_says_of_what_is_gone_goes_with_an_upgrade(older_store: Callable[[str], Path]) -> None:
+    path = older_store("0007")
+    with closing(sqlite3.connect(path)) as db:
+        db.executemany(
+            "INSERT INTO ledger (at, event, sequence, position) VALUES (0, ?, ?, ?)",
+            (("created", 7, None), ("failed", 7, 9), ("pruned", None, None)),
+        )
+        db.commit()
+    schema.ensure(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT event FROM ledger").fetchall() == [("pruned",)]

@@ -16,7 +16,7 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.accept import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
-from wsrm_mq.store import connection, guard, writer
+from wsrm_mq.store import connection, guard, step, writer
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -309,7 +309,7 @@ def test_the_wal_is_checkpointed_once_for_so_many_bytes_and_not_after_every_comm
         tx.db.set_trace_callback(statements.append)
 
     store.call(traced)
-    written = writer.CHECKPOINT_BYTES // 4
+    written = step.CHECKPOINT_BYTES // 4
     for _ in range(9):
         store.call(note("large"), size=written)
     for _ in range(20):

@@ -19,13 +19,16 @@ from .orders_server import ROOT, within
 from .raw import Answer, Dialect, Wire, open_sequence
 from .stored import Stored
 
-__all__ = ["COMMANDS", "ASGIServer", "Client"]
+__all__ = ["COMMANDS", "WSGI_COMMANDS", "ASGIServer", "Client"]
 
 _TARGET: Final = ["--factory", "tests.servers.asgi:build"]
 COMMANDS: Final = {
     "uvicorn": ["uvicorn", *_TARGET, "--host", "127.0.0.1", "--no-access-log", "--log-level", "warning"],
     "granian": ["granian", "--interface", "asgi", *_TARGET, "--host", "127.0.0.1", "--no-ws", "--log-level", "warning"],
 }
+_GRANIAN: Final = ["granian", "--factory", "tests.servers.asgi:build_wsgi", "--host", "127.0.0.1", "--no-ws"]
+WSGI_COMMANDS: Final = {"granian-wsgi": [*_GRANIAN, "--interface", "wsgi", "--blocking-threads", "4"]}
+"""The same around the WSGI application, by the WSGI middleware."""
 
 
 class ASGIServer:
@@ -35,7 +38,7 @@ class ASGIServer:
         self.home = home
         self.log = home / "server.log"
         self.store = Stored(home / "store.db")
-        self._command = [sys.executable, "-m", *COMMANDS[make]]
+        self._command = [sys.executable, "-m", *(COMMANDS | WSGI_COMMANDS)[make]]
         self._served = json.dumps({"app": kind, "home": str(home), "options": options})
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None

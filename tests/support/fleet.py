@@ -24,7 +24,7 @@ from tests.crash.witness import Testimony
 from tests.support.orders_server import ROOT, within
 from tests.support.stored import Stored
 
-__all__ = ["NGINX", "Fleet", "Nginx", "gunicorn", "uwsgi"]
+__all__ = ["NGINX", "Fleet", "Nginx", "gunicorn", "served", "uwsgi"]
 
 NGINX: Final = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 APPLICATION: Final = "tests.servers.workers:application"
@@ -55,13 +55,23 @@ def uwsgi(processes: int = 2, threads: int = 4, *, lazy_apps: bool = False) -> C
     ]
 
 
+def served() -> Command:
+    """``wsrm-mq serve``, one process, begun again where it ends."""
+    return lambda port: [
+        *(sys.executable, "-m", "tests.servers.supervisor"),
+        *(sys.executable, "-m", "wsrm_mq", "serve", "tests.servers.served:application"),
+        *("--host=127.0.0.1", f"--port={port}"),
+    ]
+
+
 class _Process:
     """A program that listens on a port of its own and has children."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
         self._place = socket.socket()
-        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        for shared in (socket.SO_REUSEPORT, socket.SO_REUSEADDR):  # a server sets the one or the other
+            self._place.setsockopt(socket.SOL_SOCKET, shared, 1)
         self._place.bind(("127.0.0.1", 0))
         self.port: int = self._place.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
@@ -191,8 +201,14 @@ class Fleet(_Process, Testimony):
         alive = self.workers
         return len(alive) == workers and set(alive) <= set(self.instances())
 
-    def kill_worker(self, pid: int) -> None:
+    def kill_worker(self, pid: int) -> bool:
+        """Kill a worker. Answers whether it was alive: what had ended already was not killed."""
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
         self.tell(signal.SIGKILL, pid)
+        return state not in "ZX"
 
     def set_clock(self, seconds: float) -> None:
         """From now on every worker's clock is wrong by that."""

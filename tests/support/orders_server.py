@@ -14,11 +14,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from wsrm_mq.replay.watch import POLL_SECONDS
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")
 front = "waitress"
 """Behind which server the orders service runs; ``pytest --front`` chooses another."""
+A_LOOK: Final = POLL_SECONDS + 0.3
+"""What must not come has not come after that: each server has looked meanwhile at what its store has for it to do."""
 T = TypeVar("T")
 
 
@@ -63,6 +67,10 @@ class OrdersServer:
     def is_running(self) -> bool:
         return self._process is not None
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start it, on the port it had before if it had one."""
         line = self._launch()
@@ -105,8 +113,12 @@ class OrdersServer:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a power cut would: no code of it runs any more."""
+        """End it as a power cut would: no code of it runs any more. It has to be alive, or this would be no kill."""
+        if self._process is None:
+            return
+        before = self._process.poll()
         self._end(signal.SIGKILL)
+        assert before is None, f"it had ended already, with {before}:\n{self.log.read_text()[-4000:]}"
 
     def died(self) -> None:
         """Wait for it to end by itself."""
@@ -209,7 +221,7 @@ class Seen:
         """The numbers, as soon as they are as many as ``numbers``, or at the latest after ``seconds``."""
         return within(seconds, self.numbers, lambda seen: len(seen) >= len(numbers))
 
-    def later(self, seconds: float = 0.5) -> list[int]:
+    def later(self, seconds: float = A_LOOK) -> list[int]:
         """The numbers after ``seconds``: for what must not come."""
         time.sleep(seconds)
         return self.numbers()

@@ -163,6 +163,7 @@ def test_an_operator_works_on_a_store_that_workers_write(launch: Launch) -> None
     assert settled(fleet, source.identifier, 2) == [1, 3]
 
 
+@pytest.mark.timed
 @pytest.mark.scenario("Q-109")
 @pytest.mark.timeout(300)
 def test_eight_processes_that_write_never_find_the_store_locked_and_wait_little(

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from wsrm_mq.built import build
 from wsrm_mq.cli.exits import Exit, Stopped, stopped
 from wsrm_mq.errors import WSRMError
 
@@ -55,7 +54,7 @@ class Program(click.Group):
 
 
 @click.group("wsrm-mq", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="wsrm-mq", message=f"wsrm-mq %(version)s ({build()})")
+@click.version_option(package_name="wsrm-mq", message="wsrm-mq %(version)s")
 def program() -> None:
     """WS-ReliableMessaging for any WSGI or ASGI SOAP service.
 

@@ -58,11 +58,31 @@ def _age(at: Overview, now: int) -> float:
     return 0.0 if at.oldest is None else max(0.0, (now - at.oldest) / 1000)
 
 
+LOCK_SECONDS: Final = 1.0
+"""So long it tries to get the write lock: services hold it for much less."""
+
 MEASURES: Final = {
     "instances": Measure("processes that live", "", "", "1:", lambda at, _: len(at.instances)),
     "dead_instances": Measure("processes that died unnoticed", "", "0", "", lambda at, _: at.dead_instances),
     "blocked": Measure("sequences stopped by a message", "", "0", "10", lambda at, _: sum(at.blocked.values())),
+    "unserved": Measure("queues of applications that no process serves", "", "", "0", lambda at, _: len(at.unserved)),
     "dead_letters": Measure("dead letters", "", "0", "100", lambda at, _: sum(at.dead_letters.values())),
+    "faulted": Measure("messages answered with a fault in 24 h", "", "0", "", lambda at, _: sum(at.faulted.values())),
+    "refused": Measure(
+        "limits, or hooks at fault, that refused messages in 5 minutes",
+        "",
+        "0",
+        "",
+        lambda at, now: len(at.refused_lately(now)),
+    ),
+    "nothing_taken": Measure(
+        "reasons in 5 minutes why no message is taken at all (max_store, disk_full, store_locked, "
+        "store_unavailable, overloaded)",
+        "",
+        "",
+        "0",
+        lambda at, now: len(at.takes_nothing(now)),
+    ),
     "oldest": Measure("age of the oldest undelivered message", "s", "300", "3600", _age),
     "held": Measure("messages behind a gap", "", "", "", lambda at, _: sum(one.held for one in at.waiting.values())),
     "ready": Measure(
@@ -143,11 +163,18 @@ def check(
     """Be a plug-in of Nagios, Icinga or Zabbix. Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 the check itself failed."""
     from wsrm_mq.queue.overview import overview
     from wsrm_mq.queue.reading import snapshot
+    from wsrm_mq.store.connection import why_not_written
 
     now = time.time_ns() // 1_000_000
-    with looking(place) as db, snapshot(db):
-        at = overview(db)
+    with looking(place) as db:
+        with snapshot(db):
+            at = overview(db, now)
+        obstacle = why_not_written(db, LOCK_SECONDS)
     worst, alarms, figures = 0, [], []
+    if at.is_over(place.max_store):
+        worst, alarms = 2, [f"max_store is reached: {at.used_bytes} of {place.max_store} bytes"]
+    if obstacle is not None and not obstacle.is_of_asker:
+        worst, alarms = 2, [obstacle.what]
     for name, measure in MEASURES.items():
         value = float(measure.value(at, now))
         warns = warning[name] if name in warning else _range(measure.warning)
@@ -158,6 +185,8 @@ def check(
             alarms.append(f"{measure.meaning}: {value:.10g}{measure.unit}")
         bounds = ";".join(one.text if one else "" for one in (warns, alerts))
         figures.append(f"{name}={value:.15g}{measure.unit};{bounds};0".replace(";;;0", ""))
+    if obstacle is not None and obstacle.is_of_asker:
+        worst, alarms = worst if worst == 2 else 3, [*alarms, obstacle.what]
     said = "; ".join(alarms) or f"{len(at.instances)} live, nothing is stuck"
     click.echo(f"WSRM {WORDS[worst]} - {_plain(said)} | {' '.join(figures)}")
     if worst and alarms:

@@ -51,8 +51,9 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
 @json_option
 def check(config: Path | None, is_json: bool) -> None:
     """Say whether file and environment can be used. What is wrong with them is named. The WSDLs that one_way names are
-    read."""
+    read, and the request headers are listed that are stored with a message."""
     from wsrm_mq.config import find_file, load, named_operations
+    from wsrm_mq.kept_headers import KEPT_HEADERS
 
     path = config or find_file(os.environ)
     file = None if path is None else str(path)
@@ -64,10 +65,12 @@ def check(config: Path | None, is_json: bool) -> None:
         if is_json:
             as_json(file=file, problem=str(error))
         raise
+    kept = sorted({*KEPT_HEADERS, *settings.keep_headers}, key=str.lower)
     if is_json:
-        as_json(file=file, problem=None)
+        as_json(file=file, problem=None, kept_headers=kept)
         return
     say(f"{path}: good." if path is not None else "There is no configuration file; environment and defaults are good.")
+    write(f"Of a request these headers are stored, and no others: {', '.join(kept)}.")
 
 
 @config.command()

@@ -7,7 +7,7 @@ import time
 import click
 
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import BEHIND, Place, in_store, json_option, looking
 
 __all__ = ["connection"]
 
@@ -44,7 +44,7 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 @in_store
 @json_option
 @click.argument("name")
-@click.option("--after", metavar="POSITION", type=click.IntRange(0), default=0, help="Begin behind this position.")
+@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
     """Show a connection and its messages in the order of receipt."""

@@ -47,6 +47,8 @@ def _watermark(indexed: str, table: str, last: str, question: str) -> Invariant:
     )
 
 
+_LAST_POSITION: Final = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry'"
+
 INVARIANTS: Final = (
     Invariant(
         "every acknowledged number has its entry, or was pruned",
@@ -169,7 +171,7 @@ INVARIANTS: Final = (
         FROM connection_message c JOIN message m ON m.id = c.message
         WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS NOT c.connection""",
     ),
-    _watermark("connections", "connection_message", "message", "SELECT max(id) FROM message"),
+    _watermark("connections", "connection_message", "position", _LAST_POSITION),
     Invariant(
         "the index of sequences has every entry up to its watermark, and none behind it",
         "entry",
@@ -187,13 +189,16 @@ INVARIANTS: Final = (
         FROM sequence_entry i LEFT JOIN entry e ON e.id = i.entry
         WHERE :lower <= 1 AND :upper >= 1 AND (e.sequence, e.number) IS NOT (i.sequence, i.number)""",
     ),
-    _watermark("sequences", "sequence_entry", "position", "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry'"),
+    _watermark("sequences", "sequence_entry", "position", _LAST_POSITION),
     Invariant(
-        "a position is never used again",
+        "a key is never used again",
         "sqlite_sequence",
         """SELECT NULL, name || ' counts ' || seq || ' but has ' || highest FROM (
             SELECT name, seq, CASE name
-                WHEN 'entry' THEN (SELECT max(id) FROM entry)
+                WHEN 'entry' THEN max(
+                    (SELECT coalesce(max(id), 0) FROM entry), (SELECT coalesce(max(id), 0) FROM message)
+                )
+                WHEN 'queue' THEN (SELECT max(id) FROM queue)
                 WHEN 'ledger' THEN (SELECT max(id) FROM ledger)
                 WHEN 'instance' THEN (SELECT max(id) FROM instance)
             END AS highest FROM sqlite_sequence WHERE rowid BETWEEN :lower AND :upper
@@ -212,6 +217,7 @@ TABLES: Final = (
     "identity",
     "queue",
     "instance",
+    "refusal",
     "ledger",
     "message",
     "sequence",

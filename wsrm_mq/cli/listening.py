@@ -14,6 +14,7 @@ from wsrm_mq.cli.exits import Exit, Stopped
 
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
+    from wsrm_mq.cli.admission import Bounds
 
 __all__ = ["Listener"]
 
@@ -41,13 +42,22 @@ class Listener:
         announce: Callable[[str], None],
         ending: Callable[[], None],
         drain_seconds: float,
+        bounds: Bounds,
+        tell: Callable[..., None],
     ) -> tuple[int, bool]:
         """Tell the address, serve ``app`` until SIGTERM or SIGINT, take nothing more and finish what is here, in
         ``drain_seconds``; the application's lifespan ends last. A second signal ends the process at once. Answers
-        which signal it was and whether all requests were answered.
+        which signal it was and whether all requests were answered. ``tell`` is told of events.
 
         Raises ``Stopped`` where the application does not start."""
-        server = self._server(app, announce=lambda: announce(self.url), ending=ending, drain_seconds=drain_seconds)
+        server = self._server(
+            app,
+            announce=lambda: announce(self.url),
+            ending=ending,
+            drain_seconds=drain_seconds,
+            bounds=bounds,
+            tell=tell,
+        )
 
         def stop() -> None:
             server.should_exit = True

@@ -17,7 +17,7 @@ import click
 from wsrm_mq.cli.exits import Exit, Refused, Stopped
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking
 
 __all__ = ["message"]
 
@@ -38,7 +38,8 @@ def message() -> None:
 @click.option("--sequence", "part", metavar="ID", help="Only those of this sequence.")
 @click.option("--queue", metavar="NAME", help="Only those in this queue; dead letters are in NAME#dead.")
 @click.option("--outcome", type=click.Choice(OUTCOMES), help="Only those with this outcome; live: with none yet.")
-@click.option("--after", metavar="POSITION", type=click.IntRange(0), default=0, help="Begin behind this position.")
+@click.option("--reason", metavar="WORD", help="Only those whose outcome has this reason, such as answered_with_fault.")
+@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(
     place: Place,
@@ -47,6 +48,7 @@ def list_(
     part: str | None,
     queue: str | None,
     outcome: str | None,
+    reason: str | None,
     after: int,
     limit: int,
 ) -> None:
@@ -61,6 +63,7 @@ def list_(
             queue=queue,
             connection=connection,
             outcome=outcome,
+            reason=reason,
             after=after,
             limit=limit,
         )
@@ -92,7 +95,7 @@ def list_(
 @message.command()
 @in_store
 @json_option
-@click.argument("position", type=int)
+@click.argument("position", type=POSITION)
 def show(place: Place, is_json: bool, position: int) -> None:
     """Show all that is known of a message, but its body."""
     from wsrm_mq.queue import reading
@@ -119,7 +122,7 @@ def show(place: Place, is_json: bool, position: int) -> None:
 @message.command()
 @in_store
 @json_option
-@click.argument("position", type=int)
+@click.argument("position", type=POSITION)
 @click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; not to a terminal.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."

@@ -21,7 +21,12 @@ from wsrm_mq.hints import store_flag, with_flags
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Place", "config_option", "in_store", "json_option", "looking", "unconfirmed"]
+__all__ = ["BEHIND", "POSITION", "Place", "config_option", "in_store", "json_option", "looking", "unconfirmed"]
+
+_LARGEST: Final = 2**63 - 1
+POSITION: Final = click.IntRange(1, _LARGEST)
+"""A position, or a number of a message: what SQLite can hold, else it is no error of the store."""
+BEHIND: Final = click.IntRange(0, _LARGEST)
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -31,6 +36,9 @@ class Place(NamedTuple):
 
     path: Path
     flag: str
+    max_store: int | None = None
+    """As it is configured where the command runs."""
+    keep_headers: tuple[str, ...] = ()
 
     def command(self, text: str) -> str:
         """``text``, a command line, for this store."""
@@ -65,7 +73,9 @@ def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
         settings = load(config or find_file(os.environ), os.environ, **overrides)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
-        return command(Place(store_path(settings.store), flag), *args, **options)
+        return command(
+            Place(store_path(settings.store), flag, settings.max_store, settings.keep_headers), *args, **options
+        )
 
     stored = click.option("--store", metavar="PATH", help="The store. Default: the configured one, else wsrm.db.")
     return stored(config_option(placed))

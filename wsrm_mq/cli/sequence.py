@@ -12,7 +12,7 @@ import click
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.reading import SequenceView
@@ -36,7 +36,7 @@ def sequence() -> None:
 @json_option
 @click.option("--queue", metavar="NAME", help="Only those of this queue.")
 @click.option("--state", type=click.Choice(["created", "closed", "ended"]), help="Only those in this protocol state.")
-@click.option("--verdict", metavar="WORD", help="Only those with this verdict: ok, running, waiting, blocked, …")
+@click.option("--verdict", metavar="WORD", help="Only those with this verdict: ok, running, blocked, faulted, …")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int) -> None:
     """List sequences, newest first, with the verdict on each."""
@@ -159,7 +159,7 @@ def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
 @careful
 @signed
 @click.argument("part", metavar="SEQUENCE")
-@click.argument("number", type=int)
+@click.argument("number", type=POSITION)
 def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> None:
     """Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on, if the service
     is stopped when it starts."""

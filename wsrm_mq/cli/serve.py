@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from wsrm_mq.cli.admission import Bounds, files_for
 from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.logs import log_to_stderr
@@ -22,10 +24,9 @@ from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
 
 if TYPE_CHECKING:
-    from wsrm_mq.asgi import WSRMASGIMiddleware
     from wsrm_mq.asgi_calls import ASGIApplication
     from wsrm_mq.config import Loaded, Settings
-    from wsrm_mq.wsgi import WSRMMiddleware
+    from wsrm_mq.served import Served
 
 __all__ = ["serve", "spare_the_collector"]
 
@@ -64,7 +65,6 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     The address is written to standard output. SIGTERM and Ctrl-C stop it when what runs is finished.
     """
     from wsrm_mq.config import find_file, read
-    from wsrm_mq.wsgi import WSRMMiddleware
 
     given = {name: value for name, value in {"app": app, **flags}.items() if value not in (None, ())}
     if given.get("one_way") == ("auto",):
@@ -75,29 +75,36 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
     application = _imported(settings.app)
-    served, middleware = _reliable(application, loaded)
+    served, reliable = _reliable(application, loaded)
+    first = reliable[0]
+
+    tell = first.engine.events.tell
 
     def ending() -> None:
         say("wsrm-mq: stopping; what runs is finished first.")
-        middleware.stop_waiting()
+        for middleware in reliable:
+            middleware.stop_waiting()
 
     try:
         listener = Listener(settings.host, settings.port)
         spare_the_collector()
-        middleware.engine.ask()
-        with _observed(middleware, settings):
+        for middleware in reliable:
+            middleware.engine.ask()
+        with _observed(first, settings):
             stopped_by, all_answered = listener.run(
                 served,
                 announce=lambda url: write(f"wsrm-mq: serving {url}"),
                 ending=ending,
                 drain_seconds=DRAIN_SECONDS,
+                bounds=_bounds(settings, tell),
+                tell=tell,
             )
     except BaseException:
-        middleware.close(DRAIN_SECONDS)
+        _close(reliable, has_ended=False)
         raise
     if not all_answered:
         say("wsrm-mq: some requests were cut off; their senders will send again.")
-    all_settled = middleware.close(DRAIN_SECONDS if isinstance(middleware, WSRMMiddleware) else 0)
+    all_settled = _close(reliable, has_ended=True)
     if not all_settled:
         say("wsrm-mq: an operation still runs; it will be delivered again, marked as a possible redelivery.")
     status = Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK
@@ -115,8 +122,28 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def _bounds(settings: Settings, tell: Callable[..., None]) -> Bounds:
+    """Those of the configuration; fewer connections where the system does not let us have so many."""
+    connections, limit = files_for(settings.max_connections)
+    if connections < settings.max_connections:
+        tell("serve.few_files", connections=connections, limit=limit)
+    return Bounds(connections, settings.keep_alive, settings.request_timeout)
+
+
+def _close(reliable: list[Served], *, has_ended: bool) -> bool:
+    """Whether all finished. ``has_ended``: the server's lifespan, in which an event loop's middleware had its time."""
+    from wsrm_mq.asgi import WSRMASGIMiddleware
+
+    end = time.monotonic() + DRAIN_SECONDS
+    finished = [
+        one.close(0 if has_ended and isinstance(one, WSRMASGIMiddleware) else max(0.0, end - time.monotonic()))
+        for one in reliable
+    ]
+    return all(finished)
+
+
 @contextmanager
-def _observed(middleware: WSRMMiddleware | WSRMASGIMiddleware, settings: Settings) -> Iterator[None]:
+def _observed(middleware: Served, settings: Settings) -> Iterator[None]:
     """/metrics and /healthz meanwhile, if a port is set for them."""
     if settings.observe_port is None:
         yield
@@ -147,29 +174,41 @@ def _imported(name: str) -> Any:
     return found
 
 
-def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, WSRMMiddleware | WSRMASGIMiddleware]:
-    """What is served, and the middleware in it: one that is there already, be it inside a Flask application, or a new
-    one around ``application``."""
+def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:
+    """What is served, and every middleware in it: those that are there already, or a new one around ``application``."""
     from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads, is_asgi
-    from wsrm_mq.wsgi import WSRMMiddleware
+    from wsrm_mq.cli.wrapping import found_in, named_by, outermost
 
-    for wrapped in (application, getattr(application, "wsgi_app", None)):
-        if isinstance(wrapped, WSRMMiddleware | WSRMASGIMiddleware):
-            ignored = ", ".join(flag for name, flag in _ITS_OWN.items() if loaded.origins[name] == "flag")
-            say(
-                "wsrm-mq: the application is wrapped already; the options it was given hold"
-                + (f", and {ignored} changes nothing." if ignored else ".")
-            )
-            threads = loaded.settings.threads
-            return application if is_asgi(application) else behind_threads(application, threads), wrapped
-    middleware = WSRMASGIMiddleware.from_settings(application, serving(loaded))
-    return middleware, middleware
+    if named_by(application):
+        raise click.UsageError(
+            f"{loaded.settings.app} names WSRMASGIMiddleware as a middleware of its own, which is made too late for"
+            " `serve`. Take it out there, and let `serve` wrap the application, or wrap it yourself, outermost."
+        )
+    found = found_in(application)
+    if not found:
+        made = WSRMASGIMiddleware.from_settings(application, serving(loaded))
+        return made, [made]
+    ignored = ", ".join(flag for name, flag in _ITS_OWN.items() if loaded.origins[name] == "flag")
+    say(
+        "wsrm-mq: the application is wrapped already; the options it was given hold"
+        + (f", and {ignored} changes nothing." if ignored else ".")
+    )
+    threads, wrapped = loaded.settings.threads, outermost(application)
+    if wrapped is not None:
+        taken = WSRMASGIMiddleware.in_place_of(wrapped, threads)
+        return taken, [taken]
+    if is_asgi(application):
+        return application, found
+    say("wsrm-mq: the middleware is not the outermost part of the application, so requests are served in threads.")
+    return behind_threads(application, threads), found
 
 
 def serving(loaded: Loaded) -> Settings:
     """The settings for an event loop, which keeps no thread for a request that waits: more may wait than elsewhere. A
     number that was set is left as it is."""
     settings = loaded.settings
+    if settings.application is None:
+        settings = settings.replace(application=settings.app)
     if loaded.origins["max_waiting"] != "default":
         return settings
     return settings.replace(max_waiting=settings.threads // 2)

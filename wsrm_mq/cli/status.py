@@ -29,6 +29,7 @@ class Look(NamedTuple):
     verdicts: Verdicts
     counts: list[Counted]
     unconfirmed: str | None
+    faulted_command: str
     taken: float
 
 
@@ -79,7 +80,15 @@ def _look(place: Place) -> Look:
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db, snapshot(db):
-        return Look(now, overview(db), verdicts(db, now), counted(db), unconfirmed(place, db), time.monotonic())
+        return Look(
+            now,
+            overview(db, now),
+            verdicts(db, now),
+            counted(db),
+            unconfirmed(place, db),
+            place.command(_FAULTED),
+            time.monotonic(),
+        )
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
@@ -99,6 +108,9 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "ready": sum(one.ready for one in at.waiting.values()),
         "oldest_undelivered_ms": None if oldest is None else max(0, found.now - oldest),
         "dead_letters": at.dead_letters,
+        "faulted": at.faulted,
+        "faulted_in_all": at.faulted_in_all,
+        "refused": [one._asdict() for one in at.refused],
         "rates": {name: round(value, 1) for name, value in rates.items()},
         "counters": [one._asdict() for one in found.counts],
         "store_bytes": at.file_bytes,
@@ -106,6 +118,10 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "disk_free_bytes": at.disk_free,
         "disk_full": at.is_reserve_spent,
         "unconfirmed": found.unconfirmed,
+        "unserved": {
+            "queues": [one._asdict() for one in at.unserved],
+            "next_step": place.command("wsrm-mq store application OLD NEW") if at.unserved else None,
+        },
         "blocked": [
             {
                 "sequence": one.identifier,
@@ -123,6 +139,9 @@ def _show(document: dict[str, Any], found: Look) -> None:
     oldest = document["oldest_undelivered_ms"]
     letters = [f"{count} of {queue}" for queue, count in document["dead_letters"].items()]
     dead = document["dead_instances"]
+    faulted = [f"{count} of {queue} in 24 h" for queue, count in document["faulted"].items()]
+    if document["faulted_in_all"]:
+        faulted.append(f"{document['faulted_in_all']} in all: {found.faulted_command}")
     fields(
         [
             ("at", moment(document["at"])),
@@ -133,6 +152,8 @@ def _show(document: dict[str, Any], found: Look) -> None:
             ("ready", document["ready"]),
             ("oldest undelivered", "none" if oldest is None else f"{span(oldest)} old"),
             ("dead letters", letters or "none"),
+            ("faulted", faulted or "none"),
+            ("refused", _refused(found) or "none"),
             (
                 "per second",
                 ", ".join(f"{name} {value:g}" for name, value in document["rates"].items()) or "nothing runs",
@@ -149,12 +170,34 @@ def _show(document: dict[str, Any], found: Look) -> None:
         )
     if document["unconfirmed"]:
         write(f"\nnot served: the store {document['unconfirmed']}", keep="\n")
+    for other in found.at.unserved[:SHOWN]:
+        name = other.application or "an application without a name"
+        write(f"\nnot delivered: {other.queue}: messages wait for {name}, which no process serves", keep="\n")
+    if found.at.unserved:
+        write(f"next: start it, or, where its name has changed: {document['unserved']['next_step']}")
     for one in document["blocked"][:SHOWN]:
         write(f"\nblocked: {one['sequence']}: {one['sentence']}", keep="\n")
         if one["next_step"]:
             write(f"next: {one['next_step']}")
     if len(document["blocked"]) > SHOWN:
         write(f"\nand {len(document['blocked']) - SHOWN} more: wsrm-mq sequence list --verdict blocked", keep="\n")
+
+
+_FAULTED: Final = "wsrm-mq message list --reason answered_with_fault"
+
+
+def _refused(found: Look) -> list[str]:
+    """Each reason with what it was last; what alarms now is said to."""
+    from wsrm_mq.queue.verdict import span
+
+    lately = found.at.refused_lately(found.now)
+    return [
+        f"{one.times} {one.reason}"
+        + (f" of {one.partner}" if one.partner else "")
+        + f", last {span(found.now - one.last_at)} ago"
+        + (" (!)" if one in lately else "")
+        for one in found.at.refused[:SHOWN]
+    ]
 
 
 def _counts(counts: dict[str, int]) -> str:

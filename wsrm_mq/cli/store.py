@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wsrm_mq.cli.acts import ask, login, reason_given, signed
+from wsrm_mq.cli.application import application
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
@@ -24,7 +25,7 @@ def store() -> None:
     """Make, migrate, measure and verify a store; prune it, copy it, go on with a copy."""
 
 
-for _command in (prune, backup, vacuum, adopt):
+for _command in (prune, backup, vacuum, adopt, application):
     store.add_command(_command)
 
 
@@ -48,7 +49,7 @@ def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str 
 
     is_new = not place.path.exists()
     try:
-        schema.ensure(place.path)
+        schema.ensure(place.path, keep_headers=place.keep_headers)
     except StoreUnconfirmed:  # one is lost
         why, who = reason_given(reason), actor or login()
         say(_LOST, keep="\n")
@@ -72,7 +73,7 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
     with looking(place, any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
     if not dry_run:
-        before, _after = schema.migrate(place.path)
+        before, _after = schema.migrate(place.path, place.keep_headers, _scrubbed)
     if is_json:
         as_json(path=str(place.path), before=before, after=schema.HEAD, dry_run=dry_run)
     elif before == schema.HEAD:
@@ -80,6 +81,10 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
     else:
         verb = "would go" if dry_run else "went"
         say(f"{place.path}: {verb} from schema {before or 'none'} to {schema.HEAD}.")
+
+
+def _scrubbed(upto: int, last: int) -> None:
+    say(f"Request headers that are not stored any more are taken out: up to position {upto} of {last}.")
 
 
 @store.command()

@@ -31,6 +31,7 @@ from msgspec.inspect import (
 
 from wsrm_mq.envelope.duration import parse_duration
 from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.kept_headers import NEVER_KEPT, refusal_to_keep
 
 __all__ = ["Count", "Kind", "Seconds", "Size", "described", "kinds", "option_value", "toml"]
 
@@ -84,12 +85,20 @@ def _auto_or_names(names: object) -> None:
         raise ValueError
 
 
+def _storable(headers: Iterable[str]) -> None:
+    if any(map(refusal_to_keep, headers)):
+        raise ValueError
+
+
 _CHECKS: Final = {
     "store": _Check(_some, "a path, or sqlite:///path"),
     "paths": _Check(lambda all: _absolute(all or ()), "a list of paths that begin with /"),
     "path": _Check(lambda one: _absolute([one] if one is not None else ()), "a path that begins with /"),
     "one_way": _Check(_auto_or_names, '"auto" alone, or a list of actions, {namespace}names and .wsdl files'),
     "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
+    "keep_headers": _Check(
+        _storable, f"a list of names of headers, none of them {', '.join(NEVER_KEPT)} or one of the connection"
+    ),
     "trusted_proxies": _Check(
         lambda all: [ipaddress.ip_network(one, strict=False) for one in all], "a list of addresses and networks"
     ),
@@ -149,7 +158,7 @@ def _allowed(shape: Type) -> str:
         case EnumType(cls=words):
             return _either([f'"{word.value}"' for word in words])
         case LiteralType(values=words):
-            return _either([f'"{word}"' for word in words])
+            return _either([json.dumps(word) for word in words])
         case NoneType():
             return '"none"'
         case BoolType():

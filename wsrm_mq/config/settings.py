@@ -58,6 +58,7 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_body: int | None = None
     max_waiting_peer: int | UnsetType | None = UNSET
     require_rm: bool | None = None
+    sender_fault_status: Literal[400, 500] | None = None
     strict_addressing: bool | None = None
     verify_body: bool | None = None
 
@@ -68,12 +69,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     store: Annotated[str, described("The store: a path or sqlite:///path; in a directory, its store.db.")] = "wsrm.db"
     app: Annotated[str | None, described("What `wsrm-mq serve` serves, as module:attribute.")] = None
+    application: Annotated[
+        str | None,
+        described("The name of the application in a store that several use; `serve` takes that of `app`."),
+    ] = None
     host: Annotated[str, described("Address that `serve` listens on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
     threads: Annotated[
         Count,
         described("Threads of an event loop for two-way operations, and as many for requests without WS-RM."),
     ] = 64
+    max_connections: Annotated[
+        Count, described("Connections of `serve` at a time; an idle one is closed for a new one, else 503.")
+    ] = 1_000
+    keep_alive: Annotated[Seconds, described("How long `serve` keeps a connection without a request.")] = 120.0
+    request_timeout: Annotated[
+        Seconds, described("How long `serve` waits for the head of a request, and in a pause of its body.")
+    ] = 60.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
     ] = "info"
@@ -102,7 +114,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[str, ...] | None,
         described("Header namespaces that the service understands; none: it checks by itself."),
     ] = None
+    keep_headers: Annotated[
+        tuple[str, ...],
+        described("HTTP headers that are stored with a message, and given to the service, beside the usual ones."),
+    ] = ()
     require_rm: Annotated[bool, described("Refuse messages without WS-ReliableMessaging.")] = False
+    sender_fault_status: Annotated[
+        Literal[400, 500],
+        described(
+            "HTTP status of a SOAP 1.2 fault that is the sender's; CXF and WCF clients do not read one under 400."
+        ),
+    ] = 500
     strict_addressing: Annotated[bool, described("Refuse messages that break a MUST of WS-Addressing.")] = False
     verify_body: Annotated[bool, described("Check that a body is well-formed before it is acknowledged.")] = False
 
@@ -147,6 +169,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         None
     )
     max_body: Annotated[Count, described("Largest request body.")] = 256 * 1024 * 1024
+    max_reply: Annotated[
+        Annotated[int, Meta(ge=1, le=900_000_000)], described("Largest answer of the service, expanded.")
+    ] = 256 * 1024 * 1024
     spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
     max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
 
@@ -155,6 +180,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 7 * 86_400.0
     retain_ended: Annotated[
         Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
+    ] = 30 * 86_400.0
+    retain_ledger: Annotated[
+        Annotated[float, Meta(ge=0, le=1e10)] | None,
+        described("How long the ledger keeps what is about no message and no sequence."),
     ] = 30 * 86_400.0
 
     hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
@@ -215,6 +244,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
             retain=None if of("retain") is None else _ms(of("retain")),
             retain_ended=None if of("retain_ended") is None else _ms(of("retain_ended")),
+            retain_ledger=None if self.retain_ledger is None else _ms(self.retain_ledger),
             bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
             room=Room(
                 max_sequences=of("max_sequences"),

@@ -12,7 +12,6 @@ from wsrm_mq.envelope.render import (
     create_sequence_response,
     ending_response,
     fault,
-    fault_status,
     new_message_id,
     sequence_acknowledgement,
 )
@@ -35,7 +34,6 @@ __all__ = [
     "ending_response",
     "expand",
     "fault",
-    "fault_status",
     "is_fault",
     "new_message_id",
     "parse_content_type",

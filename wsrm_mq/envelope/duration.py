@@ -1,6 +1,7 @@
 """xs:duration to milliseconds and back.
 
-A month counts 30 days and a year 365: an Expires of a year needs no calendar.
+A month counts 28 days and a year 365, the fewest they have: what is granted for one is never more than was asked
+(D-CRE-008), and an Expires needs no calendar.
 """
 
 from __future__ import annotations
@@ -17,35 +18,33 @@ _PATTERN: Final = re.compile(
     r"(-?)P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?", re.ASCII
 )
 _DAY: Final = 86_400_000
-_UNITS: Final = (365 * _DAY, 30 * _DAY, _DAY, 3_600_000, 60_000, 1_000)
+_UNITS: Final = (365 * _DAY, 28 * _DAY, _DAY, 3_600_000, 60_000, 1_000)
 _MAX_DIGITS: Final = 18
 """More digits than this are beyond ``MAX_DURATION`` in every unit, and never become an int."""
 
 
 def parse_duration(text: str) -> int | None:
-    """Milliseconds, rounded up, at most ``MAX_DURATION``; ``None`` for any zero duration: never (§6 row 48).
+    """Milliseconds, rounded down, at most ``MAX_DURATION``; ``None`` for any zero duration: never (§6 row 48).
 
-    Raises ``ValueError`` for what is no xs:duration and for a negative one.
+    Raises ``ValueError`` for what is no xs:duration, for a negative one, and for one that is no whole millisecond.
     """
     text = text.strip(" \t\r\n")
     match = _PATTERN.fullmatch(text)
     if match is None or text[-1] in "PT":
         raise ValueError("not an xs:duration")
     sign, *numbers, fraction = match.groups(default="")
-    total = sum(map(_scaled, numbers, _UNITS)) + _thousandths(fraction)
-    if sign and total:
+    total = sum(map(_scaled, numbers, _UNITS)) + int(fraction[:3].ljust(3, "0"))
+    is_zero = not total and not fraction.strip("0")
+    if sign and not is_zero:
         raise ValueError("a negative duration")
+    if not total and not is_zero:
+        raise ValueError("shorter than a millisecond")
     return min(total, MAX_DURATION) or None
 
 
 def _scaled(digits: str, unit: int) -> int:
     digits = digits.lstrip("0")
     return MAX_DURATION if len(digits) > _MAX_DIGITS else int(digits or 0) * unit
-
-
-def _thousandths(fraction: str) -> int:
-    """The milliseconds of a decimal fraction; the tiniest positive one still is not zero, or never."""
-    return int(fraction[:3].ljust(3, "0") or 0) + (1 if fraction[3:].strip("0") else 0)
 
 
 def render_duration(milliseconds: int | None) -> str:

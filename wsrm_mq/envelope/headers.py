@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq.sequence.elements import (
     AckRequested,
@@ -10,14 +10,30 @@ from wsrm_mq.sequence.elements import (
     CreateSequence,
     EndpointReference,
     SequenceAcknowledgement,
+    SequenceFault,
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import (
+    ADDRESSING_VERSIONS,
+    MAKE_CONNECTION_NAMESPACE,
+    RM_VERSIONS,
+    AddressingVersion,
+    RMVersion,
+    SOAPVersion,
+)
 
 __all__ = ["Headers", "RMBody"]
 
-RMBody = CreateSequence | CloseSequence | TerminateSequence
+RMBody = CreateSequence | CloseSequence | TerminateSequence | SequenceFault
+
+_FAULT_ACTIONS: Final = frozenset(
+    (
+        *(f"{namespace}/fault" for namespace in (*RM_VERSIONS, MAKE_CONNECTION_NAMESPACE)),
+        *(addressing.fault_action for addressing in ADDRESSING_VERSIONS.values()),
+        *(addressing.soap_fault_action for addressing in ADDRESSING_VERSIONS.values()),
+    )
+)
 
 
 class Headers(NamedTuple):
@@ -52,6 +68,8 @@ class Headers(NamedTuple):
     """Content-Type's, that of the root part where there is one."""
     offset: int = 0
     """Where the envelope begins in the request body: not 0 in a multipart one."""
+    ignored: tuple[str, ...] = ()
+    """Why header blocks that only ride along, and are malformed, count as none."""
     alike: object = None
     """The same for all messages that are alike but for Identifier, MessageNumber and MessageID (``Scanner``); ``None``
     where that is not known."""
@@ -59,6 +77,24 @@ class Headers(NamedTuple):
     @property
     def is_rm(self) -> bool:
         return self.rm is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """An application's message outside of any sequence; requests for acknowledgements may ride along."""
+        if self.rm is None:
+            return True
+        is_own = self.action is not None and self.action.startswith(self.rm.action(""))
+        return self.sequence is None and self.body is None and not is_own
+
+    @property
+    def is_fault(self) -> bool:
+        """It is a fault, or says so: it is never answered with one (F-024)."""
+        return self.body_name == (self.soap.namespace, "Fault") or self.action in _FAULT_ACTIONS
+
+    @property
+    def is_protocol_fault(self) -> bool:
+        """A fault, under an Action that belongs to WS-RM or WS-Addressing: no operation of an application's."""
+        return self.body_name == (self.soap.namespace, "Fault") and self.action in _FAULT_ACTIONS
 
     @property
     def is_one_way_address(self) -> bool:

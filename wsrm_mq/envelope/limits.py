@@ -26,6 +26,16 @@ class Limits:
     """Of all reference parameters of one endpoint reference."""
     part_header_bytes: int = 16 * 1024
     """Of the MIME headers of one part of a multipart/related body."""
+    parts: int = 1_000
+    """Of a multipart/related body, in front of the root part and with it."""
+    ack_requested: int = 16
+    """AckRequested headers of one request; as many SequenceAcknowledgement headers are looked at."""
+    body_depth: int = 1_000
+    """Of a body that is read to its end to see whether it is well-formed; the three below too."""
+    body_names: int = 20_000
+    """Different names of elements and attributes: a parser keeps each."""
+    tag_bytes: int = 1024 * 1024
+    """Of one tag or comment: a parser holds it as a whole, and begins anew with every piece of it."""
     body_bytes: int = 64 * 1024 * 1024
     """Of a body after ``expand``."""
     expansion_ratio: int = 200

@@ -1,4 +1,5 @@
-"""The root part of a multipart/related body (RFC 2387): the envelope of a message with attachments or MTOM.
+"""The root part of a multipart/related body (RFC 2387): the envelope of a message with attachments or MTOM; and
+whether the last of the parts is closed.
 
 Nothing is copied but the pieces that are looked at; the part ends where its boundary is, wherever a reader
 stops.
@@ -6,6 +7,7 @@ stops.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.content import ContentType, parse_content_type
@@ -14,18 +16,21 @@ from wsrm_mq.envelope.source import Source, readable
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["Part", "PartStream", "root_part"]
+__all__ = ["Part", "PartStream", "Window", "check_closed", "ends_closed", "root_part"]
 
 _PIECE: Final = 8 * 1024
 _PLAIN: Final = frozenset(("", "7bit", "8bit", "binary"))
 _MAX_BOUNDARY: Final = 200
 """RFC 2046 allows 70."""
+_PADDING: Final = 256
+"""Bytes behind a closing boundary that are looked at."""
+_LINE_END: Final = re.compile(rb"[ \t]*(?:\r?\n|\r?\Z)")
 
 
 class PartStream:
     """Reads a part, never beyond its boundary. ``offset`` is where the part begins in the source."""
 
-    def __init__(self, window: _Window, boundary: bytes) -> None:
+    def __init__(self, window: Window, boundary: bytes) -> None:
         self.offset = window.position
         self._window = window
         self._boundary = boundary
@@ -51,27 +56,50 @@ class Part(NamedTuple):
 
 def root_part(source: Source, content: ContentType, limits: Limits) -> Part:
     """The part that ``start`` names, else the first. Raises ``EnvelopeError`` if there is no such part."""
-    boundary = content.parameters.get("boundary", "").encode("latin-1", "replace")
-    if not boundary or len(boundary) > _MAX_BOUNDARY:
-        raise _refuse("The multipart body has no usable boundary.")
+    boundary = _boundary(content)
     wanted = content.parameters.get("start", "").strip().strip("<>")
-    window = _Window(source)
+    window = Window(source)
     # A boundary is always at the start of a line. The first one of a body may have no line end before it.
     between = b"\n--" + boundary
     found = window.starts_with(between[1:]) or window.skip_to(between)
-    first = True
+    count = 0
     while found and not window.starts_with(b"--") and window.skip_to(b"\n"):
+        count += 1
+        if count > limits.parts:
+            raise _refuse(f"The root part is not among the first {limits.parts} parts.")
         fields = _part_header(window, limits)
-        if (first and not wanted) or (wanted and fields.get("content-id", "").strip("<>") == wanted):
+        if (count == 1 and not wanted) or (wanted and fields.get("content-id", "").strip("<>") == wanted):
             if fields.get("content-transfer-encoding", "").lower() not in _PLAIN:
                 raise _refuse("The root part has a content transfer encoding; only 7bit, 8bit and binary are read.")
             return Part(PartStream(window, between), parse_content_type(fields.get("content-type", "")))
-        first = False
         found = window.skip_to(between)
     raise _refuse("The multipart body has no root part.")
 
 
-def _part_header(window: _Window, limits: Limits) -> dict[str, str]:
+def ends_closed(tail: bytes, content: ContentType) -> bool:
+    """Whether ``tail``, the last bytes of a body, is its closing boundary. In front of an epilogue it may stand where
+    only ``check_closed`` finds it."""
+    return tail.rstrip(b" \t\r\n").endswith(b"\n--" + _boundary(content) + b"--")
+
+
+def check_closed(source: Source, content: ContentType) -> None:
+    """Raises ``EnvelopeError`` (status 400) where the closing boundary is missing: the body breaks off."""
+    window = Window(source)
+    closing = b"\n--" + _boundary(content) + b"--"
+    while window.skip_to(closing):
+        if _LINE_END.match(window.peek(_PADDING)):
+            return
+    raise _refuse("The multipart body breaks off: its closing boundary is missing.")
+
+
+def _boundary(content: ContentType) -> bytes:
+    boundary = content.parameters.get("boundary", "").encode("latin-1", "replace")
+    if not boundary or len(boundary) > _MAX_BOUNDARY:
+        raise _refuse("The multipart body has no usable boundary.")
+    return boundary
+
+
+def _part_header(window: Window, limits: Limits) -> dict[str, str]:
     """The MIME header fields of the part at the window; the window is behind their empty line afterwards."""
     block = window.peek(limits.part_header_bytes)
     lines: list[str] = []
@@ -89,7 +117,7 @@ def _part_header(window: _Window, limits: Limits) -> dict[str, str]:
     raise _refuse("The header of a MIME part does not end.")
 
 
-class _Window:
+class Window:
     """A source seen through a buffer that only moves forward. ``position`` is that of its first byte."""
 
     def __init__(self, source: Source) -> None:

@@ -18,7 +18,7 @@ from wsrm_mq.envelope.fragments import (
     envelope,
     new_message_id,
 )
-from wsrm_mq.envelope.soap_fault import fault, fault_status
+from wsrm_mq.envelope.soap_fault import fault
 from wsrm_mq.envelope.text import escape
 from wsrm_mq.sequence.elements import (
     CloseSequence,
@@ -34,7 +34,6 @@ __all__ = [
     "create_sequence_response",
     "ending_response",
     "fault",
-    "fault_status",
     "new_message_id",
     "sequence_acknowledgement",
 ]
@@ -56,25 +55,23 @@ def sequence_acknowledgement(
     addressing: AddressingVersion,
     rm: RMVersion,
     acks: Iterable[SequenceAcknowledgement],
-    relates_to: str | None = None,
     to: EndpointReference | None = None,
 ) -> bytes:
-    """A stand-alone acknowledgement: the headers of ``acks`` and an empty Body (D-ACK-027)."""
-    if relates_to and to is None:  # nearly every answer there is
+    """A stand-alone acknowledgement: the headers of ``acks`` and an empty Body (D-ACK-027). It relates to nothing: it
+    is no reply, and a CXF client drops one that names a message it does not wait for."""
+    if to is None:  # nearly every answer there is
         start, middle, end = _acknowledgement_around(soap, addressing, rm)
-        blocks = acknowledgements(rm, acks)
-        return f"{start}{new_message_id()}{middle}{escape(relates_to)}</RelatesTo>{blocks}{end}".encode()
-    headers = addressing_headers(addressing, rm.action("SequenceAcknowledgement"), relates_to, to)
+        return f"{start}{new_message_id()}{middle}{acknowledgements(rm, acks)}{end}".encode()
+    headers = addressing_headers(addressing, rm.action("SequenceAcknowledgement"), None, to)
     return envelope(soap, headers + acknowledgements(rm, acks), "")
 
 
 @lru_cache(64)
 def _acknowledgement_around(soap: SOAPVersion, addressing: AddressingVersion, rm: RMVersion) -> list[str]:
-    """What stands before, between and after MessageID, RelatesTo and the acknowledgements of such an envelope."""
+    """What stands before, between and after MessageID and the acknowledgements of such an envelope."""
     action = rm.action("SequenceAcknowledgement")
-    headers = addressing_headers(addressing, action, _VALUE, message_id=_VALUE)
-    start, middle, end = envelope(soap, headers, "").decode().split(_VALUE)
-    return [start, middle, end.removeprefix("</RelatesTo>")]
+    headers = addressing_headers(addressing, action, None, message_id=_VALUE)
+    return envelope(soap, headers + _VALUE, "").decode().split(_VALUE)
 
 
 def create_sequence_response(
@@ -87,6 +84,7 @@ def create_sequence_response(
     expires: int | None = None,
     behavior: IncompleteSequenceBehavior | None = None,
     accept: EndpointReference | None = None,
+    acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
     """``expires`` in milliseconds, left out for never; ``behavior`` is left out in 1.0, which has none
@@ -106,7 +104,7 @@ def create_sequence_response(
         body.append(f"<wsrm:Accept><wsrm:AcksTo>{endpoint(addressing, accept)}</wsrm:AcksTo></wsrm:Accept>")
     body.append("</wsrm:CreateSequenceResponse>")
     headers = addressing_headers(addressing, rm.action("CreateSequenceResponse"), relates_to, to)
-    return envelope(soap, headers, "".join(body))
+    return envelope(soap, headers + acknowledgements(rm, acks), "".join(body))
 
 
 def ending_response(

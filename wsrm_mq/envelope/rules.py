@@ -30,9 +30,9 @@ _TO_REQUIRED: Final = (WSA_2004,)
 _REPLY_TO_REQUIRED: Final = (WSA_2004,)
 _HTTP_ACTION_BINDS: Final = (WSA_2005,)
 
-_HEADER_BLOCKS: Final = frozenset(
-    ("Sequence", "AckRequested", "SequenceAcknowledgement", "SequenceFault", "UsesSequenceSTR", "UsesSequenceSSL")
-)
+_OF_A_CREATE: Final = frozenset(("UsesSequenceSTR", "UsesSequenceSSL"))
+"""A sequence is bound by them where it is created, and nowhere else; there they refuse it."""
+_HEADER_BLOCKS: Final = frozenset(("Sequence", "AckRequested", "SequenceAcknowledgement", "SequenceFault"))
 _NOTHING: Final = ""
 _FAULT: Final = "Fault"
 
@@ -108,9 +108,12 @@ def _http_action_agrees(seen: Seen, http_action: str | None, _limits: Limits) ->
 def _blocks_belong_into_header(seen: Seen, _http_action: str | None, _limits: Limits) -> Fault | None:
     """An RM element of Body does nothing as a header; a block that nobody knows counts if it is mandatory."""
     blocks, rm = seen.rm_blocks, seen.rms[0]
+    if seen.unknown:
+        return NotUnderstood("A mandatory header block was not understood.", headers=tuple(seen.unknown))
     if len(blocks.get("Sequence", ())) > 1:
         return MalformedMessage("The message has more than one Sequence header.")
-    for local in blocks.keys() - _HEADER_BLOCKS:
+    known = _HEADER_BLOCKS | _OF_A_CREATE if seen.action in _CREATE else _HEADER_BLOCKS
+    for local in blocks.keys() - known:
         if _BODIES.get(rm.action(local)) == local:
             return MalformedMessage(f"{local} belongs into the Body.")
         if any(map(seen.is_mandatory, blocks[local])):

@@ -8,9 +8,10 @@ to it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
 
+from wsrm_mq.envelope.arrived_fault import read_fault
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers, RMBody
 from wsrm_mq.envelope.limits import Limits
@@ -22,6 +23,7 @@ from wsrm_mq.envelope.seen import Seen
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.faults import MalformedMessage
 from wsrm_mq.versions import RM_VERSIONS, WSA_2005, WSRM_1_1, SOAPVersion
 
 __all__ = ["scan"]
@@ -29,8 +31,17 @@ __all__ = ["scan"]
 _DEFAULT_LIMITS: Final = Limits()
 _SECURITY_MARKERS: Final = ("UsesSequenceSTR", "UsesSequenceSSL")
 _Value = TypeVar("_Value")
-_RMElements = tuple[SequenceHeader | None, tuple[AckRequested, ...], tuple[SequenceAcknowledgement, ...], RMBody | None]
-_NO_ELEMENTS: Final[_RMElements] = (None, (), (), None)
+
+
+class _RMElements(NamedTuple):
+    sequence: SequenceHeader | None = None
+    ack_requested: tuple[AckRequested, ...] = ()
+    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
+    body: RMBody | None = None
+    ignored: tuple[str, ...] = ()
+
+
+_NO_ELEMENTS: Final = _RMElements()
 
 
 def scan(
@@ -59,6 +70,12 @@ def scan(
         soap = outline.soap
         assert soap is not None  # the pass ends well only inside an envelope
         seen = Seen(outline, soap)
+        if seen.body_name == (soap.namespace, "Fault"):
+            arrived = read_fault(source, outline, seen, charset, limits)
+            if arrived is not None:
+                rm, fault_of_rm = arrived
+                headers = _headers(seen, limits, charset, offset, strict=False)
+                return headers._replace(rm=rm, body=fault_of_rm)
         if seen.rms:
             http_action = soap_action if soap is SOAPVersion.SOAP_1_1 else http_action
             fault = first_fault(seen, http_action, limits)
@@ -78,6 +95,7 @@ def _headers(seen: Seen, limits: Limits, charset: str | None, offset: int, *, st
     reader = Reader(rm or WSRM_1_1, addressing or WSA_2005, seen.outline, charset, limits)
     endpoint = reader.header_endpoint if strict else _forgiving(reader.header_endpoint)
     blocks = seen.addressing_blocks
+    of_rm = _rm_elements(seen, reader, limits) if strict else _NO_ELEMENTS
     return Headers(
         seen.soap,
         addressing,
@@ -88,42 +106,59 @@ def _headers(seen: Seen, limits: Limits, charset: str | None, offset: int, *, st
         seen.text("RelatesTo"),
         endpoint(blocks["ReplyTo"]) if "ReplyTo" in blocks else None,
         endpoint(blocks["FaultTo"]) if "FaultTo" in blocks else None,
-        *(_rm_elements(seen, reader) if strict else _NO_ELEMENTS),
+        of_rm.sequence,
+        of_rm.ack_requested,
+        of_rm.acknowledgements,
+        of_rm.body,
         seen.body_name,
         tuple(seen.mandatory),
         charset,
         offset,
+        of_rm.ignored,
     )
 
 
-def _rm_elements(seen: Seen, reader: Reader) -> _RMElements:
+def _rm_elements(seen: Seen, reader: Reader, limits: Limits) -> _RMElements:
     """An error in a header that only rides along does not stop the message that carries it (§6 row 44)."""
     blocks = seen.rm_blocks
     sequence: SequenceHeader | None = None
     ack_requested: tuple[AckRequested, ...] = ()
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
     body: RMBody | None = None
+    ignored: list[str] = []
     if "Sequence" in blocks:
         sequence = reader.sequence(blocks["Sequence"][0])
     if "AckRequested" in blocks:
-        read = _forgiving(reader.ack_requested) if sequence else reader.ack_requested
-        ack_requested = tuple(dict.fromkeys(filter(None, map(read, blocks["AckRequested"]))))
+        is_alone = seen.action == seen.rms[0].action("AckRequested")
+        read = reader.ack_requested if is_alone else _forgiving(reader.ack_requested, ignored)
+        asking = blocks["AckRequested"]
+        if len(asking) > limits.ack_requested:
+            too_many = f"The message has {len(asking)} AckRequested headers; {limits.ack_requested} are answered."
+            if is_alone:
+                raise EnvelopeError(MalformedMessage(too_many))
+            ignored.append(too_many)
+        ack_requested = tuple(dict.fromkeys(filter(None, map(read, asking[: limits.ack_requested]))))
     if "SequenceAcknowledgement" in blocks:
-        readable = map(_forgiving(reader.acknowledgement), blocks["SequenceAcknowledgement"])
+        told = blocks["SequenceAcknowledgement"][: limits.ack_requested]
+        readable = map(_forgiving(reader.acknowledgement, ignored), told)
         acknowledgements = tuple(filter(None, readable))
     if seen.body_name is not None and seen.body_name[0] in RM_VERSIONS and seen.outline.body is not None:
         uses_security = next((marker for marker in _SECURITY_MARKERS if marker in blocks), None)
         body = reader.body(seen.outline.body[0], uses_security)
-    return sequence, ack_requested, acknowledgements, body
+    return _RMElements(sequence, ack_requested, acknowledgements, body, tuple(ignored))
 
 
-def _forgiving(read: Callable[[Element], _Value]) -> Callable[[Element], _Value | None]:
-    """``read`` that answers ``None`` for what is malformed."""
+def _forgiving(
+    read: Callable[[Element], _Value], ignored: list[str] | None = None
+) -> Callable[[Element], _Value | None]:
+    """``read`` that answers ``None`` for what is malformed; why it is goes to ``ignored``."""
 
     def attempt(element: Element) -> _Value | None:
         try:
             return read(element)
-        except EnvelopeError:
+        except EnvelopeError as error:
+            if ignored is not None:
+                ignored.append(error.fault.reason)
             return None
 
     return attempt

@@ -80,7 +80,7 @@ class Scanner:
 
     def _look_up(self, source: bytes, said: tuple[str, str | None]) -> Headers:
         first = _FIELD.search(source, 0, self._longest)
-        if first is None:
+        if first is None or sum([len(text or "") for text in said]) > _LONGEST:  # the sender chooses that too
             return scan(source, *said, self._limits)
         key = (*said, source[: first.start(2)])
         known = self._known.get(key)

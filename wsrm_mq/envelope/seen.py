@@ -50,7 +50,8 @@ class Seen:
     ``addressings`` and ``rms`` are the versions met, each once, in order: a valid message has at most one of
     each. ``addressing_blocks`` holds the first block of each local name, in whatever version, and of
     RelatesTo the first that means a reply; ``repeated`` names the others. ``mandatory`` are blocks with
-    mustUnderstand outside the namespaces that are ours, by (namespace, local name).
+    mustUnderstand outside the namespaces that are ours, by (namespace, local name); ``unknown`` are those within them
+    but WS-RM that no specification defines as a header of a request.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Seen:
         "rm_blocks",
         "rms",
         "soap",
+        "unknown",
     )
 
     def __init__(self, outline: Outline, soap: SOAPVersion) -> None:
@@ -75,6 +77,7 @@ class Seen:
         self.rms: list[RMVersion] = []
         self.rm_blocks: dict[str, list[Element]] = {}
         self.mandatory: list[tuple[str, str]] = []
+        self.unknown: list[tuple[str, str]] = []
         role = _ROLE[soap]
         for block in outline.blocks:
             if block.get(role, "").strip(WHITE_SPACE) in _OUR_ROLES:
@@ -116,8 +119,8 @@ class Seen:
         if version is not None:
             self._meet(version)
             self.rm_blocks.setdefault(local, []).append(block)
-        elif namespace not in _OURS and self.is_mandatory(block):
-            self.mandatory.append(name)
+        elif self.is_mandatory(block):
+            (self.unknown if namespace in _OURS else self.mandatory).append(name)
 
     def _meet(self, version: RMVersion) -> None:
         if version not in self.rms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,19 +18,18 @@ from wsrm_mq.sequence.faults import (
 )
 from wsrm_mq.versions import SOAP_VERSIONS, WSA_2004, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["fault", "fault_status"]
+__all__ = ["fault"]
 
 _WITHOUT_DETAIL: Final = (WSA_2004,)
 """Addressing versions whose faults have neither a third-level code nor ProblemHeaderQName."""
 
+_XML: Final = "http://www.w3.org/XML/1998/namespace"
+"""Bound to the prefix xml, and to no other."""
+_NO_URI: Final = re.compile(r"""[\x00-\x20\x7f-\x9f"<>\\^`{|}\u2028\u2029]""")
+
 _UPGRADE: Final = "<soap:Upgrade>{}</soap:Upgrade>".format(
     "".join(f'<soap:SupportedEnvelope qname="e:Envelope" xmlns:e="{ns}"/>' for ns in reversed(SOAP_VERSIONS))
 )
-
-
-def fault_status(fault: Fault, soap: SOAPVersion) -> int:
-    """The HTTP status that goes with a fault: 400 for the sender's under SOAP 1.2, else 500 (§5.1)."""
-    return 400 if soap is SOAPVersion.SOAP_1_2 and fault.blame is FaultCode.SENDER else 500
 
 
 def fault(
@@ -40,8 +40,8 @@ def fault(
     relates_to: str | None,
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
-) -> tuple[int, bytes]:
-    """(HTTP status, message).
+) -> bytes:
+    """The message.
 
     Without ``addressing`` the message has no addressing headers, unless the fault is one that needs a
     version: then it is the first that goes with ``rm``. Without ``rm`` an RM fault is in the namespace of
@@ -61,7 +61,7 @@ def fault(
     else:
         headers += _soap_1_2_headers(fault)
         body = _soap_1_2(fault, subcode, detail, version, prefixes)
-    return fault_status(fault, soap), envelope(soap, headers + acknowledgements(rm, acks), body)
+    return envelope(soap, headers + acknowledgements(rm, acks), body)
 
 
 def _action(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
@@ -151,6 +151,10 @@ def _soap_1_2_headers(fault: Fault) -> str:
 
 
 def _not_understood(namespace: str, local: str) -> str:
-    if not namespace:
-        return f'<soap:NotUnderstood qname="{escape_attribute(local)}"/>'
+    """Empty for a name that cannot be said: a namespace that is no URI is one that parsers refuse."""
+    if namespace in ("", _XML):
+        prefix = "xml:" if namespace else ""
+        return f'<soap:NotUnderstood qname="{prefix}{escape_attribute(local)}"/>'
+    if _NO_URI.search(namespace):
+        return ""
     return f'<soap:NotUnderstood qname="n:{escape_attribute(local)}" xmlns:n="{escape_attribute(namespace)}"/>'

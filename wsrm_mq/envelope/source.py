@@ -39,15 +39,15 @@ def readable(source: Source) -> Readable:
     return _Slices(source) if isinstance(source, bytes | bytearray | memoryview) else source
 
 
-def pieces(source: Source, limit: int) -> Iterator[bytes]:
-    """``source`` in growing pieces, up to ``limit`` bytes in all.
+def pieces(source: Source, limit: int, longest: int | None = None) -> Iterator[bytes]:
+    """``source`` in growing pieces, up to ``limit`` bytes in all, none longer than ``longest``.
 
     Short reads are joined: expat looks at an unfinished tag again with every piece, so tiny ones would be
     slow.
     """
     read, size = readable(source).read, _FIRST_PIECE
     while limit > 0:
-        size = min(size, limit)
+        size = min(size, limit if longest is None else min(limit, longest))
         piece = read(size)
         if 0 < len(piece) < size:
             parts = [piece]

@@ -10,24 +10,24 @@ from wsrm_mq.envelope.source import Readable, Source, readable
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["Expanded", "expand"]
+__all__ = ["Expanded", "content_coding", "expand"]
 
 _PIECE: Final = 16 * 1024
 _RATIO_FROM: Final = 1024 * 1024
 """Expanded bytes from which on the ratio counts: a small envelope full of spaces is no bomb."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_ALIASES: Final = {"x-gzip": "gzip", "identity": ""}
+
+
+def content_coding(field: str) -> str:
+    """The value of a Content-Encoding in one spelling: ``gzip``, empty for none, any other in lower case."""
+    name = field.strip().lower()
+    return _ALIASES.get(name, name)
 
 
 def expand(source: Source, limits: Limits) -> Expanded:
     """The body of a request with ``Content-Encoding: gzip``. Nothing is read before the first ``read``."""
     return Expanded(readable(source), limits)
-
-
-def check_whole(expanded: Expanded) -> None:
-    """Read it to its end. Raises ``EnvelopeError`` for what breaks off or goes beyond a limit behind the header
-    section: nobody could ever read that."""
-    while expanded.read(_PIECE):
-        pass
 
 
 class Expanded:
@@ -67,6 +67,11 @@ class Expanded:
                 return piece
             if ended and not self._member.eof:
                 raise _refuse("The gzip body breaks off.", 400)
+
+    def check_to_end(self) -> None:
+        """Read what is left, for what it raises."""
+        while self.read(_PIECE):
+            pass
 
     def _next_member(self) -> bool:
         """A gzip stream may hold several members; what follows the last one has to be one as well."""

@@ -14,39 +14,66 @@ from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["check_well_formed", "looks_whole"]
+__all__ = ["check_well_formed"]
 
-TAIL_BYTES: Final = 64
-
-
-def looks_whole(tail: bytes) -> bool:
-    """Whether ``tail``, the last ``TAIL_BYTES`` of a request, is that of an envelope: its end tag stands there. That
-    costs the same for every body. One that looks otherwise was cut off, or is in UTF-16, or ends with a comment: only
-    reading it to its end tells."""
-    return tail.rstrip().endswith(b"Envelope>")
+_LONGEST_PIECE: Final = 256 * 1024
 
 
 def check_well_formed(source: Source, content_type: str, limits: Limits) -> None:
     """Raises ``EnvelopeError`` (status 400) where the envelope, or the root part, is not well-formed to its
-    end."""
+    end, or asks the parser to remember too much. Time grows with the body, memory does not."""
     content = parse_content_type(content_type)
     charset = content.charset
     if content.is_multipart:
         part = root_part(source, content, limits)
         source, charset = part.stream, part.content.charset
     parser: expat.XMLParserType | None = None
+    fed = 0
     try:
-        for piece in pieces(source, limits.body_bytes):
+        for piece in pieces(source, limits.body_bytes, _LONGEST_PIECE):
             if parser is None:
-                parser = expat.ParserCreate(expat_encoding(piece, charset))
-                parser.StartDoctypeDeclHandler = _refuse_doctype
+                parser = _parser(expat_encoding(piece, charset), limits)
             parser.Parse(piece, False)
+            fed += len(piece)
+            if fed - parser.CurrentByteIndex > limits.tag_bytes + _LONGEST_PIECE:
+                raise _refuse(f"The body holds a tag or comment of more than {limits.tag_bytes} bytes.")
         if parser is not None:
             parser.Parse(b"", True)
     except expat.ExpatError as error:
-        reason = f"The body is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}."
-        raise EnvelopeError(MalformedMessage(reason), status=400) from None
+        raise _refuse(
+            f"The body is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}."
+        ) from None
+
+
+def _parser(encoding: str | None, limits: Limits) -> expat.XMLParserType:
+    """Expat by itself keeps a place for every open element and every name there was."""
+    names: dict[str, str] = {}
+    parser = expat.ParserCreate(encoding, intern=names)
+    most_open, most_names = limits.body_depth, limits.body_names
+    depth = 0
+
+    def start(_name: str, _attributes: list[str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > most_open:
+            raise _refuse(f"The body is nested more than {most_open} deep.")
+        if len(names) > most_names:
+            raise _refuse(f"The body has more than {most_names} different names of elements and attributes.")
+
+    def end(_name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.ordered_attributes = True
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    return parser
 
 
 def _refuse_doctype(*_: object) -> NoReturn:
-    raise EnvelopeError(MalformedMessage("A document type declaration is not allowed."), status=400)
+    raise _refuse("A document type declaration is not allowed.")
+
+
+def _refuse(reason: str) -> EnvelopeError:
+    return EnvelopeError(MalformedMessage(reason), status=400)

@@ -5,15 +5,33 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["inert"]
+__all__ = ["as_error", "as_text", "inert", "type_name"]
 
 _UNSAFE: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories that a terminal may act upon or hide: control, format (bidi overrides), surrogates, …"""
 
 
+def type_name(value: object) -> str:
+    """The name of its type as Python itself knows it: a metaclass may raise where it is asked for that."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def as_text(value: object) -> str:
+    """``str(value)``, or the name of its type where its own text raises."""
+    try:
+        return str(value)
+    except BaseException:
+        return f"{type_name(value)}, whose text cannot be read"
+
+
+def as_error(error: BaseException | None) -> str:
+    """An error in one text: its type, and what it says."""
+    return f"{type_name(error)}: {as_text(error)}"
+
+
 def inert(value: object, *, keep: str = "") -> str:
     """``value`` as text without effect on a terminal, and in one line; the characters of ``keep`` stay."""
-    text = str(value)
+    text = as_text(value)
     if text.isprintable():
         return text
     return "".join(

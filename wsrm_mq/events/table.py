@@ -37,14 +37,47 @@ EVENTS: Final = {
     "request.no_room": _logged(
         WARNING, "reason", "A message was answered 503: it is over a limit. Its sender comes again"
     ),
+    "request.body_lost": _heard(
+        ERROR,
+        "",
+        "The server has lost the body of a request that offers another protocol (Upgrade), as uvicorn does with "
+        "httptools: serve with `wsrm-mq serve`, or with `--http h11`",
+    ),
     "request.store_error": _logged(
         ERROR, "error", "A request was answered 503: the store could not be written. Its sender comes again"
+    ),
+    "request.header_dropped": _logged(
+        WARNING,
+        "name",
+        "A header that is not stored, so the application does not see it; told once a name. See `keep_headers`",
+    ),
+    "request.misconfigured": _heard(
+        ERROR, "error", "A request was answered 503: a hook of the middleware answers what it may not, or raises"
     ),
     "ack_requested.unknown": _logged(
         WARNING, "sequence", "An AckRequested beside a message names a sequence that is not known here"
     ),
     "one_way.unknown": _logged(
         WARNING, "reason", '`one_way="auto"` asks a Spyne application, and this is none: no operation is one-way'
+    ),
+    "acknowledgement.unknown": _logged(
+        WARNING,
+        "sequence",
+        "An acknowledgement of messages rides on a message and names a sequence that is not sent from here",
+    ),
+    "header.ignored": _logged(
+        WARNING, "reason", "A header of WS-RM that rides on a message is malformed; the message was served without it"
+    ),
+    "fault.ignored": _logged(
+        WARNING,
+        "fault reason sequence action",
+        "A fault that arrived is about no live sequence of its sender; it changed nothing",
+    ),
+    "reply.not_soap": _heard(
+        WARNING,
+        "sequence number content_type",
+        "A two-way message was answered by the service with what is no SOAP envelope, so the acknowledgement cannot "
+        "ride on it: if the message comes again, it is answered by the acknowledgement alone, in turn with the reply",
     ),
     # deliveries
     "delivery.failed": _heard(
@@ -62,7 +95,13 @@ EVENTS: Final = {
         ERROR, "sequence number error", "A one-way message was taken and answered with a fault that nobody else reads"
     ),
     "delivery.holder_died": _heard(
-        WARNING, "sequence number attempt", "A process died while it ran this message; it is delivered again"
+        WARNING, "sequence number attempt reason", "A process died while it ran this message; it is delivered again"
+    ),
+    "delivery.broke_off": _heard(
+        ERROR,
+        "sequence number attempt reason",
+        "The run of this message broke off before what came of it was recorded; it is delivered again, from the third "
+        "time in a row on as a failed attempt",
     ),
     "delivery.fence_lost": _heard(
         ERROR, "sequence number error", "A sequence went to another owner while it was run; the settlement was refused"
@@ -74,6 +113,11 @@ EVENTS: Final = {
     "sequence.created": _logged(DEBUG, "sequence", "A sequence was created"),
     "sequence.closed": _logged(DEBUG, "sequence number", "A sequence was closed; the number is its last"),
     "sequence.ended": _logged(DEBUG, "sequence reason", "A sequence ended: terminated, expired or refused"),
+    "sequence.fault_received": _heard(
+        WARNING,
+        "sequence reason",
+        "A source sent a fault about its sequence; SequenceTerminated and UnknownSequence have ended that",
+    ),
     "sequence.failed": _heard(ERROR, "sequence reason", "A sequence was given up: a message of it cannot be delivered"),
     "sequence.blocked": _heard(
         ERROR, "sequence number error", "The last try of a message has failed: its sequence waits for an operator"
@@ -85,8 +129,11 @@ EVENTS: Final = {
         ERROR, "sequence number reason", "What a sequence has from this number on goes to the dead letters"
     ),
     # the dispatcher
-    "dispatch.failed": _heard(
-        ERROR, "key error", "A run of a sequence broke off, for no fault of a message; it is run again"
+    "dispatch.failed": _heard(ERROR, "key error", "A run of a sequence broke off; it is run again"),
+    "dispatch.dropped": _heard(
+        ERROR,
+        "key",
+        "A sequence was this process's and nothing ran it: an error came where none was expected. It is run again",
     ),
     "dispatch.not_given_back": _heard(
         ERROR, "key error", "A sequence could not be given back: the store is closed. The next start finds it"
@@ -100,6 +147,12 @@ EVENTS: Final = {
     "instance.gone": _heard(WARNING, "name sequences", "Another process died; the sequences that it ran are free"),
     "instance.files_removed": _heard(
         CRITICAL, "path", "The lock file of this process was removed and is made again: nobody may remove it"
+    ),
+    "thread.missing": _heard(
+        ERROR,
+        "error",
+        "A thread cannot be started: raise the limit of threads or processes. It is tried again; until then requests "
+        "that need it are answered 503. Told again every minute while it lasts",
     ),
     "engine.fork_failed": _heard(ERROR, "", "What has to be done around a fork failed"),
     "engine.start_failed": _heard(
@@ -117,6 +170,17 @@ EVENTS: Final = {
     "store.not_written": _heard(CRITICAL, "verbs path", "The store was closed before all that waited could be written"),
     "store.rescued": _heard(CRITICAL, "path to", "The store's file is gone; a copy of what was in it was saved"),
     "store.not_rescued": _heard(CRITICAL, "path error", "The store's file is gone and could not be saved"),
+    "store.tightened": _heard(
+        WARNING, "path mode", "Others could read a file of the store, or write it; its mode was this, and is tightened"
+    ),
+    "store.not_private": _heard(
+        ERROR,
+        "path mode error",
+        "Others can read a file of the store, or write it; this process may not change that",
+    ),
+    "store.went_back": _heard(
+        CRITICAL, "path", "An older state was written into the open store: what was acknowledged since is not in it"
+    ),
     "store.copy_left": _heard(
         ERROR, "path error", "The store's file is back, and the copy that was saved could not be removed: remove it"
     ),
@@ -130,13 +194,53 @@ EVENTS: Final = {
         ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
     ),
     "janitor.failed": _heard(ERROR, "", "A turn of the janitor failed; the next one follows"),
-    "janitor.pruned": _logged(INFO, "messages bodies size sequences", "What was kept long enough was deleted"),
+    "janitor.pruned": _logged(INFO, "messages bodies size sequences ledger", "What was kept long enough was deleted"),
     "store.witness_not_told": _heard(
         WARNING, "error", "The witness beside the store could not be written: it lags behind, which loses nothing"
     ),
+    "store.other_application": _heard(
+        ERROR,
+        "queue application",
+        "Messages for another application wait on a path of this one: they stay, and nothing is taken on it meanwhile",
+    ),
+    "store.scrubbed": _logged(
+        WARNING,
+        "path position last",
+        "What an older version stored of request headers is taken out of the messages; how far that is",
+    ),
     "store.new": _heard(WARNING, "path", "A store without any sequence was opened where another one was before"),
-    # the hook itself
-    "on_event.failed": _logged(ERROR, "event", "`on_event` raised an error; nothing else follows from it"),
+    # `serve`
+    "serve.crowded": _heard(
+        WARNING,
+        "connections closed refused",
+        "More clients connect than `max_connections`: so many idle connections were closed for them, and so many were"
+        " answered 503, since this was told; at most once a minute",
+    ),
+    "serve.few_files": _heard(
+        WARNING,
+        "connections limit",
+        "The system lets this process open too few files for `max_connections`: it keeps only so many connections",
+    ),
+    "serve.no_files": _heard(
+        ERROR, "error limit", "No file can be opened: who connects now is cut off, and large bodies and the store fail"
+    ),
+    "serve.files_again": _heard(WARNING, "", "Files can be opened again"),
+    # what tells
+    "tracing.failed": _logged(
+        ERROR,
+        "error",
+        "A span could not be made or ended: a sampler, processor or exporter raised an error, and nothing else follows "
+        "from it. Told once a minute while it lasts",
+    ),
+    "log.failed": _heard(
+        ERROR,
+        "event error",
+        "A filter, handler or formatter of the log raised an error; nothing else follows from it. Each is counted, the "
+        "first is told to standard error and to `on_event`",
+    ),
+    "on_event.failed": _logged(
+        ERROR, "event", "`on_event` raised an error, or SystemExit; nothing else follows from it"
+    ),
     "on_event.dropped": _logged(ERROR, "event", "`on_event` is too slow: events are dropped until it has caught up"),
 }
 
@@ -144,6 +248,7 @@ FROM_LEDGER: Final = {
     "created": "sequence.created",
     "closed": "sequence.closed",
     "ended": "sequence.ended",
+    "fault_received": "sequence.fault_received",
     "released_across_gap": "sequence.released_across_gap",
     "discarding": "sequence.discarding",
     "failed": "delivery.failed",
@@ -151,5 +256,6 @@ FROM_LEDGER: Final = {
     "dead": "delivery.dead",
     "answered_with_fault": "delivery.answered_with_fault",
     "holder_died": "delivery.holder_died",
+    "broke_off": "delivery.broke_off",
 }
 """What is told of a row of the ledger, once it is committed."""

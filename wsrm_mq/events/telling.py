@@ -5,10 +5,14 @@ What a peer wrote has its control characters escaped, so it makes no line of its
 
 ``on_event`` is called in a thread of its own: one that is slow, or hangs, holds up no delivery. What it cannot take
 is dropped, and that is logged.
+
+What tells never harms what does: whatever a filter, a handler, a formatter, ``on_event`` or a value's own text raises,
+SystemExit too, ends here. It is counted, and the first time standard error and ``on_event`` are told.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -17,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from wsrm_mq.events.inert import inert
+from wsrm_mq.events.inert import as_text, inert
 from wsrm_mq.events.table import EVENTS
 
 __all__ = ["Event", "Events", "OnEvent", "line", "tell"]
@@ -53,16 +57,19 @@ class Events:
         self.start()
 
     def start(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        """Taken as itself: an error thrown into a thread that tells could leave a condition's own ``with`` locked."""
+        self._changed = threading.Condition(self._lock)
         self._counts: Counter[str] = Counter()
         self._waiting: deque[Event] = deque()
         self._is_dropping = False
         self._is_stopping = False
+        self._has_lost_a_line = False
         self._thread: threading.Thread | None = None
 
     def stop(self, seconds: float = 1.0) -> None:
         """Let ``on_event`` have what waits for it, for so long."""
-        with self._changed:
+        with self._lock:
             self._is_stopping = True
             self._changed.notify()
             thread = self._thread
@@ -72,43 +79,62 @@ class Events:
     def tell(self, name: str, /, *, trouble: BaseException | None = None, **fields: object) -> None:
         """Tell an event of the table. ``trouble`` is logged with its traceback. Raises and waits for nothing."""
         kind = EVENTS[name]
-        with self._changed:
+        with self._lock:
             self._counts[name] += 1
-        _log(name, kind.level, fields, trouble)
+        try:
+            _log(name, kind.level, fields, trouble)
+        except BaseException as error:
+            self._lost_a_line(name, error)
         if kind.is_heard and self._on_event is not None:
             self._line_up(_event(name, fields))
 
+    def _lost_a_line(self, name: str, error: BaseException) -> None:
+        """The log itself has failed, so it is of no use to say so there."""
+        with self._lock:
+            self._counts["log.failed"] += 1
+            is_news, self._has_lost_a_line = not self._has_lost_a_line, True
+        if is_news:
+            fields = {"event": name, "error": as_text(error)}
+            _write_to_stderr("log.failed", fields)
+            if self._on_event is not None:
+                self._line_up(_event("log.failed", fields))
+
     def take_counts(self) -> dict[str, int]:
         """How often each event was told since the last time that this was asked."""
-        with self._changed:
+        with self._lock:
             taken, self._counts = self._counts, Counter()
         return taken
 
     # on_event
 
     def _line_up(self, event: Event) -> None:
-        with self._changed:
+        with self._lock:
             is_full = len(self._waiting) >= MOST_WAITING
             news, self._is_dropping = is_full and not self._is_dropping, is_full
             if not is_full:
                 self._waiting.append(event)
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._hear, name="wsrm-mq-on-event", daemon=True)
-                    self._thread.start()
+                if self._thread is None or not self._thread.is_alive():
+                    self._start_to_hear()
                 self._changed.notify()
         if news:
             self.tell("on_event.dropped", event=event.name)
+
+    def _start_to_hear(self) -> None:
+        thread = threading.Thread(target=self._hear, name="wsrm-mq-on-event", daemon=True)
+        with contextlib.suppress(RuntimeError):  # the system has no thread left: the next event tries again
+            thread.start()
+            self._thread = thread
 
     def _hear(self) -> None:
         assert self._on_event is not None
         while (event := self._next()) is not None:
             try:
                 self._on_event(event)
-            except Exception as error:
+            except BaseException as error:  # SystemExit too: it would end this thread, and no more
                 self.tell("on_event.failed", event=event.name, trouble=error)
 
     def _next(self) -> Event | None:
-        with self._changed:
+        with self._lock:
             while not self._waiting and not self._is_stopping:
                 self._changed.wait()
             if self._waiting:
@@ -118,13 +144,21 @@ class Events:
 
 
 def tell(name: str, /, *, trouble: BaseException | None = None, **fields: object) -> None:
-    """Tell an event where no engine is known: it is logged, not more."""
-    _log(name, EVENTS[name].level, fields, trouble)
+    """Tell an event where no engine is known: it is logged, not more. Raises nothing."""
+    try:
+        _log(name, EVENTS[name].level, fields, trouble)
+    except BaseException as error:
+        _write_to_stderr("log.failed", {"event": name, "error": as_text(error)})
+
+
+def _write_to_stderr(name: str, fields: Mapping[str, object]) -> None:
+    with contextlib.suppress(BaseException):
+        print(line(name, fields), file=sys.stderr, flush=True)
 
 
 def _event(name: str, fields: Mapping[str, object]) -> Event:
     sequence, number = fields.get("sequence"), fields.get("number")
-    detail = next((str(fields[field]) for field in ("error", "reason") if fields.get(field) is not None), "")
+    detail = next((as_text(fields[field]) for field in ("error", "reason") if fields.get(field) is not None), "")
     return Event(
         name,
         sequence if isinstance(sequence, str) else None,
@@ -160,7 +194,7 @@ def line(name: str, fields: Mapping[str, object]) -> str:
 
 
 def _value(value: object) -> str:
-    text = str(value)
+    text = as_text(value)
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     if text and text.isprintable() and not any(char in text for char in ' "=\\'):
         return text

@@ -106,7 +106,7 @@ METRICS: Final = (
         "wsrm_delivery_failures_total",
         "counter",
         ("endpoint", "fault"),
-        "Attempts that failed: exception, http_error, soap_fault, refused, holder_died",
+        "Attempts that failed: exception, http_error, soap_fault, refused, unstorable, holder_died, broke_off",
         _labelled("failed"),
     ),
     Metric(
@@ -166,6 +166,20 @@ METRICS: Final = (
         _by_queue(lambda scrape: dict(scrape.at.dead_letters)),
     ),
     Metric(
+        "wsrm_messages_faulted",
+        "gauge",
+        ("endpoint",),
+        "One-way messages that the application took and answered with a fault in the last 24 hours",
+        _by_queue(lambda scrape: dict(scrape.at.faulted)),
+    ),
+    Metric(
+        "wsrm_refusals_total",
+        "counter",
+        ("reason", "partner"),
+        "Requests that were refused, by the limit or error that they met",
+        lambda scrape: (((one.reason, one.partner), one.times) for one in scrape.at.refused),
+    ),
+    Metric(
         "wsrm_oldest_undelivered_age_seconds",
         "gauge",
         ("endpoint",),
@@ -218,7 +232,8 @@ class StoreCollector(Collector):
     def collect(self) -> Iterator[Family]:
         with self._reader() as db, snapshot(db):
             shown = frozenset(shown_queues(db).values())
-            scrape = Scrape(self._clock(), overview(db), counted(db), shown)
+            now = self._clock()
+            scrape = Scrape(now, overview(db, now), counted(db), shown)
         for metric in METRICS:
             yield _FAMILIES[metric.kind](metric, scrape)
 

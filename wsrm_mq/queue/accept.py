@@ -1,4 +1,4 @@
-"""Taking responsibility: CreateSequence, messages, and the other lifecycle messages, each in one transaction.
+"""Taking responsibility: CreateSequence and messages, each in one transaction.
 
 The protocol step is taken here, on the row that this transaction read. What goes out is rendered from what was
 committed, never from what was about to be.
@@ -17,14 +17,13 @@ from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.room import TooLarge, full, lack_of_room, too_many_sequences
+from wsrm_mq.queue.room import TooLarge, full, lack_of_room, not_ours, too_many_sequences
+from wsrm_mq.queue.unused import make_way
 from wsrm_mq.sequence.elements import (
     AckRequested,
-    CloseSequence,
     CreateSequence,
     SequenceAcknowledgement,
     SequenceHeader,
-    TerminateSequence,
 )
 from wsrm_mq.sequence.faults import CreateSequenceRefused, Fault, MalformedMessage, SequenceTerminated, UnknownSequence
 from wsrm_mq.sequence.inbound import (
@@ -44,7 +43,20 @@ from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender", "accept", "accept_into", "count", "create", "lifecycle"]
+__all__ = [
+    "Arrival",
+    "Body",
+    "Created",
+    "Receipt",
+    "Sender",
+    "accept",
+    "accept_into",
+    "answer_ack_requested",
+    "count",
+    "create",
+    "find",
+    "look_around",
+]
 
 
 _PIECE: Final = 1024 * 1024
@@ -72,12 +84,16 @@ class Sender(NamedTuple):
 class Body:
     """The bytes of a message as received: in memory, or in a spooled file where they are many."""
 
-    __slots__ = ("content", "file", "size")
+    __slots__ = ("content", "file", "is_counted", "size")
 
-    def __init__(self, content: bytes | None, file: BinaryIO | None = None, size: int = 0) -> None:
+    def __init__(
+        self, content: bytes | None, file: BinaryIO | None = None, size: int = 0, *, is_counted: bool = True
+    ) -> None:
         self.content = content
         self.file = file
         self.size = len(content) if content is not None else size
+        self.is_counted = is_counted
+        """The server vouches for its end. Some show a dropped connection as the end of a body without a length."""
 
     def open(self) -> BinaryIO:
         """A stream from the first byte. A spooled body has one: do not open it twice at a time."""
@@ -148,6 +164,8 @@ class Receipt:
     """Of the sequence: its policy rules retries."""
     at_most_once: bool = False
     """What the sequence was granted, whatever the policy says by now."""
+    reply_age: int | None = None
+    """A duplicate: how long ago the reply of the first copy was stored, and left, ms."""
     is_stuck: bool = False
     """Its sequence is blocked or waits for a retry: that takes longer than a request waits."""
     owned_elsewhere: bool = False
@@ -164,6 +182,9 @@ class Created(NamedTuple):
     """Granted Expires, in ms."""
     fault: Fault | None = None
     no_room: str = ""
+    others: tuple[SequenceAcknowledgement, ...] = ()
+    """What AckRequested headers asked for."""
+    other_faults: tuple[Fault, ...] = ()
 
 
 def create(
@@ -172,20 +193,35 @@ def create(
     request: CreateSequence,
     message_id: str | None,
     policy: QueuePolicy,
+    ack_requested: tuple[AckRequested, ...] = (),
 ) -> Created:
     """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
-    queue = tx.queue(sender.queue)
-    create_id = f"{sender.who} {message_id}" if message_id else None
-    if create_id is not None:
+    created = _create(tx, sender, request, message_id, policy)
+    asked = Receipt()
+    answer_ack_requested(tx, sender, policy, ack_requested, asked, None)
+    return created._replace(others=asked.others, other_faults=asked.other_faults)
+
+
+def _create(
+    tx: Transaction, sender: Sender, request: CreateSequence, message_id: str | None, policy: QueuePolicy
+) -> Created:
+    queue = tx.queue_named(sender.queue)
+    if queue is not None and not tx.serves(queue):
+        return Created(None, no_room=not_ours(sender.queue))
+    # Names and MessageIDs of two senders must not run together to one text.
+    create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
+    if create_id is not None and queue is not None:
         known = tx.execute(sql.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
         record = tx.sequence_named(known[0]) if known else None
-        if record is not None and _still_answers(record, sender, tx.now):
-            return Created(record.value, lifetime=(record.value.terms.expires_at or tx.now) - record.created_at)
+        lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
+        is_enough = request.expires is None or lifetime <= request.expires
+        if record is not None and is_enough and _still_answers(record, sender, tx.now):
+            return Created(record.value, lifetime=lifetime)
     no_room = full(tx, policy.room)
     if no_room:
         return Created(None, no_room=no_room)
     refused = too_many_sequences(tx, sender.principal, sender.peer, policy.room)
-    if refused:
+    if refused and not make_way(tx, sender.principal, sender.peer, policy.room):
         return Created(None, fault=CreateSequenceRefused(refused, ours=True))
     terms = Terms(
         identifier=f"urn:uuid:{uuid.UUID(bytes=secrets.token_bytes(16), version=4)}",
@@ -201,7 +237,7 @@ def create(
     value = grant(request, terms, tx.now, policy.max_expires)
     record = SequenceRecord(
         0,
-        queue,
+        tx.queue(sender.queue),
         value,
         principal=sender.principal,
         peer=sender.peer,
@@ -214,24 +250,26 @@ def create(
 
 
 def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
-    """Whether a repeated CreateSequence gets this sequence: it is open, and in the versions that the source speaks."""
+    """Whether a repeated CreateSequence gets this sequence: it is the sender's own, open, and in the versions that the
+    source speaks."""
     terms, due_at = record.value.terms, record.value.due_at
     is_open = record.value.state is State.CREATED and (due_at is None or now < due_at)
     spoken = (sender.rm, sender.soap, sender.addressing)
-    return is_open and (terms.rm, terms.soap, terms.addressing) == spoken
+    is_own = record.principal == sender.principal
+    return is_own and is_open and (terms.rm, terms.soap, terms.addressing) == spoken
 
 
 def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     """Take one message of a sequence: step, message, entry, claim, in this transaction."""
     receipt = Receipt()
-    record = _find(tx, arrival.sender, arrival.header.identifier, receipt)
+    record = find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
         accept_into(tx, record, arrival, receipt)
         receipt.acknowledgement = acknowledged(record, arrival.policy, lambda: tx.used_bytes)
         if arrival.policy.acknowledgement_interval is not None:
             receipt.acknowledge_now = _is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
     count(tx, arrival, receipt, record.queue if record is not None else 0)
-    _answer_ack_requested(tx, arrival.sender, arrival.policy, arrival.ack_requested, receipt, arrival.header.identifier)
+    answer_ack_requested(tx, arrival.sender, arrival.policy, arrival.ack_requested, receipt, arrival.header.identifier)
     return receipt
 
 
@@ -260,26 +298,7 @@ def _is_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, interval:
     return True
 
 
-def lifecycle(
-    tx: Transaction,
-    sender: Sender,
-    element: CloseSequence | TerminateSequence | None,
-    policy: QueuePolicy,
-    ack_requested: tuple[AckRequested, ...] = (),
-) -> Receipt:
-    """CloseSequence, TerminateSequence, or AckRequested alone."""
-    receipt = Receipt()
-    identifier = element.identifier if element is not None else None
-    if element is not None:
-        record = _find(tx, sender, element.identifier, receipt)
-        if record is not None:
-            _end(tx, record, element, receipt)
-            receipt.acknowledgement = record.value.acknowledgement()
-    _answer_ack_requested(tx, sender, policy, ack_requested, receipt, identifier)
-    return receipt
-
-
-def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> SequenceRecord | None:
+def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> SequenceRecord | None:
     """The sequence that ``sender`` may speak of. A stranger learns nothing: to him it is unknown (SEC-003)."""
     record = tx.sequence_named(identifier)
     known = (
@@ -290,6 +309,9 @@ def _find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) ->
     )
     if record is None or not known:
         receipt.fault = UnknownSequence("The identifier is not that of a sequence known here.", identifier)
+        return None
+    if not tx.serves(record.queue):
+        receipt.no_room = not_ours(sender.queue)
         return None
     terms = record.value.terms
     if terms.soap is not sender.soap or terms.addressing is not sender.addressing:
@@ -336,7 +358,7 @@ def accept_into(
         receipt.is_queued = (
             accepted is not None and receipt.claim is None and not receipt.held and record.owner == tx.instance
         )
-    _look_around(tx, record, receipt)
+    look_around(tx, record, receipt)
 
 
 def _within_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> Step:
@@ -385,6 +407,7 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
     settled = disposition is not None
     position = tx.add_entry(
         {
+            "id": message,
             "queue": record.queue,
             "message": message,
             "sequence": record.id,
@@ -422,26 +445,14 @@ def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: 
         return
     receipt.position = found[0]
     receipt.settled = found[1] is not None
+    if found[1] == "delivered" and found[2]:
+        receipt.reply_age = tx.now - found[4]
     receipt.held = arrival.header.number >= record.value.deliver_below
     if arrival.waits and not receipt.settled:
         tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
 
 
-def _end(tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: Receipt) -> None:
-    step = receive(record.value, element, tx.now)
-    running = max((upper for _lower, upper in record.value.unnamed), default=None)
-    apply_step(tx, record, step)
-    receipt.act, receipt.fault = step.act, step.fault
-    if running is not None and step.act in (Act.CLOSE, Act.TERMINATE):
-        found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": running}).fetchone()
-        if found is not None and found[1] is None and running < record.value.deliver_below:
-            receipt.unfinished = found[0]
-            tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
-    receipt.claim = take(tx, record)
-    _look_around(tx, record, receipt)
-
-
-def _look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
+def look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
     receipt.sequence = record.id
     receipt.partner = record.partner
     receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
@@ -450,7 +461,7 @@ def _look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> N
     receipt.discarding = record.discarding
 
 
-def _answer_ack_requested(
+def answer_ack_requested(
     tx: Transaction,
     sender: Sender,
     policy: QueuePolicy,
@@ -465,7 +476,7 @@ def _answer_ack_requested(
         if identifier == carried:
             continue
         answer = Receipt()
-        record = _find(tx, sender, identifier, answer)
+        record = find(tx, sender, identifier, answer)
         if record is not None:
             step = receive(record.value, AckRequested(identifier), tx.now)
             apply_step(tx, record, step)

@@ -30,7 +30,7 @@ def crowded(tx: Transaction, connection: str | None, bound: int | None, *, alway
         counted = _count(tx, connection, bound)
         kept.asked_at[connection] = tx.now
     if counted >= bound and not always:
-        return f"{bound} messages of connection {connection} are undelivered, as many as may be"
+        return f"{counted} messages of connection {connection} are undelivered, max_per_connection is {bound}"
     kept.unsettled[connection] = counted + 1
     return ""
 
@@ -44,8 +44,6 @@ def _count(tx: Transaction, connection: str, bound: int) -> int:
     kept = tx.connections
     floor = kept.floors.get(connection, 0)
     (last,) = tx.execute(sql.LAST_OF_CONNECTION, {"connection": connection}).fetchone()
-    if floor > last:  # all of them were pruned, and their keys may come back
-        floor = 0
     found: list[tuple[int]] = []
     for part in (sql.UNSETTLED_INDEXED, sql.UNSETTLED_BEHIND):
         which = {"connection": connection, "after": floor, "count": bound - len(found)}

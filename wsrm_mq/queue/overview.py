@@ -11,10 +11,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.reading import sequence
+from wsrm_mq.queue.applications import Unserved, unserved
+from wsrm_mq.queue.reading import FAULTED, sequence
+from wsrm_mq.queue.refusals import Refused, refusals
 from wsrm_mq.queue.verdict import Instance, Verdict, judge, known_instances
 from wsrm_mq.store import reserve
 from wsrm_mq.store.connection import file_of
+from wsrm_mq.store.space import room
 
 __all__ = [
     "OTHER",
@@ -29,6 +32,18 @@ __all__ = [
     "shown_queues",
     "verdicts",
 ]
+
+FAULTED_WITHIN: Final = 86_400_000
+"""So long, in ms, a message that was answered with a fault alarms."""
+
+REFUSED_WITHIN: Final = 300_000
+"""So long, in ms, a refusal alarms: what is refused comes again, and is refused again, within that."""
+
+STORE_WIDE: Final = ("max_store", "disk_full", "store_locked", "store_unavailable", "overloaded")
+"""Reasons of refusals that say that nothing new is taken at all."""
+
+_NO_ROOM: Final = ("max_", "window", "no_room", "misconfigured")
+"""Beginnings of reasons that lie with this side too."""
 
 LOOKED_AT: Final = 1_000
 """So many undelivered messages of a sequence are looked at for the oldest."""
@@ -59,19 +74,42 @@ class Overview(NamedTuple):
     """By queue."""
     dead_letters: dict[str, int]
     """By the queue that they come from."""
+    faulted: dict[str, int]
+    """By queue: one-way messages that were taken and answered with a fault, in the last ``FAULTED_WITHIN``."""
+    faulted_in_all: int
+    refused: list[Refused]
+    """Since the store was made, the newest first."""
     file_bytes: int
     wal_bytes: int
     disk_free: int
     is_reserve_spent: bool
     """The disk was full, and there is no room yet."""
+    used_bytes: int
+    """Of the file, what holds something: what ``max_store`` bounds."""
+    unserved: list[Unserved]
 
     @property
     def oldest(self) -> int | None:
         """When the oldest undelivered message was received."""
         return min((one.oldest for one in self.waiting.values() if one.oldest is not None), default=None)
 
+    def is_over(self, max_store: int | None) -> bool:
+        return max_store is not None and self.used_bytes >= max_store
 
-def overview(db: sqlite3.Connection) -> Overview:
+    def refused_lately(self, now: int) -> list[Refused]:
+        """What found no room, no store, or hooks that are at fault: not what was wrong with a message."""
+        return [
+            one
+            for one in self.refused
+            if now - one.last_at <= REFUSED_WITHIN and one.reason.startswith((*_NO_ROOM, *STORE_WIDE))
+        ]
+
+    def takes_nothing(self, now: int) -> list[Refused]:
+        """Those of them that say that nothing new is taken at all."""
+        return [one for one in self.refused_lately(now) if one.reason in STORE_WIDE]
+
+
+def overview(db: sqlite3.Connection, now: int) -> Overview:
     """To be called in a ``snapshot``."""
     known = known_instances(db)
     path = file_of(db)
@@ -82,18 +120,24 @@ def overview(db: sqlite3.Connection) -> Overview:
     blocked: Counter[str] = Counter()
     for queue, _state, _count, stopped in states:
         blocked[queue] += stopped
+    waiting = _waiting(db)
     disk = os.statvfs(path.parent)
     return Overview(
         instances=[one for one, holds_lock in known if holds_lock],
         dead_instances=sum(holds_lock is False for _one, holds_lock in known),
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
-        waiting=_waiting(db),
+        waiting=waiting,
         dead_letters=_dead_letters(db),
+        faulted=_faulted(db, now - FAULTED_WITHIN),
+        faulted_in_all=db.execute(f"SELECT count(*) FROM entry WHERE {FAULTED}").fetchone()[0],
+        refused=refusals(db, path),
         file_bytes=_size(path),
         wal_bytes=_size(path.with_name(path.name + "-wal")),
         disk_free=disk.f_bavail * disk.f_frsize,
         is_reserve_spent=reserve.is_spent(path),
+        used_bytes=room(db).used,
+        unserved=unserved(db, {queue for queue, one in waiting.items() if one.held or one.ready}),
     )
 
 
@@ -137,6 +181,15 @@ def _dead_letters(db: sqlite3.Connection) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
+def _faulted(db: sqlite3.Connection, since: int) -> dict[str, int]:
+    rows = db.execute(
+        f"""SELECT q.name, count(*) FROM entry e JOIN queue q ON q.id = e.queue
+        WHERE e.{FAULTED} AND e.settled_at > ? GROUP BY e.queue""",
+        (since,),
+    )
+    return dict(rows.fetchall())
+
+
 # verdicts
 
 
@@ -154,15 +207,18 @@ class Verdicts(NamedTuple):
 
 
 def verdicts(db: sqlite3.Connection, now: int) -> Verdicts:
-    """How many sequences have which verdict. Only those in which something is undelivered, runs or is about to expire
-    are judged, at most so many; the others are ``ended`` or ``ok``. To be called in a ``snapshot``."""
+    """How many sequences have which verdict. Only those in which something is undelivered, runs, is about to expire or
+    was answered with a fault are judged, at most so many; the others are ``ended`` or ``ok``. To be called in a
+    ``snapshot``."""
     (total,), (ended,) = (
         db.execute(f"SELECT count(*) FROM sequence {where}").fetchone() for where in ("", "WHERE state = 'ended'")
     )
     rows = db.execute(
         f"""SELECT s.id, s.state FROM sequence s
         WHERE s.owner IS NOT NULL OR s.due_at <= :soon AND s.state <> 'ended' OR s.id IN (
-            SELECT id FROM ({_UNDELIVERED}))
+            SELECT id FROM ({_UNDELIVERED})) OR s.id IN (
+            SELECT sequence FROM (
+              SELECT sequence FROM entry WHERE {FAULTED} ORDER BY settled_at DESC LIMIT {JUDGED}))
         ORDER BY s.blocked IS NULL, s.retry_at IS NULL, s.id LIMIT {JUDGED + 1}""",
         {"soon": now + 600_000},
     ).fetchall()
@@ -193,17 +249,19 @@ class Counted(NamedTuple):
 
 
 SHOWN: Final = 200
-"""Queues that are told apart, the first ones. A peer that makes up paths makes no time series."""
+"""Queues that are told apart, those with the first keys: no other takes the place of one that is gone, for then what
+is counted of the others would fall. A peer that makes up paths makes no time series."""
 OTHER: Final = "(other)"
 
 
 def shown_queues(db: sqlite3.Connection) -> dict[int, str]:
     """Key and name of the queues that are told apart."""
-    return dict(db.execute(f"SELECT id, name FROM queue WHERE kind = 'app' ORDER BY id LIMIT {SHOWN}").fetchall())
+    return dict(db.execute(f"SELECT id, name FROM queue WHERE kind = 'app' AND id <= {SHOWN} ORDER BY id").fetchall())
 
 
 def counted(db: sqlite3.Connection) -> list[Counted]:
-    """All that was counted since the store was made, by whatever process. No value ever falls."""
+    """All that was counted since the store was made, by whatever process. No value ever falls; that of a queue
+    that is gone ends."""
     shown = shown_queues(db)
     total: Counter[tuple[str, str, str]] = Counter()
     for name, queue, label, value in db.execute("SELECT name, queue, label, value FROM counter"):

@@ -8,6 +8,7 @@ stops, failed or broke off gives it back as it is; then the watch of any process
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost
@@ -26,6 +27,8 @@ __all__ = [
     "give_back",
     "leave",
     "let_go",
+    "let_go_dropped",
+    "mark_redelivery",
     "runnable",
     "still_mine",
     "take",
@@ -38,6 +41,10 @@ RUN_AHEAD = 64
 crash."""
 
 _DIED: Final = "its holder died while it ran"
+_DROPPED: Final = "its run was dropped: an error came where none was expected"
+_BROKE_OFF: Final = "broke_off"
+_MOST_DEATHS: Final = 3
+"""In a row: from then on each is a failed attempt."""
 
 
 class Claim(NamedTuple):
@@ -49,7 +56,7 @@ class Claim(NamedTuple):
 
 def take(tx: Transaction, record: SequenceRecord) -> Claim | None:
     """Take a free sequence that has something deliverable now; ``None`` where there is nothing to take."""
-    if record.owner is not None or not record.is_deliverable:
+    if record.owner is not None or not record.is_deliverable or not tx.serves(record.queue):
         return None
     if record.waits_for_retry(tx.now):
         return None
@@ -93,11 +100,16 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
     return True
 
 
-def let_go(tx: Transaction, held: Claim) -> None:
-    """Give the sequence back after a run that broke off: what it may have called counts as called."""
+def let_go(tx: Transaction, held: Claim, policy_of: PolicyOf, why: str | None) -> None:
+    """Give the sequence back after a run that broke off: what it may have called counts as called. ``why`` counts
+    against the message that it was at, as a death does: what breaks off every run of it is not repeated for ever.
+    ``None``: the store was the reason."""
     record = still_mine(tx, held)
-    free(record)
-    _mark_redelivery(tx, record)
+    if why is not None:
+        _end_run(tx, record, policy_of, _BROKE_OFF, why)
+    else:
+        free(record)
+        mark_redelivery(tx, record)
 
 
 def leave(tx: Transaction) -> None:
@@ -112,7 +124,18 @@ def leave(tx: Transaction) -> None:
     tx.count_now()
 
 
-def _mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
+def let_go_dropped(tx: Transaction, dropped: Iterable[Claim], policy_of: PolicyOf) -> list[Claim]:
+    """``let_go`` of claims that no hand has, as far as they are still this instance's. Answers those that were."""
+    found = []
+    for held in dropped:
+        record = tx.sequence(held.sequence)
+        if record is not None and record.owner == tx.instance and record.fence == held.fence:
+            let_go(tx, held, policy_of, _DROPPED)
+            found.append(held)
+    return found
+
+
+def mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
     """Mark what a run that nobody can ask may have called. In order that is the head and what may have run ahead of
     its settlement; without order it may be any."""
     settle_cursor(tx, record)
@@ -142,7 +165,7 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
 
 def runnable(tx: Transaction, count: int) -> list[Claim]:
     """Take up to ``count`` sequences that are deliverable and run by nobody: at start, and in every poll."""
-    keys = [key for (key,) in tx.execute(sql.RUNNABLE, {"now": tx.now, "count": count})]
+    keys = [key for (key,) in tx.execute(sql.RUNNABLE, {"now": tx.now, "count": count, "foreign": tx.foreign})]
     return [taken for key in keys if (taken := claim(tx, key)) is not None]
 
 
@@ -155,22 +178,33 @@ class Left(NamedTuple):
     deaths: int
 
 
-def take_from_dead(tx: Transaction, record: SequenceRecord) -> Left | None:
-    """Free a sequence whose owner died. What it may have been running is marked as a possible redelivery; its death
-    counts as a delivery of the head, from the third in a row also as a failure. ``None`` where nothing is
-    deliverable."""
+def take_from_dead(
+    tx: Transaction, record: SequenceRecord, event: str = "holder_died", why: str = _DIED
+) -> Left | None:
+    """Free a sequence whose owner died, or whose run did. What it may have been running is marked as a possible
+    redelivery; its death counts as a delivery of the head, from the third in a row also as a failure. ``None`` where
+    nothing is deliverable."""
     free(record)
-    _mark_redelivery(tx, record)
+    mark_redelivery(tx, record)
     if not record.is_deliverable:
         return None
     head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
     if head is None:
         return None
     position = head[0]
-    tx.execute(sql.COUNT_DEATH, {"key": position, "error": _DIED})
+    tx.execute(sql.COUNT_DEATH, {"key": position, "error": why})
     failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
-    tx.ledger("holder_died", record, number=number, position=position, attempt=deaths)
+    tx.ledger(event, record, number=number, position=position, attempt=deaths, reason=why)
     return Left(position, number, failures, deaths)
+
+
+def _end_run(tx: Transaction, record: SequenceRecord, policy_of: PolicyOf, event: str, why: str) -> None:
+    """``take_from_dead``, and what follows where it is a failure."""
+    left = take_from_dead(tx, record, event, why)
+    if left is not None and left.deaths >= _MOST_DEATHS and tx.serves(record.queue):
+        failed(tx, record.queue, event)
+        policy = policy_of(record.partner)
+        after_failure(tx, record, left.position, left.number, left.failures, policy, why)
 
 
 def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
@@ -181,11 +215,7 @@ def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
         record = tx.sequence(key)
         if record is None or record.owner != instance:
             continue
-        left = take_from_dead(tx, record)
-        if left is not None and left.deaths >= 3:
-            failed(tx, record.queue, "holder_died")
-            policy = policy_of(record.partner)
-            after_failure(tx, record, left.position, left.number, left.failures, policy, _DIED)
+        _end_run(tx, record, policy_of, "holder_died", _DIED)
     if ended:
         tx.ledger("instance_gone", reason=f"instance {instance}")
     return len(keys)

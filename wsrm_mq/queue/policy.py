@@ -60,6 +60,8 @@ class QueuePolicy:
     """How long a settled message is kept; ``None``: for ever."""
     retain_ended: int | None = 30 * 24 * 3_600_000
     """How long an ended sequence is remembered."""
+    retain_ledger: int | None = 30 * 24 * 3_600_000
+    """How long the ledger keeps what is about neither a message nor a sequence; of no partner."""
 
 
 PolicyOf = Callable[[str | None], QueuePolicy]

@@ -17,6 +17,8 @@ from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.sequence.ranges import AckRanges
 
 __all__ = [
+    "ANSWERED_WITH_FAULT",
+    "FAULTED",
     "LIVE",
     "LedgerView",
     "MessageDetail",
@@ -191,6 +193,10 @@ def find_sequence(db: sqlite3.Connection, text: str) -> int:
 
 # messages
 
+ANSWERED_WITH_FAULT: Final = "answered_with_fault"
+FAULTED: Final = f"reason = '{ANSWERED_WITH_FAULT}'"
+"""Finds what was taken and answered with a fault, by an index that holds nothing else."""
+
 LIVE: Final = "live"
 """Asks for entries without an outcome."""
 
@@ -247,6 +253,7 @@ _WANTED: Final = {
     "queue": "q.name = :queue",
     "connection": f"m.id IN ({BY_CONNECTION.keys})",
     "outcome": "e.outcome = :outcome",
+    "reason": "e.reason = :reason",
 }
 _WANTED_LIVE: Final = {
     **_WANTED,
@@ -263,13 +270,17 @@ def messages(
     queue: str | None = None,
     connection: str | None = None,
     outcome: str | None = None,
+    reason: str | None = None,
     after: int = 0,
     limit: int = 50,
 ) -> list[MessageView]:
-    """Messages in the order of receipt, from the position ``after`` on; ``outcome`` may be ``LIVE``."""
-    wanted = {"sequence": sequence, "queue": queue, "connection": connection, "outcome": outcome}
+    """Messages in the order of receipt, from the position ``after`` on; ``outcome`` may be ``LIVE``; ``reason`` is
+    that of an outcome."""
+    wanted = {"sequence": sequence, "queue": queue, "connection": connection, "outcome": outcome, "reason": reason}
     rules = _WANTED_LIVE if outcome == LIVE else _WANTED
     conditions = [rule for name, rule in rules.items() if wanted[name] is not None]
+    if reason == ANSWERED_WITH_FAULT:  # of these there is an index, which only a literal finds
+        conditions.append(f"e.id IN (SELECT id FROM entry WHERE {FAULTED})")
     rows = db.execute(
         f"{_MESSAGE} {_FROM} WHERE {' AND '.join(['e.id > :after', *conditions])} ORDER BY e.id LIMIT :count",
         {**wanted, "after": after, "count": limit},

@@ -1,4 +1,5 @@
-"""What is deleted, and when: messages that were settled long ago, then sequences that ended long ago.
+"""What is deleted, and when: messages that were settled long ago, then sequences that ended long ago, each with what
+the ledger says of it; then what the ledger has said of nothing of the kind long ago.
 
 Nothing that is needed goes: what is unsettled, dead letters, and of a sequence that still answers duplicates the
 stored replies. The ranges stay until the sequence is forgotten, so no sequence answers differently before that: a
@@ -18,15 +19,28 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.connection_index import forget
+from wsrm_mq.queue.connection_index import BY_CONNECTION
+from wsrm_mq.queue.overview import SHOWN
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["OLD_INSTANCE", "Batch", "Kept", "KeptOf", "Pruned", "batches", "forget_instances"]
+__all__ = [
+    "OLD_INSTANCE",
+    "Batch",
+    "Kept",
+    "KeptOf",
+    "Pruned",
+    "batches",
+    "forget_instances",
+    "forget_queues",
+    "unused_queues",
+]
 
 BATCH: Final = 200
 SEQUENCES: Final = 50
 """Forgotten in one transaction."""
+LEDGER: Final = 1_000
+"""Rows of the ledger deleted in one transaction."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Of bodies; one message may have more."""
 GRACE: Final = 60_000
@@ -40,6 +54,8 @@ class Kept(NamedTuple):
     """A message, once it is settled."""
     ended: int | None
     """A sequence, once it has ended."""
+    ledger: int | None = None
+    """A row of the ledger that is about neither a message nor a sequence; that of no partner holds for all."""
 
 
 KeptOf = Callable[[str | None], Kept]
@@ -55,6 +71,8 @@ class Pruned(NamedTuple):
     bodies: int = 0
     size: int = 0
     sequences: int = 0
+    ledger: int = 0
+    """Rows of the ledger beside those that went with what they were about."""
 
     def plus(self, other: Pruned) -> Pruned:
         return Pruned(*map(sum, zip(self, other, strict=True)))
@@ -71,6 +89,7 @@ class Batch:
     bodies: Mapping[int, int] = field(default_factory=dict)
     """Messages that lose their body only, with its size."""
     sequences: tuple[int, ...] = ()
+    ledger: tuple[int, ...] = ()
     actor: str | None = None
     reason: str | None = None
 
@@ -78,18 +97,22 @@ class Batch:
         """Delete what is still there: somebody else may prune too. What was found settled stays settled, and what was
         found ended stays ended."""
         pruned = Pruned(sequences=_forget(tx, self.sequences))
+        if self.ledger:
+            dropped_rows = tx.execute(_DROP_LEDGER, (as_json(self.ledger),)).rowcount
+            pruned = pruned._replace(ledger=dropped_rows)
         entries = as_json(self.entries)
         tx.execute(_DROP_REPLIES, (entries,))
         gone = tx.execute(_DROP_ENTRIES, (entries,)).fetchall()
+        tx.execute(_DROP_LEDGER_OF_ENTRIES, (entries,))
         dropped = tx.execute(_DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
         BY_SEQUENCE.forget(tx, gone)
-        forget(tx, ((connection, key) for key, connection in dropped))
+        BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(_FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
         for key, count in Counter(key for key, _number in gone).items():
             tx.execute("UPDATE sequence SET pruned = pruned + ? WHERE id = ?", (count, key))
         pruned = pruned._replace(messages=len(gone), bodies=len(freed), size=size)
-        if any(pruned):
+        if any(pruned._replace(ledger=0)):  # of the ledger alone: it would never end
             tx.ledger("pruned", reason=self._told(pruned), actor=self.actor)
         return pruned
 
@@ -109,6 +132,10 @@ _LISTED: Final = "(SELECT value FROM json_each(?))"
 _SETTLED: Final = "outcome IS NOT NULL AND outcome <> 'dead'"
 _DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
 _DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED} RETURNING sequence, number"
+_DROP_LEDGER: Final = f"DELETE FROM ledger WHERE id IN {_LISTED}"
+_DROP_LEDGER_OF_ENTRIES: Final = f"""DELETE FROM ledger WHERE position IN {_LISTED}
+    AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.id = ledger.position)"""
+_DROP_LEDGER_OF_SEQUENCE: Final = "DELETE FROM ledger WHERE sequence = ?"
 _DROP_MESSAGES: Final = f"""DELETE FROM message WHERE id IN {_LISTED}
     AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
     RETURNING id, connection"""
@@ -137,7 +164,13 @@ WHERE (s.ended_at, s.id) > (:at, :key) AND s.ended_at <= :latest AND s.state = '
   )
 ORDER BY s.ended_at, s.id LIMIT {SEQUENCES}
 """
-"""The newest sequence stays: a key must not be used again, the ledger knows sequences by it."""
+"""The newest sequence stays: the next one's key is above it, so no key is used again, without a counter that each new
+sequence would have to write."""
+_OLD_LEDGER: Final = f"""
+SELECT at, id FROM ledger
+WHERE sequence IS NULL AND position IS NULL AND (at, id) > (:at, :key) AND at <= :latest
+ORDER BY at, id LIMIT {LEDGER}
+"""
 
 
 def batches(
@@ -167,6 +200,10 @@ def batches(
     if ended:
         for keys in _over(reader, terms, now, max(ended), max(settled, default=0)):
             yield Batch(Pruned(sequences=len(keys)), sequences=keys, actor=actor, reason=reason)
+    everybody = terms[None]
+    if everybody.ledger is not None:
+        for keys in _old_ledger(reader, now - everybody.ledger):
+            yield Batch(Pruned(ledger=len(keys)), ledger=keys, actor=actor, reason=reason)
 
 
 class _Due(NamedTuple):
@@ -216,6 +253,17 @@ def _over(
             yield keys
 
 
+def _old_ledger(reader: Reader, latest: int) -> Iterator[tuple[int, ...]]:
+    bounds = {"at": 0, "key": 0, "latest": latest}
+    while True:
+        with reader() as db:
+            rows = db.execute(_OLD_LEDGER, bounds).fetchall()
+        if not rows:
+            return
+        bounds["at"], bounds["key"] = rows[-1]
+        yield tuple(key for _at, key in rows)
+
+
 def _is_over(term: Kept | None, age: int) -> bool:
     return term is not None and term.ended is not None and age >= term.ended
 
@@ -251,6 +299,7 @@ def _forget(tx: Transaction, keys: tuple[int, ...]) -> int:
     for (key,) in tx.execute(_EMPTY, (as_json(keys),)).fetchall():
         known = tx.sequence(key)
         if known is not None and known.owner is None:
+            tx.execute(_DROP_LEDGER_OF_SEQUENCE, (key,))
             tx.forget_sequence(key)
             forgotten += 1
     return forgotten
@@ -263,3 +312,53 @@ OLD_INSTANCE: Final = """SELECT id FROM instance WHERE ended_at < ?
 def forget_instances(tx: Transaction, ended_before: int) -> int:
     """Delete the rows of instances that ended long ago and own nothing."""
     return tx.execute(f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})", (ended_before,)).rowcount
+
+
+_GONE: Final = -1
+"""Has what was counted of queues that are gone and had no time series of their own: no sum falls."""
+_OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind = 'app' AND created_at < ?"
+_UNUSED_QUEUES: Final = f"""
+SELECT id FROM queue q WHERE kind = 'app' AND created_at < ? AND id NOT IN (SELECT queue FROM sequence)
+  AND NOT EXISTS (
+      SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
+  )
+  AND id NOT IN (SELECT queue FROM entry)
+  AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
+ORDER BY id LIMIT {BATCH}
+"""
+_KEPT_COUNTS: Final = f"""
+INSERT INTO counter (name, queue, label, value)
+SELECT name, {_GONE}, label, sum(value) FROM counter WHERE queue IN {_LISTED} AND queue > {SHOWN} GROUP BY name, label
+ON CONFLICT (name, queue, label) DO UPDATE SET value = value + excluded.value
+"""
+
+
+class Unused(NamedTuple):
+    queues: tuple[int, ...]
+    newest_sequence: int
+    """At that time: what uses one of them since is behind it."""
+
+
+def unused_queues(db: sqlite3.Connection, made_before: int) -> Unused:
+    """Keys of the queues that paths have named, of which nothing is left."""
+    if db.execute(_OLD_QUEUE, (made_before,)).fetchone() is None:
+        return Unused((), 0)
+    newest = db.execute("SELECT coalesce(max(id), 0) FROM sequence").fetchone()[0]
+    return Unused(tuple(key for (key,) in db.execute(_UNUSED_QUEUES, (made_before,))), newest)
+
+
+def forget_queues(tx: Transaction, unused: Unused) -> int:
+    """Delete them, with their dead-letter queues and what was counted of them, but for those that are used again.
+    Answers how many."""
+    again = {
+        key for (key,) in tx.execute("SELECT queue FROM sequence WHERE id > ?", (unused.newest_sequence,)).fetchall()
+    }
+    keys = as_json([key for key in unused.queues if key not in again])
+    below = [key for (key,) in tx.execute(f"SELECT id FROM queue WHERE parent IN {_LISTED}", (keys,)).fetchall()]
+    tx.forget_queues(below)
+    gone = [key for (key,) in tx.execute(f"SELECT id FROM queue WHERE id IN {_LISTED}", (keys,)).fetchall()]
+    tx.forget_queues(gone)
+    counted = as_json([*below, *gone])
+    tx.execute(_KEPT_COUNTS, (counted,))
+    tx.execute(f"DELETE FROM counter WHERE queue IN {_LISTED}", (counted,))
+    return len(gone)

@@ -16,7 +16,7 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Room", "TooLarge", "buffer_remaining", "full", "lack_of_room", "too_many_sequences"]
+__all__ = ["Room", "TooLarge", "buffer_remaining", "full", "lack_of_room", "not_ours", "too_many_sequences"]
 
 MOST_REMAINING: Final = 4_096
 """The largest BufferRemaining that is told."""
@@ -67,14 +67,21 @@ def full(tx: Transaction, room: Room) -> str:
     return f"the store has {tx.used_bytes} bytes, max_store is {room.max_store}"
 
 
-def too_many_sequences(tx: Transaction, principal: str | None, address: str | None, room: Room) -> str:
-    """Why a peer gets no further sequence; empty: it gets one."""
+def not_ours(queue: str) -> str:
+    """Why nothing is taken where messages wait for another application."""
+    return f"messages for another application wait in {queue}, see `wsrm-mq status`"
+
+
+def too_many_sequences(tx: Transaction, principal: str | None, address: str | None, room: Room, but: int = 0) -> str:
+    """Why a peer gets no further sequence; empty: it gets one. ``but``: so many were ended that a query still sees."""
     if room.max_sequences is None:
         return ""
     statement, who = (sql.OPEN_OF_ADDRESS, address) if principal is None else (sql.OPEN_OF_PRINCIPAL, principal)
-    if tx.execute(statement, {"who": who, "most": room.max_sequences - 1}).fetchone() is None:
+    if tx.execute(statement, {"who": who, "most": room.max_sequences - 1 + but}).fetchone() is None:
         return ""
-    return f"{room.max_sequences} sequences of this peer are open, and that is the limit; end one first."
+    return (
+        f"{room.max_sequences} sequences of this peer are open, max_sequences is {room.max_sequences}; end one first."
+    )
 
 
 def buffer_remaining(record: SequenceRecord, bounds: Bounds, room: Room, *, is_full: bool) -> int:

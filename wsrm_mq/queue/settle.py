@@ -14,6 +14,7 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = ["ANSWERED_WITH_FAULT", "Failed", "Reply", "Settled", "add_reply", "fail", "remarked", "settle"]
@@ -92,7 +93,7 @@ def settle(
 def remarked(tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str) -> None:
     """Write down what the application answered to a message that it took, for nobody else reads that."""
     tx.execute("UPDATE entry SET reason = ? WHERE id = ?", (ANSWERED_WITH_FAULT, position))
-    tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=remark)
+    tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=storable(remark))
 
 
 def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> bool:
@@ -129,6 +130,7 @@ def fail(
     """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on.
     ``fault`` is the kind of the error, see ``Outcome``."""
     record = still_mine(tx, held)
+    error = storable(error)
     tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
     failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)

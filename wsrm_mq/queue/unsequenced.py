@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 import uuid
 
-from wsrm_mq.queue.accept import Arrival, Receipt, accept_into, count
+from wsrm_mq.queue.accept import Arrival, Receipt, Sender, accept_into, answer_ack_requested, count
 from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step, expire
-from wsrm_mq.queue.room import full
+from wsrm_mq.queue.room import full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import Ended, InboundSequence, Terms, receive
 from wsrm_mq.sequence.states import State
@@ -23,19 +23,27 @@ from wsrm_mq.store.transaction import Transaction
 __all__ = ["accept_unsequenced", "end_connections"]
 
 
-def accept_unsequenced(tx: Transaction, arrival: Arrival) -> Receipt:
-    """Take one message as the next of its connection. Its header is made here: ``Receipt.given``."""
+def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None = None) -> Receipt:
+    """Take one message as the next of its connection. Its header is made here: ``Receipt.given``. ``asking``: in whose
+    name the AckRequested headers on it are answered."""
     receipt = Receipt()
     room = arrival.policy.room
+    queue = tx.queue_named(arrival.sender.queue)
+    if queue is not None and not tx.serves(queue):
+        receipt.no_room = not_ours(arrival.sender.queue)
+        count(tx, arrival, receipt, queue)
+        return receipt
     receipt.no_room = full(tx, room) or crowded(tx, arrival.connection, room.max_per_connection)
     if receipt.no_room:
-        count(tx, arrival, receipt, tx.queue_named(arrival.sender.queue) or 0)
+        count(tx, arrival, receipt, queue or 0)
         return receipt
     record = _open(tx, arrival) or _begin(tx, arrival)
     header = SequenceHeader(record.value.terms.identifier, record.value.expected)
     accept_into(tx, record, arrival._replace(header=header), receipt, has_room=True)
     receipt.given = header
     count(tx, arrival, receipt, record.queue)
+    if asking is not None:
+        answer_ack_requested(tx, asking, arrival.policy, arrival.ack_requested, receipt, None)
     if record.connection is None:  # nothing can follow it, so nobody need hear of its end
         record.follow(record.value._replace(state=State.ENDED, ended=Ended.TERMINATED))
         record.ended_at = tx.now

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from wsrm_mq.queue.reading import SequenceView, sequence, snapshot
+from wsrm_mq.queue.applications import Unserved, unserved
+from wsrm_mq.queue.reading import ANSWERED_WITH_FAULT, SequenceView, sequence, snapshot
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import instances
 from wsrm_mq.store.connection import file_of
@@ -30,7 +31,7 @@ __all__ = [
     "verdict",
 ]
 
-WORDS: Final = ("ok", "running", "waiting", "blocked", "expiring", "ended")
+WORDS: Final = ("ok", "running", "waiting", "blocked", "faulted", "expiring", "ended")
 
 EXPIRING_WITHIN: Final = 600_000
 """A sequence expires soon if it does so within these ms, or within a tenth of its life where that is shorter."""
@@ -73,6 +74,15 @@ class Head(NamedTuple):
     last_error: str | None
 
 
+class Faults(NamedTuple):
+    """What the service took and answered with a fault that nothing else has read."""
+
+    messages: int
+    last_number: int
+    last_at: int
+    last_error: str
+
+
 class Situation(NamedTuple):
     """All that a verdict rests on, read in one state of the store."""
 
@@ -86,6 +96,9 @@ class Situation(NamedTuple):
     missing: AckRanges
     """The numbers that delivery waits for."""
     held_since: int | None
+    faults: Faults | None
+    unserved: Unserved | None
+    """Something waits, and it is for an application that no process which lives serves."""
 
 
 def verdict(db: sqlite3.Connection, key: int, now: int) -> Verdict:
@@ -149,7 +162,19 @@ def _situation(db: sqlite3.Connection, view: SequenceView, now: int) -> Situatio
         len(live),
         missing.without(view.received),
         held_since,
+        _faults(db, view.key),
+        next(iter(unserved(db, {view.queue})), None) if view.held or view.is_deliverable else None,
     )
+
+
+def _faults(db: sqlite3.Connection, sequence: int) -> Faults | None:
+    """From the ledger, which has an index by sequence: a row is there as long as the message is."""
+    rows = db.execute(
+        f"""SELECT number, at, coalesce(reason, '') FROM ledger
+        WHERE sequence = ? AND event = '{ANSWERED_WITH_FAULT}' ORDER BY id DESC LIMIT {COUNTED}""",
+        (sequence,),
+    ).fetchall()
+    return Faults(len(rows), *rows[0]) if rows else None
 
 
 def _facts(at: Situation) -> dict[str, Any]:
@@ -173,6 +198,7 @@ def _facts(at: Situation) -> dict[str, Any]:
         "running_since": view.running_since,
         "owner": {**owner._asdict(), "lives": at.owner_lives} if owner is not None else None,
         "live_instances": at.live,
+        "faulted": at.faults.messages if at.faults is not None else 0,
         "behavior": view.behavior,
         "discard_from": view.discard_from,
         "discard_reason": view.discard_reason,
@@ -222,6 +248,15 @@ def _orphaned(at: Situation) -> Found | None:
     return "blocked", text, "wsrm-mq store info"
 
 
+def _unserved(at: Situation) -> Found | None:
+    if at.unserved is None:
+        return None
+    name = at.unserved.application
+    who = f"the application {name}" if name else "an application without a name"
+    text = f"What {at.view.queue} has is for {who}, which no process that lives serves on this path: start it."
+    return "blocked", text, "wsrm-mq status"
+
+
 def _retrying(at: Situation) -> Found | None:
     view, head = at.view, at.head
     if head is None or not view.is_deliverable or view.retry_at is None or not view.waits_for_retry(at.now):
@@ -238,9 +273,23 @@ def _ready(at: Situation) -> Found | None:
     if not at.view.is_deliverable:
         return None
     if at.live:
-        return "ok", f"Number {at.view.cursor} is ready and is run next.", ""
+        return "ok", f"Number {at.view.cursor} is ready and is run next{_begun(at.head)}.", ""
     text = f"Number {at.view.cursor} is ready, but no process of the service lives to run it: start the service."
     return "blocked", text, "wsrm-mq store info"
+
+
+def _faulted(at: Situation) -> Found | None:
+    """Only where nothing else is wrong: what waits or is discarded is told first."""
+    view, faults = at.view, at.faults
+    if faults is None or view.held or view.discard_from is not None:
+        return None
+    return (
+        "faulted",
+        f"Of {view.received.count()} received messages the service took {faults.messages} and answered with a fault, "
+        f"which the source does not see: last number {faults.last_number} at {moment(faults.last_at)}, "
+        f"{first_line(faults.last_error)!r}.",
+        f"wsrm-mq message list --sequence {shlex.quote(view.identifier)} --reason {ANSWERED_WITH_FAULT}",
+    )
 
 
 _ENDINGS: Final = {
@@ -330,8 +379,10 @@ _RULES: Final[tuple[Callable[[Situation], Found | None], ...]] = (
     _blocked,
     _running,
     _orphaned,
+    _unserved,
     _retrying,
     _ready,
+    _faulted,
     _ended,
     _expiring,
     _waiting,
@@ -354,6 +405,16 @@ def _messages(view: SequenceView, outcome: str) -> str:
 def _failed(head: Head) -> str:
     times = "once, with" if head.failures == 1 else f"{head.failures} times, last with"
     return f"it failed {times} {first_line(head.last_error or '')!r}"
+
+
+def _begun(head: Head | None) -> str:
+    """What is known of a message that was begun before."""
+    if head is None or not head.deliveries:
+        return ""
+    if head.failures:
+        return f"; {_failed(head)}"
+    why = f": {first_line(head.last_error)!r}" if head.last_error else ""
+    return f"; it was begun before, and what came of it is not known{why}"
 
 
 def first_line(error: str, most: int = LINE) -> str:

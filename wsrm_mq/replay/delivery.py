@@ -51,7 +51,8 @@ class Outcome:
     error: str | None = None
     remark: str | None = None
     fault: str = ""
-    """The kind of the error, in one of a few words: ``exception``, ``http_error``, ``soap_fault``, ``refused``."""
+    """The kind of the error, in one of a few words: ``exception``, ``http_error``, ``soap_fault``, ``refused``,
+    ``unstorable``."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
     settling: Any = None

@@ -4,11 +4,14 @@ its sequence's deliverable messages are run in order, each is settled, the claim
 
 A small pool of threads takes a sequence at a time: at most 64 messages or 50 ms if others wait, then the next. An
 operation that blocks delays no connection and no other sequence (see ``pool``).
+
+Every claim of this process is in some hand: a request's (``hands``), a pool's, or with a settlement that is to be
+written (``recording``). It is in the next hand before it leaves the last. Whatever is raised on the way may drop it all
+the same, so the hands are compared with the store in each look of the watch: what no hand has is taken up again.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -18,19 +21,21 @@ from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.answers import Settlement, acknowledged
 from wsrm_mq.queue.counts import failed, took
-from wsrm_mq.queue.ownership import Claim, give_back, let_go
-from wsrm_mq.queue.poison import Aftermath
+from wsrm_mq.queue.ownership import Claim, give_back, let_go_dropped
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, remarked, settle
+from wsrm_mq.queue.settle import Failed, Settled, add_reply, remarked
 from wsrm_mq.replay.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.replay.delivery import Call, Delivery, Outcome
 from wsrm_mq.replay.duty import Duty
-from wsrm_mq.replay.errand import Errand
+from wsrm_mq.replay.errand import Errand, Ran, ThreadErrand
 from wsrm_mq.replay.fresh import Fresh
+from wsrm_mq.replay.hands import RequestClaims
 from wsrm_mq.replay.pipeline import Pipeline
 from wsrm_mq.replay.pool import Pace, Pool
-from wsrm_mq.replay.waiting import Waiters
+from wsrm_mq.replay.recording import UNSTORABLE, Recording, Unrecorded, settling, size_of, why_not_stored
+from wsrm_mq.replay.waiting import Signal, Waiters
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
+from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -56,13 +61,6 @@ class _Given(NamedTuple):
     errand: Errand
 
 
-class Ran(NamedTuple):
-    settlement: Settlement | None
-    """What the request is answered with; ``None``: that has to be looked for in the store."""
-    left: float
-    """Of its patience, seconds."""
-
-
 class Dispatcher:
     """Runs sequences. ``policy_of`` answers a partner's policy."""
 
@@ -83,32 +81,29 @@ class Dispatcher:
         self._store = store
         self._call = call
         self._policy_of = policy_of
-        self._waiters = waiters
         self._events = events
-        self._on_retry = on_retry
         self._duty = duty or Duty(is_asked=True)
         self.pool: Pool[_Run] = Pool(self._work, threads=threads, max_threads=max_threads, events=events)
         self._errands: Pool[_Given] = Pool(
             self._do, threads=threads, max_threads=request_threads, events=events, of="requests"
         )
         """Apart: requests that block leave the sequences their threads, and one-way operations keep their own pace."""
+        self._requests = RequestClaims()
         self._fresh = Fresh()
-        self._here = 0
-        """How many requests run a message in their own threads."""
-        self._changed = threading.Condition()
+        self._recording = Recording(store, policy_of, waiters, self._fresh, events, self.give, on_retry)
+        self._dropped: set[Claim] = set()
+        """What no hand had at the last look."""
 
     def stop(self, timeout: float | None = None) -> bool:
         """Let every thread finish its message, settle it and give its sequence back. Answers whether all did so
         within ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:  # whoever runs one here has begun, or will not
+        with self._requests.lock:  # a request that runs one here has begun, or will not
             self.pool.stop()
             self._errands.stop()
         have_ended = self._errands.join(deadline)
         have_ended = self.pool.join(deadline) and have_ended
-        with self._changed:
-            self._changed.wait_for(lambda: not self._here, None if deadline is None else deadline - time.monotonic())
-            return not self._here and have_ended
+        return self._requests.wait_for_none(deadline) and have_ended
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks."""
@@ -121,10 +116,45 @@ class Dispatcher:
         found here is in the store."""
         self._fresh.keep(sequence, delivery)
 
+    # hands
+
+    def take_up(self) -> None:
+        """For each look of the watch: what no hand has is given back, to be run again; what waits for a thread gets
+        one, if there is one by now."""
+        for claim in self._requests.overdue():
+            self.give(claim)
+        self.pool.send()
+        self._errands.send()
+        with self._store.reader() as db:
+            owned = {Claim(*row) for row in db.execute(sql.CLAIMS_OF, {"owner": self._store.instance})}
+        dropped = owned - self._in_hand() if owned else owned
+        again, self._dropped = dropped & self._dropped, dropped
+        if not again:
+            return
+        # Asked where the commits are made, no claim is on its way from a commit to the first hand.
+        for claim in self._store.call(lambda tx: let_go_dropped(tx, again - self._in_hand(), self._policy_of)):
+            self._fresh.forget(claim.sequence)
+            self._events.tell("dispatch.dropped", key=claim.sequence)
+
+    def _in_hand(self) -> set[Claim]:
+        """In the order in which a claim goes: one that changes hands meanwhile is seen in the second, if not in the
+        first. What the recording has goes on only where commits are made."""
+        requests = self._requests.all()
+        errands = {given.claim for given in self._errands.in_hand()}
+        runs = {run.claim for run in self.pool.in_hand()}
+        return requests | errands | runs | self._recording.claims
+
+    # what requests wait for
+
+    def expect(self, claim: Claim) -> None:
+        """A request is about to ``run_here``. If it does not, its message is run without it. To be called where its
+        commit is told."""
+        self._requests.expect(claim)
+
     def run_for(self, claim: Claim, delivery: Delivery, errand: Errand) -> None:
         """``run_here`` for a request that has no thread: one of a pool's runs the message and tells ``errand`` how it
-        goes. Never blocks."""
-        with self._changed:
+        goes. Never blocks. To be called where its commit is told."""
+        with self._requests.lock:
             if not self._errands.is_stopping:
                 return self._errands.give(_Given(claim, delivery, errand))
         return errand.end(None)
@@ -133,53 +163,52 @@ class Dispatcher:
         """Run one message in this thread, and wait for what became of it to be stored, at most ``patience`` seconds:
         that goes on without this thread, whose request must be answered (I16). What else the sequence has goes to the
         pool. The application's own time uses up nothing of ``patience``. After ``stop`` it runs nothing: what came of
-        it could not be stored, and the next start delivers it."""
-        with self._changed:
-            if self.pool.is_stopping:
-                return Ran(None, patience)
-            self._here += 1
-        try:
-            return self._run_here(claim, delivery, patience)
-        except FenceLost as lost:
-            self._tell("delivery.fence_lost", delivery, lost)
-        except Exception as error:
-            self._let_go(claim, error)
-        finally:
-            with self._changed:
-                self._here -= 1
-                if self.pool.is_stopping:
-                    self._changed.notify_all()
-        return Ran(None, patience)
-
-    def _run_here(self, claim: Claim, delivery: Delivery, patience: float) -> Ran:
-        if delivery.at_most_once:
-            self._settle_then_call(claim, delivery)
-            self._give_back(claim)
+        it could not be stored, and the next start delivers it. Nor where the watch was first."""
+        with self._requests.lock:
+            hold = None if self.pool.is_stopping else self._requests.take(claim)
+        if hold is None:
             return Ran(None, patience)
+        under_way: _UnderWay | ThreadErrand | None = None
+        try:
+            under_way = self._run_here(claim, delivery)
+        except FenceLost as lost:
+            self._recording.tell("delivery.fence_lost", delivery, lost)
+        except BaseException as error:
+            self._recording.let_go(claim, error)
+            if not isinstance(error, Exception):  # it is meant for the thread, which is the server's
+                raise
+        finally:
+            self._requests.leave(claim)
+        return Ran(None, patience) if under_way is None else under_way.wait(patience)
+
+    def _run_here(self, claim: Claim, delivery: Delivery) -> _UnderWay | ThreadErrand:
+        if delivery.at_most_once:  # it is the store's turn before and after: that is left to a thread of the pool
+            errand = ThreadErrand(self._store)
+            self.run_for(claim, delivery, errand)
+            return errand
         outcome = self._called(delivery, self.pool.pace)
-        begun = time.monotonic()
+        under_way = _UnderWay()
         verb, finish = self._of_request(claim, delivery, outcome)
-        stored = threading.Event()
-        found: list[Settlement | None] = []
 
         def told(done: Any, error: BaseException | None) -> None:
+            self._recording.claims.discard(claim)
             try:
-                found.append(finish(done, error))
+                under_way.settlement = finish(done, error)
             finally:
-                stored.set()
+                under_way.is_stored.set()
 
-        self._store.submit(verb, told, keep=True, size=_size(outcome))
-        stored.wait(patience)
-        return Ran(found[0] if found else None, max(0.0, begun + patience - time.monotonic()))
+        self._recording.claims.add(claim)
+        self._store.submit(verb, told, keep=True, size=size_of(outcome))
+        return under_way
 
     def _do(self, given: _Given) -> None:
         will_be_told = False
         try:
             will_be_told = self._did(*given)
         except FenceLost as lost:
-            self._tell("delivery.fence_lost", given.delivery, lost)
-        except Exception as error:
-            self._let_go(given.claim, error)
+            self._recording.tell("delivery.fence_lost", given.delivery, lost)
+        except BaseException as error:
+            self._recording.let_go(given.claim, error)
         finally:
             if not will_be_told:
                 given.errand.end(None)
@@ -193,18 +222,21 @@ class Dispatcher:
             errand.end(None)  # before this thread waits for the store
             self._give_back(claim)
             return False
+        errand.calling()
         outcome = self._called(delivery, self._errands.pace)
         errand.storing()
         verb, finish = self._of_request(claim, delivery, outcome)
 
         def told(done: Any, error: BaseException | None) -> None:
+            self._recording.claims.discard(claim)
             settlement = None
             try:
                 settlement = finish(done, error)
             finally:
                 errand.end(settlement)
 
-        errand.submit(verb, told, size=_size(outcome))
+        self._recording.claims.add(claim)
+        errand.submit(verb, told, size=size_of(outcome))
         return True
 
     def _of_request(
@@ -218,30 +250,24 @@ class Dispatcher:
 
         def settled(done: Settled | None, error: BaseException | None) -> Settlement | None:
             tracing.settle(outcome, error)
-            self._settlement_told(claim, delivery, done, error, last=True)
-            if done is None or done.acknowledgement is None:
+            if done is None:
+                self._recording.recover(claim, Unrecorded(delivery, outcome, error), ran_ahead=False)
+                return None
+            self._recording.settled(claim, delivery, done, last=True)
+            if done.acknowledgement is None:
                 return None
             return Settlement("delivered", outcome.reply, done.acknowledgement)
 
         def failed(done: Failed | None, error: BaseException | None) -> None:
             if done is None:
                 tracing.settle(outcome, error)
-                self._not_stored(claim, delivery, error)
+                self._recording.recover(claim, Unrecorded(delivery, outcome, error), ran_ahead=False)
             else:
-                self._failed(claim, delivery, outcome, done)
+                self._recording.failed(claim, delivery, outcome, done)
 
         if outcome.error is None:
-            return _settling(claim, delivery, outcome, release=True, acknowledge=acknowledge), settled
-        return self._failing(claim, delivery, outcome), failed
-
-    def _let_go(self, claim: Claim, error: BaseException) -> None:
-        """A run broke off, for no fault of a message: the watch takes the sequence up again, here or elsewhere."""
-        self._events.tell("dispatch.failed", key=claim.sequence, error=repr(error), trouble=error)
-        self._fresh.forget(claim.sequence)
-        try:
-            self._store.submit(lambda tx: let_go(tx, claim), lambda _result, _error: None, keep=True)
-        except StoreError as closed:  # the next start finds it
-            self._events.tell("dispatch.not_given_back", key=claim.sequence, error=closed)
+            return settling(claim, delivery, outcome, release=True, acknowledge=acknowledge), settled
+        return self._recording.failing(claim, delivery, outcome), failed
 
     # what the pool does
 
@@ -251,8 +277,8 @@ class Dispatcher:
         except FenceLost as error:
             self._events.tell("delivery.fence_lost", error=error)
             self._fresh.forget(run.claim.sequence)
-        except Exception as error:
-            self._let_go(run.claim, error)
+        except BaseException as error:
+            self._recording.let_go(run.claim, error)
 
     @property
     def _gives_back(self) -> bool:
@@ -269,7 +295,7 @@ class Dispatcher:
         pipeline = Pipeline()
         begun = time.monotonic()
         for count, (delivery, last) in enumerate(self._messages(claim, first), 1):
-            if self._gives_back or pipeline.lost:
+            if self._gives_back or pipeline.broken:
                 break
             if delivery.at_most_once:
                 pipeline.drain()
@@ -279,9 +305,10 @@ class Dispatcher:
             if self.pool.waiting and (count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS):
                 break
         pipeline.drain()
-        if pipeline.lost:
-            return
-        self._give_back(claim)
+        if pipeline.broken:
+            self._recording.recover(claim, pipeline.broken, ran_ahead=True)
+        else:
+            self._give_back(claim)
 
     def _give_back(self, claim: Claim) -> None:
         stopping = self._gives_back
@@ -304,24 +331,6 @@ class Dispatcher:
                 yield delivery, index == len(deliveries) - 1 and len(deliveries) < RUN_LENGTH
             after = deliveries[-1].number + 1
 
-    def _settlement_told(
-        self, claim: Claim, delivery: Delivery, done: Settled | None, error: BaseException | None, *, last: bool
-    ) -> None:
-        if done is None:
-            return self._not_stored(claim, delivery, error)
-        self._settled(delivery, done)
-        self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
-        if last and done.released:
-            self._fresh.forget(claim.sequence)
-        elif last:
-            self.give(claim, self._fresh.pop(claim.sequence, done.next_number))
-
-    def _not_stored(self, claim: Claim, delivery: Delivery, error: BaseException | None) -> None:
-        self._tell("delivery.not_settled", delivery, error)
-        self._fresh.forget(claim.sequence)
-        if error is not None and not isinstance(error, FenceLost):
-            self._let_go(claim, error)
-
     def _one(self, claim: Claim, delivery: Delivery, pipeline: Pipeline | None, *, last: bool) -> bool:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
         failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool. No
@@ -330,23 +339,36 @@ class Dispatcher:
         if outcome.error is not None:
             if pipeline is not None:
                 pipeline.drain()
-            if pipeline is None or not pipeline.lost:
-                self._fail(claim, delivery, outcome)
+            if pipeline is None or pipeline.broken is None:
+                self._recording.fail(claim, delivery, outcome)
+            else:
+                self._recording.recover(claim, pipeline.broken, ran_ahead=True)
             return True
         if pipeline is not None:
             pipeline.enter()
+        recording = self._recording
 
         def told(done: Settled | None, error: BaseException | None) -> None:
-            if pipeline is not None:
-                pipeline.leave(error)
+            if last:
+                recording.claims.discard(claim)
             tracing.settle(outcome, error)
-            self._settlement_told(claim, delivery, done, error, last=last)
+            broken = Unrecorded(delivery, outcome, error) if done is None else None
+            if pipeline is not None:
+                pipeline.leave(broken)
+                broken = pipeline.broken
+            if done is not None:
+                recording.settled(claim, delivery, done, last=last and broken is None)
+            if last and broken is not None:
+                recording.recover(claim, broken, ran_ahead=pipeline is not None)
 
+        verb = settling(claim, delivery, outcome, release=last)
+        if last:
+            recording.claims.add(claim)
         self._store.submit(
-            _settling(claim, delivery, outcome, release=last),
+            verb if pipeline is None else pipeline.guarded(verb),
             told,
             keep=True,
-            size=_size(outcome),
+            size=size_of(outcome),
             lingers=not delivery.is_waited_for,
         )
         return last
@@ -354,38 +376,41 @@ class Dispatcher:
     def _settle_then_call(self, claim: Claim, delivery: Delivery, errand: Errand | None = None) -> None:
         """At most once: a crash from here on loses the message, nothing repeats it."""
         pace = self.pool.pace if errand is None else self._errands.pace
-        if errand is not None:
-            errand.storing()
-        done = self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
+        done = self._store.call(settling(claim, delivery, Outcome(), release=False), keep=True)
         if errand is not None:
             errand.calling()
         outcome = self._called(delivery, pace)
         if errand is not None:
             errand.storing()
         self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
-
-        number, position = delivery.number, delivery.position
-
-        def note(tx: Transaction) -> None:
-            record = tx.sequence(claim.sequence)
-            queue = record.queue if record is not None else 0
-            took(tx, queue, outcome.seconds or 0.0)
-            if outcome.reply is not None:
-                add_reply(tx, position, outcome.reply)
-            if outcome.remark is not None:
-                remarked(tx, record, position, number, outcome.remark)
-            if outcome.error is not None:
-                tx.ledger("failed", record, number=number, position=position, reason=outcome.error, is_told=False)
-                failed(tx, queue, outcome.fault)
-
-        if outcome.reply is not None or outcome.error is not None:
-            self._store.call(note, keep=True, size=_size(outcome))
-        else:
-            self._store.submit(note, lambda _result, _error: None, lingers=True)
-        if outcome.error is not None:
-            self._tell("delivery.lost", delivery, outcome.error)
+        self._note(claim, delivery, outcome)
         tracing.settle(outcome, None)
-        self._settled(delivery, done)
+        self._recording.is_settled(delivery, done)
+
+    def _note(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> None:
+        """Write down what came of a message that is settled; what of it cannot be stored, in words."""
+
+        def again(error: BaseException) -> None:
+            why = why_not_stored(Unrecorded(delivery, outcome, error))
+            plain = Outcome(error=why, fault=UNSTORABLE, seconds=outcome.seconds)
+            self._store.submit(_noting(claim, delivery, plain), lambda _result, _error: None, keep=True)
+            self._recording.tell("delivery.lost", delivery, why)
+
+        def told(_result: None, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, StoreError):
+                again(error)
+
+        note = _noting(claim, delivery, outcome)
+        if outcome.reply is None and outcome.error is None:
+            return self._store.submit(note, told, lingers=True)
+        try:
+            self._store.call(note, keep=True, size=size_of(outcome))
+        except StoreError:
+            raise
+        except Exception as error:
+            return again(error)
+        if outcome.error is not None:
+            self._recording.tell("delivery.lost", delivery, outcome.error)
 
     def _called(self, delivery: Delivery, pace: Pace) -> Outcome:
         begun = time.perf_counter()
@@ -394,57 +419,33 @@ class Dispatcher:
         pace.took(outcome.seconds)
         return outcome
 
-    def _fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> None:
-        self._failed(claim, delivery, outcome, self._store.call(self._failing(claim, delivery, outcome), keep=True))
 
-    def _failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
-        self._fresh.forget(claim.sequence)  # whoever goes on reads what follows
-        policy, error = self._policy_of(delivery.partner), outcome.error or ""
-        return lambda tx: fail(
-            tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
-        )
+class _UnderWay:
+    """What a request waits for that has run its message."""
 
-    def _failed(self, claim: Claim, delivery: Delivery, outcome: Outcome, done: Failed) -> None:
-        self._fresh.forget(claim.sequence)  # this one too: it may have been kept after it was read
-        tracing.settle(outcome, None)
-        if done.aftermath is not Aftermath.RETRY:
-            self._waiters.notify(delivery.position)
-        if done.retry_at is not None:
-            self._on_retry(done.retry_at)
-        if not done.released:
-            self.give(claim)
+    def __init__(self) -> None:
+        self.settlement: Settlement | None = None
+        self.is_stored = Signal()
+        self._begun = time.monotonic()
 
-    def _settled(self, delivery: Delivery, done: Settled) -> None:
-        self._waiters.notify(delivery.position)
-        if done.waiter is not None and self._store.presence is not None and done.waiter != self._store.presence.name:
-            self._store.wake(done.waiter, word=str(delivery.position))
-
-    def _tell(self, name: str, delivery: Delivery, error: object) -> None:
-        self._events.tell(name, sequence=delivery.identifier, number=delivery.number, error=error)
+    def wait(self, patience: float) -> Ran:
+        self.is_stored.wait(patience)
+        return Ran(self.settlement, max(0.0, self._begun + patience - time.monotonic()))
 
 
-def _settling(
-    claim: Claim,
-    delivery: Delivery,
-    outcome: Outcome,
-    *,
-    release: bool,
-    acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
-) -> Verb[Settled]:
-    return lambda tx: settle(
-        tx,
-        claim,
-        delivery.position,
-        delivery.number,
-        reply=outcome.reply,
-        remark=outcome.remark,
-        release=release,
-        waited_for=delivery.is_waited_for,
-        seconds=outcome.seconds,
-        is_replay=delivery.is_replay,
-        acknowledge=acknowledge,
-    )
+def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[None]:
+    number, position = delivery.number, delivery.position
 
+    def note(tx: Transaction) -> None:
+        record = tx.sequence(claim.sequence)
+        queue = record.queue if record is not None else 0
+        took(tx, queue, outcome.seconds or 0.0)
+        if outcome.reply is not None:
+            add_reply(tx, position, outcome.reply)
+        if outcome.remark is not None:
+            remarked(tx, record, position, number, outcome.remark)
+        if outcome.error is not None:
+            tx.ledger("failed", record, number=number, position=position, reason=outcome.error, is_told=False)
+            failed(tx, queue, outcome.fault)
 
-def _size(outcome: Outcome) -> int:
-    return len(outcome.reply.body) if outcome.reply else 0
+    return note

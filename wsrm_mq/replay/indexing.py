@@ -56,7 +56,11 @@ class Indexing:
 
     def _go_on(self, behind: int) -> None:
         self._is_at_it = True
-        self._store.submit(_verb, self._told, size=piece(behind) * _ROW_BYTES, lingers=True)
+        try:
+            self._store.submit(_verb, self._told, size=piece(behind) * _ROW_BYTES, lingers=True)
+        except BaseException:
+            self._is_at_it = False
+            raise
 
     def _told(self, result: tuple[Watermarks, int] | None, _error: BaseException | None) -> None:
         behind = 0

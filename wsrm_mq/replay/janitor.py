@@ -21,6 +21,7 @@ from wsrm_mq.queue import retention
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
 from wsrm_mq.store.beside import beside
+from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 
@@ -56,20 +57,17 @@ class Janitor:
         self._witness_seconds = witness_seconds
         self._sweep_seconds = sweep_seconds
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.thread = Lasting("wsrm-mq-janitor", self._loop, self._broke, self._events)
         self._trouble = Repeated()
 
     def start(self) -> None:
         self._stopping.clear()
-        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-janitor", daemon=True)
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """It ends after the batch that it is at."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self.thread.join()
 
     def _loop(self) -> None:
         sweep_at = time.monotonic() + min(self._sweep_seconds, self._witness_seconds)
@@ -82,8 +80,11 @@ class Janitor:
                 self._trouble.over()
             except StoreError as error:
                 self._trouble.tell(self._events, "janitor.store_error", error)
-            except Exception as error:
-                self._events.tell("janitor.failed", trouble=error)
+            except BaseException as error:
+                self._broke(error)
+
+    def _broke(self, error: BaseException) -> None:
+        self._events.tell("janitor.failed", trouble=error)
 
     def sweep(self) -> Pruned:
         """Prune all that is due, unless another instance is at it; ends early where it is stopped."""
@@ -98,13 +99,14 @@ class Janitor:
                 if self._stopping.wait(rest_after(time.monotonic() - began)):
                     break
             self._forget_instances(now)
+            self._forget_queues(now)
         if any(pruned):
             self._events.tell("janitor.pruned", **pruned._asdict())
         return pruned
 
     def _kept(self, partner: str | None) -> Kept:
         policy = self._policy_of(partner)
-        return Kept(policy.retain, policy.retain_ended)
+        return Kept(policy.retain, policy.retain_ended, policy.retain_ledger)
 
     def _forget_instances(self, now: int) -> None:
         term = self._kept(None).ended
@@ -115,12 +117,22 @@ class Janitor:
         if is_due:
             self._store.call(lambda tx: retention.forget_instances(tx, now - term))
 
+    def _forget_queues(self, now: int) -> None:
+        """Those that strangers' paths have named would stay for ever."""
+        term = self._kept(None).ended
+        if term is None or self._stopping.is_set():
+            return
+        with self._store.reader() as db:
+            unused = retention.unused_queues(db, now - term)
+        if unused.queues:
+            self._store.call(lambda tx: retention.forget_queues(tx, unused))
+
 
 @contextmanager
 def _alone(store: Path) -> Iterator[bool]:
     """Whether no other instance prunes; none will while this lasts."""
     try:
-        handle = os.open(beside(store) / "janitor", os.O_CREAT | os.O_RDWR, 0o600)
+        handle = os.open(beside(store) / "janitor", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except OSError:  # without its directory there is nobody to agree with; the next sweep comes
         yield False
         return

@@ -74,6 +74,7 @@ class Pool(Generic[W]):
         self._of = of
         self.pace = Pace()
         self._items: deque[W] = deque()
+        self._at_work: dict[threading.Thread, W] = {}
         self._taken = 0
         self._lock = threading.Lock()
         """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
@@ -112,10 +113,15 @@ class Pool(Generic[W]):
         self._is_put_off = is_put_off
 
     def send(self) -> None:
-        """Wake a thread now for what was given."""
+        """Wake a thread now for what was given, or start one: perhaps there is one to be had by now."""
         if self._items:
             with self._lock:
                 self._send_for_one()
+
+    def in_hand(self) -> list[W]:
+        """What was given and is not done."""
+        with self._lock:
+            return [*self._items, *self._at_work.values()]
 
     def stop(self) -> None:
         """Let every thread finish what it has begun and what was given."""
@@ -164,9 +170,9 @@ class Pool(Generic[W]):
             self._told_exhausted = time.monotonic()
             self._events.tell("dispatch.exhausted", of=self._of, threads=len(self._workers), waiting=len(self._items))
 
-    def _take(self) -> W:
+    def _take(self, worker: threading.Thread) -> W:
         self._taken += 1
-        item = self._items.popleft()
+        self._at_work[worker] = item = self._items.popleft()
         if not self._is_looked_after:
             self._send_for_one()
         return item
@@ -204,24 +210,29 @@ class Pool(Generic[W]):
     # the threads
 
     def _run(self) -> None:
+        worker = threading.current_thread()
         is_new = True
         try:
-            while (item := self._next(is_new)) is not None:
+            while (item := self._next(worker, is_new)) is not None:
                 is_new = False
                 self._work(item)
                 del item  # it may be large, and the next one far
-        finally:  # an end that nobody thought of too: its place is free again, and what lies there somebody else's
+        finally:  # an end that was not foreseen too: its place is free again, and what lies there another's
             with self._lock:
-                self._workers.discard(threading.current_thread())
+                self._workers.discard(worker)
+                self._at_work.pop(worker, None)
+                if is_new:  # it was sent for, and has not looked
+                    self._coming = False
                 self._send_for_one()
 
-    def _next(self, is_new: bool) -> W | None:
+    def _next(self, worker: threading.Thread, is_new: bool) -> W | None:
         with self._lock:
+            self._at_work.pop(worker, None)
             if is_new:
                 self._coming = False
             while not self._items:
                 if self.is_stopping or self._idle >= self._threads:
-                    self._workers.discard(threading.current_thread())  # at once: no longer counted, nor waited for
+                    self._workers.discard(worker)  # at once: no longer counted, nor waited for
                     return None
                 self._wait()
-            return self._take()
+            return self._take(worker)

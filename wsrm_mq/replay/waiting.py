@@ -5,16 +5,33 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-__all__ = ["Settable", "Waiters"]
+__all__ = ["Settable", "Signal", "Waiters"]
 
 
 class Settable(Protocol):
     """An event, as threads or an event loop have it. ``set`` comes from another thread and must not block."""
 
     def set(self) -> None: ...
+
+
+class Signal:
+    """An event that one thread waits for. An error thrown into that thread, which is a server's, leaves nothing locked
+    that ``set`` would wait for, as it may with a ``threading.Event``."""
+
+    def __init__(self) -> None:
+        self._unset = threading.Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        with suppress(RuntimeError):  # it is set
+            self._unset.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it was set within ``seconds``; then it is no longer."""
+        return self._unset.acquire(timeout=max(0.0, seconds))
 
 
 class Waiters:

@@ -25,6 +25,7 @@ from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.instances import Neighbours, Presence
+from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -69,22 +70,19 @@ class Watch:
         self._is_counting = False
         self._busy = False
         """The last turn has left something to do."""
-        self._thread: threading.Thread | None = None
+        self.thread = Lasting("wsrm-mq-watch", self._loop, self._broke, events)
         self._nudged_at = 0.0
         self._trouble = Repeated()
 
     def start(self) -> None:
         """Keep looking, in an own thread."""
         self._stopping.clear()
-        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-watch", daemon=True)
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
         self.nudge()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self.thread.join()
 
     def nudge(self, _retry_at: int = 0) -> None:
         """Look again now, to learn when the next retry is due."""
@@ -113,7 +111,7 @@ class Watch:
                 tracing.look()
                 self._count()
                 self._indexing.look()
-                self._store.writer.look_after_files()
+                self._store.look_after()
                 self._stay_in_place(presence)
                 words = presence.wait(0 if self._busy else self._seconds())
                 positions = {word for word in words if word.isdigit()}
@@ -125,9 +123,12 @@ class Watch:
             except StoreError as error:
                 self._trouble.tell(self._events, "watch.store_error", error)
                 self._stopping.wait(self._poll_seconds)
-            except Exception as error:
-                self._events.tell("watch.failed", trouble=error)
+            except BaseException as error:
+                self._broke(error)
                 self._stopping.wait(self._poll_seconds)
+
+    def _broke(self, error: BaseException) -> None:
+        self._events.tell("watch.failed", trouble=error)
 
     def _count(self) -> None:
         """Have written what waits to be counted: nothing may come that would take it along."""
@@ -153,7 +154,7 @@ class Watch:
         if not self._duty.is_on:  # a retry that is due is left to others
             return min(self._poll_seconds, max(0.001, self._duty.left))
         with self._store.reader() as db:
-            retry_at: int | None = db.execute(sql.NEXT_RETRY).fetchone()[0]
+            retry_at: int | None = db.execute(sql.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
         if retry_at is None:
             return self._poll_seconds
         return min(self._poll_seconds, max(0.001, (retry_at - self._store.clock()) / 1000))
@@ -164,6 +165,7 @@ class Watch:
             return
         presence.take_place()
         self._events.tell("instance.files_removed", path=presence.home)
+        self._store.refusals.open(self._store.path, presence.name)
         self._store.submit(
             lambda tx: tx.execute(sql.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
         )
@@ -172,9 +174,13 @@ class Watch:
         """A bounded part of what there is to do. Answers whether there is more."""
         self._duty.look(self._bury_instances())
         for chore in self._chores:
-            chore()
-        look = {"now": self._store.clock(), "count": 1}
+            try:
+                chore()
+            except Exception as error:  # it keeps the turn from nothing else
+                self._broke(error)
+        self._dispatcher.take_up()
         with self._store.reader() as db:
+            look = {"now": self._store.clock(), "count": 1, "foreign": self._store.foreign(db)}
             has_runnable, has_due, has_tails = (
                 db.execute(statement, look).fetchone() is not None
                 for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
@@ -199,5 +205,6 @@ class Watch:
                 continue
             freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]
             instances.bury(self._store.path, name)
+            self._store.refusals.take_up_left(self._store.path)
             self._events.tell("instance.gone", name=name, sequences=freed)
         return any(key > self._store.instance and (key, name) not in dead for key, name in live)

@@ -17,6 +17,7 @@ __all__ = [
     "IncompleteSequenceBehavior",
     "Offer",
     "SequenceAcknowledgement",
+    "SequenceFault",
     "SequenceHeader",
     "TerminateSequence",
 ]
@@ -97,3 +98,13 @@ class CloseSequence:
 class TerminateSequence:
     identifier: str
     last_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFault:
+    """A fault of WS-RM that arrived, wherever its version puts what it says."""
+
+    code: str
+    """Local name of its code; empty where that cannot be read."""
+    identifier: str | None = None
+    """Of the sequence that it is about."""

@@ -23,6 +23,7 @@ from wsrm_mq.sequence.elements import (
     CreateSequence,
     IncompleteSequenceBehavior,
     SequenceAcknowledgement,
+    SequenceFault,
     SequenceHeader,
     TerminateSequence,
 )
@@ -42,9 +43,12 @@ __all__ = [
     "TimePassed",
     "decline",
     "grant",
+    "lapse",
     "receive",
 ]
 
+_ABANDONING: Final = frozenset(("SequenceTerminated", "UnknownSequence"))
+"""Codes of faults with which a source says that a sequence is gone (F-025, F-026)."""
 _LARGEST_NUMBER: Final = MAX_MESSAGE_NUMBER - 1
 """The largest number taken: ``limit`` lies above every accepted one and has to be a 64-bit integer too (D-SEQ-018)."""
 
@@ -181,7 +185,7 @@ class GaveUp:
     """What is unsettled goes to the dead letters, marked with this; ``None``: the behavior decides."""
 
 
-Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | TimePassed | GaveUp
+Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | SequenceFault | TimePassed | GaveUp
 
 
 class Step(NamedTuple):
@@ -204,6 +208,11 @@ def grant(request: CreateSequence, terms: Terms, now: int, max_expires: int) -> 
     gSOAP reads ``PT0S``, which means never, as already over."""
     lifetime = min(request.expires or max_expires, max_expires)
     return InboundSequence(replace(terms, expires_at=now + lifetime), active_at=now)
+
+
+def lapse(sequence: InboundSequence) -> Step:
+    """End a sequence that was never used, before its time."""
+    return _end(sequence, Ended.EXPIRED)
 
 
 def receive(
@@ -241,6 +250,8 @@ def receive(
         return _accept(sequence, event, now, bounds, named, empty_last)
     if cell.act in (Act.CLOSE, Act.TERMINATE, Act.END):
         return _finish(sequence, event, cell.act, cell.state, now)
+    if cell.act is Act.CONFIRM:
+        sequence = _with_last(sequence, event)
     return Step(sequence._replace(active_at=now), cell.act)
 
 
@@ -262,15 +273,20 @@ def _classify(sequence: InboundSequence, event: Input) -> Event:
         case AckRequested():
             return Event.ACK_REQUESTED
         case CloseSequence(last_number=stated):
-            return Event.END_CONTRADICTED if _contradicts(sequence, stated) else Event.CLOSE
+            is_wrong = sequence.state is not State.ENDED and _contradicts(sequence, stated)
+            return Event.END_CONTRADICTED if is_wrong else Event.CLOSE
         case TerminateSequence(last_number=stated):
             return Event.END_CONTRADICTED if _contradicts(sequence, stated) else Event.TERMINATE
+        case SequenceFault(code=code):
+            return Event.ABANDONED if code in _ABANDONING else Event.ACCUSED
         case _:
             return Event.FAILED
 
 
 def _contradicts(sequence: InboundSequence, stated: int | None) -> bool:
-    if stated is None or sequence.state is State.ENDED:
+    """Whether the source has sent more than ``stated``, or stated another last number before, also before the end: a
+    TerminateSequence that was refused is not confirmed when it comes again (D-TRM-007)."""
+    if stated is None:
         return False
     return stated < sequence.received.highest or sequence.last_number not in (None, stated)
 
@@ -347,8 +363,7 @@ def _would_be_held(sequence: InboundSequence, number: int) -> bool:
 
 
 def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now: int) -> Step:
-    if isinstance(event, CloseSequence | TerminateSequence) and event.last_number is not None:
-        sequence = sequence._replace(last_number=event.last_number)
+    sequence = _with_last(sequence, event)
     if isinstance(event, GaveUp):
         ended: Ended | None = sequence.ended or Ended.FAILED
         settled = (
@@ -367,6 +382,13 @@ def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now
         closed_now=state is State.CLOSED,
         ended_now=state is State.ENDED and sequence.state is not State.ENDED,
     )
+
+
+def _with_last(sequence: InboundSequence, event: Input) -> InboundSequence:
+    """The sequence with the last number that ``event`` states, if it does: a later statement is held to it."""
+    if isinstance(event, CloseSequence | TerminateSequence) and event.last_number is not None:
+        return sequence._replace(last_number=event.last_number)
+    return sequence
 
 
 def _refuse(sequence: InboundSequence, fault: type[faults.Fault], state: State, now: int) -> Step:

@@ -44,6 +44,8 @@ class Event(enum.Enum):
     END_CONTRADICTED = "CloseSequence or TerminateSequence whose LastMsgNumber contradicts what is known"
     EXPIRED = "Expires, counted from creation, or the inactivity limit"
     FAILED = "this side gives the sequence up"
+    ABANDONED = "SequenceTerminated or UnknownSequence from the source"
+    ACCUSED = "another fault from the source"
 
     __hash__ = object.__hash__
 
@@ -75,10 +77,12 @@ _ENDED_CELLS: Final = {
     Event.CLOSE: Cell(faults.UnknownSequence, State.ENDED),
     # The response may have been lost: a repeated TerminateSequence is confirmed, not refused.
     Event.TERMINATE: Cell(Act.CONFIRM, State.ENDED),
-    Event.END_CONTRADICTED: Cell(faults.UnknownSequence, State.ENDED),
+    Event.END_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
     Event.EXPIRED: Cell(Act.IGNORE, State.ENDED),
     # What was accepted before the end is still delivered, and may fail for good.
     Event.FAILED: Cell(Act.END, State.ENDED),
+    Event.ABANDONED: Cell(Act.IGNORE, State.ENDED),
+    Event.ACCUSED: Cell(Act.IGNORE, State.ENDED),
 }
 
 _1_1: Final = {
@@ -96,6 +100,8 @@ _1_1: Final = {
         Event.END_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
         Event.EXPIRED: Cell(Act.END, State.ENDED),
         Event.FAILED: Cell(Act.END, State.ENDED),
+        Event.ABANDONED: Cell(Act.END, State.ENDED),
+        Event.ACCUSED: Cell(Act.IGNORE, State.CREATED),
     },
     State.CLOSED: {
         Event.NEW: Cell(faults.SequenceClosed, State.CLOSED),
@@ -110,6 +116,8 @@ _1_1: Final = {
         Event.END_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
         Event.EXPIRED: Cell(Act.END, State.ENDED),
         Event.FAILED: Cell(Act.END, State.ENDED),
+        Event.ABANDONED: Cell(Act.END, State.ENDED),
+        Event.ACCUSED: Cell(Act.IGNORE, State.CLOSED),
     },
     State.ENDED: _ENDED_CELLS,
 }

@@ -17,6 +17,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,6 +34,7 @@ STEP_PAGES: Final = 1024
 MAX_LOG_GROWTH: Final = 1024 * 1024 * 1024
 LEAST_FREE: Final = 16 * 1024 * 1024
 """Bytes that the copy leaves free, on its own disk and on that of the store."""
+_TOKEN: Final = 8
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 Progress = Callable[[int, int], object]
@@ -107,11 +109,12 @@ def _full(target: Path, why: str) -> StoreFull:
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[tuple[Path, int]]:
-    """A file for the copy while it is none, locked; what a killed backup left of the same target is removed."""
+    """A file for the copy while it is none, locked; what a killed backup left of the same target is removed, and no
+    file of others that is only named like it."""
     for left in target.parent.glob(f"{target.name}.*.part"):
-        if is_locked(left) is False:
+        if left == _part(target, left.name[len(target.name) + 1 :][:_TOKEN]) and is_locked(left) is False:
             _remove(left)
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    part = _part(target, secrets.token_hex(_TOKEN // 2))
     try:
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except OSError as error:
@@ -128,6 +131,12 @@ def _unfinished(target: Path) -> Iterator[tuple[Path, int]]:
     finally:
         _remove(part)
         os.close(handle)
+
+
+def _part(target: Path, token: str) -> Path:
+    """A name that no other program gives: it has a checksum of itself."""
+    check = zlib.crc32(f"wsrm-mq {target.name} {token}".encode(errors="surrogateescape"))
+    return target.with_name(f"{target.name}.{token}{check:08x}.part")
 
 
 def _remove(part: Path) -> None:

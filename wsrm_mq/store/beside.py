@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path
 
-__all__ = ["beside", "is_locked", "witness_file"]
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events
+
+__all__ = ["beside", "content_of", "is_locked", "keep_private", "witness_file"]
 
 
 def beside(store: Path) -> Path:
@@ -19,10 +23,45 @@ def witness_file(store: Path) -> Path:
     return beside(store) / "witness"
 
 
+def content_of(file: Path) -> bytes:
+    """What is in a file beside a store, and in no other that it leads to. Raises ``OSError``."""
+    handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(handle, "rb") as opened:
+        return opened.read()
+
+
+def keep_private(store: Path, events: Events) -> None:
+    """Take from others what they may do with the store's files, loudly: messages are in them. Raises
+    ``StoreUnavailable`` where a link stands beside the store: what is written there would be somewhere else."""
+    home = beside(store)
+    files = [store, *(store.with_name(f"{store.name}{suffix}") for suffix in ("-wal", "-shm")), home]
+    if home.is_dir() and not home.is_symlink():
+        files += home.iterdir()
+    for file in files:
+        try:
+            found = file.lstat()
+        except OSError:  # it is gone, or never was
+            continue
+        if stat.S_ISLNK(found.st_mode):
+            raise StoreUnavailable(
+                f"{file}: is a symbolic link; what is written there would be somewhere else.",
+                "Find out who made it, and remove it.",
+            )
+        open_to_others = found.st_mode & 0o077
+        if not open_to_others or stat.S_ISSOCK(found.st_mode):
+            continue
+        try:
+            file.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+        except OSError as error:
+            events.tell("store.not_private", path=file, mode=f"{found.st_mode & 0o777:04o}", error=error)
+        else:
+            events.tell("store.tightened", path=file, mode=f"{found.st_mode & 0o777:04o}")
+
+
 def is_locked(file: Path) -> bool | None:
     """Whether somebody holds the lock on this file; ``None`` where there is no such file."""
     try:
-        handle = os.open(file, os.O_RDWR)
+        handle = os.open(file, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError:  # not known: who lives must not be taken for dead

@@ -14,14 +14,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.hints import about
+from wsrm_mq.store.opened import refuse_divided
 from wsrm_mq.store.rescue import lost, removed
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
+    "Obstacle",
     "begin",
     "connect_reader",
     "connect_writer",
@@ -30,6 +32,7 @@ __all__ = [
     "refuse_place",
     "store_errors",
     "translate",
+    "why_not_written",
     "write_ahead",
 ]
 
@@ -99,8 +102,13 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     refuse_place(path)
     with store_errors(path):
         db = _open(path, "rw")
-        if not write_ahead(db):
-            raise StoreUnavailable(f"{path}: write-ahead logging cannot be switched on.")
+        try:
+            if not write_ahead(db):
+                raise StoreUnavailable(f"{path}: write-ahead logging cannot be switched on.")
+            refuse_divided(path)
+        except BaseException:
+            db.close()
+            raise
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA wal_autocheckpoint = 0")
         db.execute("PRAGMA journal_size_limit = 67108864")
@@ -116,6 +124,41 @@ def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
     looks least often. Here all look alike.
     """
     _when_free(db, "BEGIN IMMEDIATE", wait=wait)
+
+
+class Obstacle(NamedTuple):
+    """Why one who looks cannot write. ``is_of_asker``: it is not allowed to, which says nothing about a service."""
+
+    what: str
+    is_of_asker: bool
+
+
+def why_not_written(db: sqlite3.Connection, seconds: float) -> Obstacle | None:
+    """Try for so long to get the write lock with a reader's connection, and give it back at once; ``None`` where that
+    goes well."""
+    end = time.monotonic() + seconds
+    try:
+        db.execute("PRAGMA busy_timeout = 0")
+        db.execute("PRAGMA query_only = OFF")
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("ROLLBACK")
+                return None
+            except sqlite3.OperationalError as error:
+                code = error.sqlite_errorcode & 0xFF
+                if code == sqlite3.SQLITE_BUSY and time.monotonic() < end:
+                    time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
+                elif code == sqlite3.SQLITE_BUSY:
+                    return Obstacle(f"another program has held the write lock for {seconds:g} s", is_of_asker=False)
+                elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+                    text = "this user may not write to the store, so it is not known whether a service can"
+                    return Obstacle(text, is_of_asker=True)
+                else:
+                    return Obstacle(f"the store cannot be written: {error}", is_of_asker=False)
+    finally:
+        db.execute("PRAGMA query_only = ON")
+        db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
 
 def write_ahead(db: sqlite3.Connection) -> bool:
@@ -186,15 +229,23 @@ def refuse_place(path: Path) -> None:
     which no such system offers."""
     if path.exists() and _is_read_only(path):
         raise _read_only(path)
+    _refuse_two_names(path)
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
     where = os.path.realpath(path)
+    parts = {f"{where}{suffix}" for suffix in ("", "-wal", "-shm", ".d")}
     best, kind = "", ""
     for line in mounts:
         _device, point, file_system, *_rest = line.split(" ")
         point = re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), point)  # a space is \\040
+        if point in parts:
+            raise StoreUnavailable(
+                f"{path}: {point} is a mount of its own. The log and the locks beside it are not shared then: what is "
+                "written here is not where the others, or the next container, look for it.",
+                f"Mount the directory {path.parent} as a whole.",
+            )
         inside = where == point or where.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, file_system
@@ -202,6 +253,19 @@ def refuse_place(path: Path) -> None:
         raise StoreUnavailable(
             f"{path}: is on a network file system ({kind}), where write-ahead logging cannot work.",
             "Put the store on a local disk.",
+        )
+
+
+def _refuse_two_names(path: Path) -> None:
+    """Each name of a file has a log of its own: opened by two of them, each loses what the other wrote."""
+    try:
+        names = os.stat(path).st_nlink
+    except OSError:
+        return
+    if names > 1:
+        raise StoreUnavailable(
+            f"{path}: has {names} names (hard links), and each would have a write-ahead log of its own.",
+            "Remove the other names; a copy is made with `wsrm-mq store backup`.",
         )
 
 

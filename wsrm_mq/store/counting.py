@@ -12,10 +12,11 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from wsrm_mq.store.tables import counter
+from wsrm_mq.store.refusals import Refusals, Refused
+from wsrm_mq.store.tables import counter, refusal
 from wsrm_mq.store.together import Inserts
 
-__all__ = ["COUNTERS", "Key", "Tally"]
+__all__ = ["COUNTERS", "REFUSALS", "Key", "Tally"]
 
 Key = tuple[str, int, str]
 """What is counted, the key of its queue (0 where there is none), and a label."""
@@ -28,18 +29,28 @@ COUNTERS: Final = Inserts(
         index_elements=["name", "queue", "label"], set_={"value": counter.c.value + plain.excluded.value}
     ),
 )
+REFUSALS: Final = Inserts(
+    refusal,
+    conflict=lambda plain: plain.on_conflict_do_update(
+        index_elements=["reason", "partner"],
+        set_={"times": refusal.c.times + plain.excluded.times, "last_at": plain.excluded.last_at},
+    ),
+)
 
 
 class Tally:
-    """What one process has committed and not yet counted in the store. Its writer alone uses it."""
+    """What one process has committed and not yet counted in the store, and what it has refused. Its writer alone uses
+    it."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Refusals | None = None) -> None:
+        self.refusals = refusals or Refusals()
+        self._refused: list[Refused] = []
         self._waiting: dict[Key, int] = {}
         self._written_at = float("-inf")
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting) or self.refusals.is_waiting
 
     @property
     def is_due(self) -> bool:
@@ -49,6 +60,11 @@ class Tally:
         """Rows for ``COUNTERS``: what waits, and ``counts``."""
         return [(*key, value) for key, value in _sum(self._waiting, counts).items()]
 
+    def refused(self) -> list[Refused]:
+        """Rows for ``REFUSALS``."""
+        self._refused = self.refusals.waiting()
+        return self._refused
+
     def wait(self, counts: Mapping[Key, int]) -> None:
         """These were committed, and not written."""
         if counts:
@@ -57,6 +73,9 @@ class Tally:
     def written(self) -> None:
         self._waiting = {}
         self._written_at = time.monotonic()
+        if self._refused:
+            self.refusals.written(self._refused)
+            self._refused = []
 
 
 def _sum(waiting: dict[Key, int], counts: Mapping[Key, int]) -> dict[Key, int]:

@@ -28,13 +28,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from wsrm_mq.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.events.telling import tell
 from wsrm_mq.hints import about
-from wsrm_mq.store.beside import witness_file
+from wsrm_mq.store.beside import content_of, witness_file
 from wsrm_mq.store.connection import connect_reader, store_errors
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Identity", "Witness", "admit", "advance", "identify", "is_older", "rename", "stamp", "why_unconfirmed"]
+__all__ = [
+    "ADVANCE",
+    "Identity",
+    "Witness",
+    "admit",
+    "advance",
+    "convict",
+    "identify",
+    "is_older",
+    "rename",
+    "stamp",
+    "why_unconfirmed",
+]
 
 
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
@@ -80,16 +92,18 @@ class Witness:
     def seen(self) -> Identity | None:
         """What was written there last by anybody; ``None`` where nothing can be read."""
         try:
-            found = json.loads(self.file.read_bytes())
+            found = json.loads(content_of(self.file))
             return Identity(str(found["store"]), int(found["mark"]), None)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def tell(self, committed: Identity) -> None:
         """Write down what is durable. Where that fails it lags behind, which is allowed."""
-        known = self._known
-        if known is not None and (committed.id != known.id or committed.mark < known.mark):
+        if self._known is not None and committed.id != self._known.id:
             return  # the file was replaced under this process: the witness must not forget
+        seen = self.seen()
+        if seen is not None and seen.id == committed.id and committed.mark < seen.mark:
+            return  # another process was quicker, or knows that the store has forgotten something
         try:
             self.begin(committed)
         except StoreUnavailable as error:
@@ -144,6 +158,17 @@ def admit(path: Path) -> Witness:
             tell("store.new", path=path)
         witness.begin(found)
     return witness
+
+
+def convict(path: Path, known: Identity) -> None:
+    """The store at ``path`` has forgotten what a process knew of it: nothing opens it before an operator adopts it.
+    Raises ``StoreUnavailable`` where the witness cannot be told."""
+    witness = Witness(path)
+    seen = witness.seen()
+    with closing(connect_reader(path)) as db, store_errors(path):
+        found = identify(db)
+    marks = [known.mark, found.mark] + ([seen.mark] if seen is not None else [])
+    witness.begin(Identity(known.id, max(marks) + 1, None))
 
 
 def is_older(path: Path, found: Identity) -> bool:

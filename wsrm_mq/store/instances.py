@@ -17,14 +17,16 @@ import os
 import secrets
 import select
 import socket
+import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.store import opened
 from wsrm_mq.store.beside import beside, is_locked
-from wsrm_mq.store.rescue import FileId, file_id
+from wsrm_mq.store.rescue import FileId, FileIds, file_id
 
 __all__ = ["Neighbours", "Presence", "bury", "holds_lock", "in_use", "is_alive", "wake"]
 
@@ -45,6 +47,7 @@ class Presence:
         self.home = beside(store)
         self._handles: list[int] = []
         self._lock: FileId = None
+        self._opened: FileIds = ()
         self._socket: socket.socket | None = None
         self.take_place()
 
@@ -60,7 +63,7 @@ class Presence:
             self.home.mkdir(mode=0o700, exist_ok=True)
             directory = os.open(self.home, os.O_RDONLY | os.O_DIRECTORY)
             self._handles.append(directory)
-            self._handles.append(_locked(self._path("lock")))
+            self._handles.append(_locked(self._path("lock"), self._opened))
         except OSError as error:
             self.abandon()
             raise StoreUnavailable(f"{self.home}: {error.strerror}.") from error
@@ -73,6 +76,12 @@ class Presence:
             self._socket = listener
         except OSError:
             pass  # without a socket the poll is all there is
+
+    def has_open(self, files: FileIds) -> None:
+        """Tell the others which files this process has open; ``()`` for none."""
+        self._opened = files
+        if len(self._handles) == 2:
+            opened.tell(self._handles[1], files)
 
     def _path(self, suffix: str) -> Path:
         return self.home / f"{self.name}.{suffix}"
@@ -110,12 +119,15 @@ class Presence:
                 pass
 
 
-def _locked(path: Path) -> int:
-    """Make a lock file. It is shown when the lock is held: before, it would look like that of a dead instance."""
+def _locked(path: Path, files: FileIds) -> int:
+    """Make a lock file, which tells which ``files`` are open. It is shown when the lock is held: before, it would look
+    like that of a dead instance."""
     unseen = path.with_suffix(".new")
-    handle = os.open(unseen, os.O_CREAT | os.O_RDWR, 0o600)
+    unseen.unlink(missing_ok=True)
+    handle = os.open(unseen, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        opened.tell(handle, files)
         os.rename(unseen, path)
     except OSError:
         os.close(handle)
@@ -171,6 +183,8 @@ def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
             sender.setblocking(False)
             for name in names:
                 try:
+                    if not stat.S_ISSOCK(os.stat(f"{name}.sock", dir_fd=directory, follow_symlinks=False).st_mode):
+                        continue
                     sender.sendto(word.encode("ascii"), _address(directory, name))
                 except OSError:
                     continue

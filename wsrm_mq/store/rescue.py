@@ -8,9 +8,12 @@ beside that place, those last 20 ms included: only a process that is killed with
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from wsrm_mq.errors import StoreUnavailable, StoreUnconfirmed
@@ -22,11 +25,11 @@ __all__ = ["FileId", "FileIds", "file_id", "file_ids", "lost", "put_back", "remo
 FileId = tuple[int, int] | None
 """Device and inode of a file; ``None`` for one that is not there."""
 FileIds = tuple[FileId, ...]
-"""A store's file, and its write-ahead log."""
+"""A store's file, its write-ahead log, and the index of that, which the processes share and lock each other with."""
 
 
 def file_ids(path: Path) -> FileIds:
-    return file_id(path), file_id(f"{path}-wal")
+    return file_id(path), file_id(f"{path}-wal"), file_id(f"{path}-shm")
 
 
 def file_id(path: Path | str) -> FileId:
@@ -45,17 +48,28 @@ def rescue(db: sqlite3.Connection, path: Path, name: str) -> Path:
     """Copy all that ``db`` has, to ``rescued_path``. It is whole there or not there; ``name`` tells apart processes
     that do so at once. Raises ``OSError`` or ``sqlite3.Error``."""
     unfinished = path.with_name(f"{path.name}.{name}")
-    os.close(os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
-    try:
-        copy = sqlite3.connect(unfinished)
-        try:
-            db.backup(copy)
-        finally:
-            copy.close()
-        os.replace(unfinished, rescued_path(path))
-    finally:
+    with _in_turn(path.parent):
         unfinished.unlink(missing_ok=True)
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            with closing(sqlite3.connect(unfinished)) as copy:
+                db.backup(copy)
+            os.replace(unfinished, rescued_path(path))
+        finally:
+            unfinished.unlink(missing_ok=True)
     return rescued_path(path)
+
+
+@contextmanager
+def _in_turn(directory: Path) -> Iterator[None]:
+    """Each process has written its last before it makes its copy. So the last of several copies has all that any of
+    them wrote, if none is made while another is."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def removed(path: Path) -> StoreUnavailable | None:

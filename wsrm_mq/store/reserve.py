@@ -19,6 +19,8 @@ __all__ = ["Reserve", "is_spent"]
 
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE
+_TIGHT: Final = _SIZE // 2
+"""Where there was never room for a reserve, as much is left for settlements, and for what a checkpoint moves."""
 _LOOK_EVERY_SECONDS: Final = 1.0
 _ASK_EVERY_SECONDS: Final = 0.02
 
@@ -39,18 +41,34 @@ class Reserve:
         self._made = False
         self._asked_at = float("-inf")
         self._is_there = True
+        self._is_tight = False
+        self._is_released = False
+        """Given up by this instance, and not made again since."""
 
     @property
     def is_spent(self) -> bool:
-        """It was there, and has been given up since, by this instance, or by another a moment ago."""
+        """It was there, and has been given up since, by this instance, or by another a moment ago. Where it is gone
+        and there is room, as where its directory was removed, it was taken away: nothing is full."""
         now = time.monotonic()
-        if now - self._asked_at >= _ASK_EVERY_SECONDS:
+        if now - self._asked_at >= _ASK_EVERY_SECONDS or not self._made:  # little room is gone within less
             self._asked_at = now
             try:
-                self._is_there = self._path.exists()
+                if self._made:
+                    self._is_there = self._path.exists() or not (self._is_released or self._lacks_room())
+                else:
+                    self._is_tight = shutil.disk_usage(self._path.parent).free < _TIGHT
             except OSError:  # the directory may not be read: then nothing is known of it
-                self._is_there = True
-        return self._made and not self._is_there
+                self._is_there, self._is_tight = True, False
+        return not self._is_there if self._made else self._is_tight
+
+    @property
+    def is_made(self) -> bool:
+        """There was room for it once."""
+        return self._made
+
+    def _lacks_room(self) -> bool:
+        home = self._path.parent
+        return home.is_dir() and shutil.disk_usage(home).free < _PLENTY
 
     def restore(self) -> None:
         """Make the file if it is missing and there is room; looks only once a second."""
@@ -61,20 +79,22 @@ class Reserve:
         try:
             if self._path.exists():
                 self._made = self._is_there = True
+                self._is_released = False
                 return
             if shutil.disk_usage(self._path.parent).free < _PLENTY:
                 return
-            handle = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+            handle = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
             try:
                 os.posix_fallocate(handle, 0, self._size)
             finally:
                 os.close(handle)
             self._made = self._is_there = True
+            self._is_released = False
         except OSError:
             self.release()
 
     def release(self) -> None:
-        self._is_there = False
+        self._is_there, self._is_released = False, self._made
         try:
             self._path.unlink()
         except OSError:

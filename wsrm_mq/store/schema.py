@@ -1,12 +1,15 @@
 """Which schema a store has, and how it comes to the one this version wants.
 
 Migrations are Alembic's and live in this package. Each upgrade is one transaction: a crash leaves the old schema or
-the new one. A store from a newer version is refused, never guessed at (Q-113).
+the new one. What has to be done row by row follows in small ones (``scrub``), and goes on where it was left. A store
+from a newer version is refused, never guessed at (Q-113).
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +17,11 @@ from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 from wsrm_mq.store.connection import create_file, refuse_place, store_errors, write_ahead
 from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.rescue import lost, removed
+from wsrm_mq.store.scrub import is_pending, scrub
 
 __all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision"]
 
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]
@@ -35,9 +39,9 @@ def revision(db: sqlite3.Connection, path: Path) -> str | None:
         return str(row[0]) if row else None
 
 
-def ensure(path: Path, *, anew: bool = False) -> None:
+def ensure(path: Path, *, anew: bool = False, keep_headers: Sequence[str] = ()) -> None:
     """Bring the store at ``path`` to ``HEAD``, creating it where there is none, and was none: an empty one would know
-    nothing of what the lost one acknowledged. ``anew``: somebody wants just that.
+    nothing of what the lost one acknowledged. ``anew``: that is wanted. ``keep_headers``: as the option.
 
     Raises ``SchemaMismatch`` for a store that a newer version wrote or an older one uses, ``StoreUnconfirmed`` for one
     that is lost.
@@ -47,26 +51,28 @@ def ensure(path: Path, *, anew: bool = False) -> None:
         raise refusal
     if not path.exists():
         create_file(path)
-    if _revision_at(path) != HEAD:
-        migrate(path)
+    migrate(path, keep_headers)
 
 
-def migrate(path: Path) -> tuple[str | None, str]:
+def migrate(
+    path: Path, keep_headers: Sequence[str] = (), progress: Callable[[int, int], object] | None = None
+) -> tuple[str | None, str]:
     """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date, and refuses
-    one that a process of an older version uses (``SchemaMismatch``)."""
-    before = _revision_at(path)
+    one that a process of an older version uses (``SchemaMismatch``). ``progress`` as for ``scrub``."""
+    before, is_left = _state(path)
     if before != HEAD:
         _upgrade(path)
+        _revision, is_left = _state(path)
+    if is_left:
+        scrub(path, keep_headers, progress)
     return before, HEAD
 
 
-def _revision_at(path: Path) -> str | None:
-    with store_errors(path):
-        db = sqlite3.connect(path, timeout=30)
-        try:
-            return known_revision(db, path)
-        finally:
-            db.close()
+def _state(path: Path) -> tuple[str | None, bool]:
+    """The revision, and whether something of its migration is left to be done."""
+    with store_errors(path), closing(sqlite3.connect(path, timeout=30)) as db:
+        found = known_revision(db, path)
+        return found, found == KNOWN[-1] and is_pending(db)
 
 
 def known_revision(db: sqlite3.Connection, path: Path) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from sqlalchemy import (
     ClauseElement,
     ColumnElement,
+    Select,
     Table,
     and_,
     bindparam,
@@ -82,6 +83,7 @@ def _waited(retry_from: ColumnElement[int], retry_at: ColumnElement[int]) -> Col
 
 ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
+DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
 ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
 END_INSTANCE: Final = compiled(
     update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
@@ -112,7 +114,7 @@ _INDEXED: Final = select(sequence_entry.c.entry).where(
 )
 _ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "sequence_entry")
 ENTRY_BY_NUMBER: Final = compiled(
-    select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named).where(
+    select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named, entry.c.settled_at).where(
         entry.c.id
         == func.coalesce(
             select(entry.c.id).where(_IS_NUMBER, entry.c.outcome.is_(None)).correlate(None).scalar_subquery(),
@@ -382,14 +384,34 @@ OPEN_OF_CONNECTIONS: Final = compiled(
 )
 
 
-def _open_of(*who: ColumnElement[bool]) -> str:
-    is_open = and_(sequence.c.state == "created", sequence.c.kind == "rm", *who)
-    return compiled(select(sequence.c.id).where(is_open).limit(1).offset(p("most")))
+def _open_of(*who: ColumnElement[bool]) -> Select[tuple[int]]:
+    return select(sequence.c.id).where(and_(sequence.c.state == "created", sequence.c.kind == "rm", *who))
 
 
-OPEN_OF_PRINCIPAL: Final = _open_of(sequence.c.principal == p("who"))
-OPEN_OF_ADDRESS: Final = _open_of(sequence.c.principal.is_(None), sequence.c.peer.is_not_distinct_from(p("who")))
+def _more_than_most(of_peer: Select[tuple[int]]) -> str:
+    return compiled(of_peer.limit(1).offset(p("most")))
+
+
+def _unused(of_peer: Select[tuple[int]]) -> str:
+    is_used = select(range_.c.sequence).where(range_.c.sequence == sequence.c.id).exists()
+    unused = of_peer.where(sequence.c.expected == 1, sequence.c.active_at <= p("before"), ~is_used)
+    return compiled(unused.where(sequence.c.id - p("after") > 0).with_only_columns(func.min(sequence.c.id)))
+
+
+_OF_PRINCIPAL: Final = _open_of(sequence.c.principal == p("who"))
+_OF_ADDRESS: Final = _open_of(sequence.c.principal.is_(None), sequence.c.peer.is_not_distinct_from(p("who")))
+OPEN_OF_PRINCIPAL: Final = _more_than_most(_OF_PRINCIPAL)
+OPEN_OF_ADDRESS: Final = _more_than_most(_OF_ADDRESS)
 """A row if a peer has more than ``:most`` open sequences."""
+UNUSED_OF_PRINCIPAL: Final = _unused(_OF_PRINCIPAL)
+UNUSED_OF_ADDRESS: Final = _unused(_OF_ADDRESS)
+"""The oldest sequence behind ``:after`` that is open, received nothing and had no traffic since ``:before``; null."""
+IN_LEDGER: Final = compiled(
+    select(ledger.c.id).where(
+        ledger.c.sequence == p("sequence"), ledger.c.event == p("event"), ledger.c.reason == p("reason")
+    )
+)
+"""A row for each time that something was written down about a sequence for one reason."""
 HELD_IN_ALL: Final = compiled(
     select(func.coalesce(func.sum(sequence.c.held), 0), func.coalesce(func.sum(sequence.c.held_bytes), 0)).where(
         sequence.c.held > 0
@@ -401,6 +423,7 @@ HELD_BYTES: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
 )
+CLAIMS_OF: Final = compiled(select(sequence.c.id, sequence.c.fence).where(sequence.c.owner == p("owner")))
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _DELIVERABLE = and_(
     sequence.c.owner.is_(None),
@@ -408,11 +431,16 @@ _DELIVERABLE = and_(
     sequence.c.cursor < sequence.c.limit,
     or_(sequence.c.discard_from.is_(None), sequence.c.cursor < sequence.c.discard_from),
 )
+_FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
+_OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
+"""``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
 RUNNABLE: Final = compiled(
-    select(sequence.c.id).where(_DELIVERABLE, _waited(sequence.c.retry_from, sequence.c.retry_at)).limit(p("count"))
+    select(sequence.c.id)
+    .where(_DELIVERABLE, _OURS, _waited(sequence.c.retry_from, sequence.c.retry_at))
+    .limit(p("count"))
 )
 NEXT_RETRY: Final = compiled(
-    select(func.min(sequence.c.retry_at)).where(_DELIVERABLE, sequence.c.retry_at.is_not(None))
+    select(func.min(sequence.c.retry_at)).where(_DELIVERABLE, _OURS, sequence.c.retry_at.is_not(None))
 )
 DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1).limit(p("count")))
 DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))
@@ -432,12 +460,6 @@ RUN_BOUNDS: Final = compiled(
         sequence.c.addressing,
     ).where(sequence.c.id == p("key"))
 )
-
-LAST_KEYS: Final = {
-    "message": compiled(select(func.coalesce(func.max(message.c.id), 0))),
-    "entry": "SELECT seq FROM sqlite_sequence WHERE name = 'entry'",
-}
-"""An entry's key is a position: that of a deleted row is not used again."""
 
 # ranges
 

@@ -6,21 +6,23 @@ import os
 import socket
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store import identity, instances, schema
+from wsrm_mq.store import applications, identity, instances, schema
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.beside import beside
+from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.beside import beside, keep_private
 from wsrm_mq.store.connection import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
+from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.reserve import Reserve, is_spent
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.writer import Clock, Verb, Writer, wall_clock
 
 __all__ = ["Store", "store_path"]
@@ -59,19 +61,27 @@ class Store:
         max_queued: int = 1_024,
         max_queued_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
+        keep_headers: Sequence[str] = (),
+        serving: Serving = NAMELESS,
     ) -> None:
+        """``keep_headers``: as the option, for what an older version stored."""
         self.path = store_path(where)
+        self._keep_headers = keep_headers
+        self.serving = serving
         self.clock = clock
         self._events = events or Events()
         self._max_queued = max_queued
         self._max_queued_bytes = max_queued_bytes
         self.presence: Presence | None = None
+        self.refusals = Refusals()
         self._witness = Witness(self.path)
         self._witnessed = 0
         """How many commits there were when the witness was told last."""
         self._writer: Writer | None = None
         self._idle_readers: list[sqlite3.Connection] = []
-        self._readers_changed = threading.Condition()
+        self._readers_lock = threading.Lock()
+        """Taken as itself: an error thrown into a thread that reads could leave a condition's own ``with`` locked."""
+        self._readers_changed = threading.Condition(self._readers_lock)
         self._lent = 0
         self._closing = False
         self._suspended = False
@@ -98,7 +108,8 @@ class Store:
     def open(self) -> None:
         """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreUnconfirmed``
         for one that may have forgotten what it acknowledged."""
-        schema.ensure(self.path)
+        keep_private(self.path, self._events)
+        schema.ensure(self.path, keep_headers=self._keep_headers)
         self._witness = identity.admit(self.path)
         self._closing = False
         presence = Presence(self.path)
@@ -116,8 +127,13 @@ class Store:
                 max_requests=self._max_queued,
                 max_request_bytes=self._max_queued_bytes,
                 events=self._events,
+                refusals=self.refusals,
+                has_open=presence.has_open,
+                serving=self.serving,
             )
             writer.start()
+            self.refusals.open(self.path, presence.name)
+            self.refusals.take_up_left(self.path)
         except BaseException:
             presence.close()
             raise
@@ -133,15 +149,21 @@ class Store:
                     "host": socket.gethostname(),
                     "pid": os.getpid(),
                     "started_at": self.clock(),
+                    "application": self.serving.application,
+                    "paths": self.serving.stored_paths,
                 }
                 db.execute("BEGIN IMMEDIATE")
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
+                applications.admit(db, self.path, self.serving)
                 key = int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+                others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
                 db.execute("COMMIT")
-                return key
         finally:
             db.close()
+        for queue, application in others:
+            self._events.tell("store.other_application", queue=queue, application=application)
+        return key
 
     def close(self, last: Verb[object] = _leave, timeout: float | None = None) -> None:
         """Write what waits and, behind it, ``last``, which leaves the instances; close every connection. What cannot
@@ -150,11 +172,12 @@ class Store:
         if writer is not None:
             writer.close(lambda tx: (last(tx), identity.advance(tx)), timeout)
             self._witness.tell_of(self.path)
-        with self._readers_changed:
+        with self._readers_lock:
             self._closing = True
             self._readers_changed.notify_all()
         self._close_readers()
         if self.presence is not None:
+            self.refusals.close(self.path, self.presence.name)
             self.presence.close()
             self.presence = None
 
@@ -166,9 +189,15 @@ class Store:
         self._witness.tell(self.call(identity.advance))
         self._witnessed = self.writer.commits
 
+    def look_after(self) -> None:
+        """Notice what was done to the store's files, or to the writer, although this process writes nothing."""
+        self.writer.look_after()
+        with self.reader() as db:
+            self.writer.look_after(db)
+
     def suspend(self) -> None:
         """Close every connection for the moment of a fork: none may be open then. What is asked meanwhile waits."""
-        with self._readers_changed:
+        with self._readers_lock:
             self._suspended = True
         if self._writer is not None:
             self._writer.suspend()
@@ -178,17 +207,18 @@ class Store:
         """The parent, after the fork."""
         if self._writer is not None:
             self._writer.resume()
-        with self._readers_changed:
+        with self._readers_lock:
             self._suspended = False
             self._readers_changed.notify_all()
 
     def abandon(self) -> None:
         """The child, after the fork: nothing here is its own."""
+        self.refusals.close()
         if self.presence is not None:
             self.presence.abandon()
 
     def _close_readers(self) -> None:
-        with self._readers_changed:
+        with self._readers_lock:
             while self._lent:
                 self._readers_changed.wait()
             for reader in self._idle_readers:
@@ -220,7 +250,7 @@ class Store:
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:
         """A read-only connection, lent for a moment: never across a call of the application."""
-        with self._readers_changed:
+        with self._readers_lock:
             while self._suspended and not self._closing:
                 self._readers_changed.wait()
             if self._closing:
@@ -233,11 +263,15 @@ class Store:
             with store_errors(self.path):
                 yield reader
         finally:
-            with self._readers_changed:
+            with self._readers_lock:
                 self._lent -= 1
                 if reader is not None:
                     self._idle_readers.append(reader)
                 self._readers_changed.notify_all()
+
+    def foreign(self, db: sqlite3.Connection) -> str:
+        """The keys of queues whose messages are for other applications, as JSON."""
+        return as_json(applications.foreign(db, self.serving))
 
     def wake(self, *names: str, word: str = "look") -> None:
         """Wake other instances by name; all live ones where no name is given."""

@@ -34,6 +34,7 @@ __all__ = [
     "metadata",
     "queue",
     "range_",
+    "refusal",
     "reply",
     "sequence",
     "sequence_entry",
@@ -63,14 +64,19 @@ queue: Final = _table(
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
-    # A dead-letter queue knows whose it is.
+    # A dead-letter queue knows whose it is, and is found by that: a name may be anybody's path.
     Column("parent", Integer, ForeignKey("queue.id")),
     Column("created_at", Integer, nullable=False),
+    # Whose messages these are, where the application has a name; see ``queue.applications``.
+    Column("application", Text),
     _one_of("kind", QUEUE_KINDS),
+    sqlite_autoincrement=True,
 )
+Index("queue_dead_letters", queue.c.parent, unique=True, sqlite_where=text("kind = 'dead_letter'"))
 
 message: Final = _table(
     "message",
+    # The position of the entry that it came with: given once, without a counter of its own.
     Column("id", Integer, primary_key=True),
     Column("message_id", Text),
     Column("action", Text),
@@ -152,6 +158,8 @@ Index(
 Index("entry_unnamed", entry.c.sequence, entry.c.number, sqlite_where=text("named = 0"))
 Index("entry_dead", entry.c.queue, entry.c.id, sqlite_where=text("outcome = 'dead'"))
 Index("entry_by_message", entry.c.message)
+# What was taken and answered with a fault, by time: clean messages are not in it.
+Index("entry_faulted", entry.c.settled_at, sqlite_where=text("reason = 'answered_with_fault'"))
 
 sequence: Final = _table(
     "sequence",
@@ -265,17 +273,30 @@ instance: Final = _table(
     Column("pid", Integer, nullable=False),
     Column("started_at", Integer, nullable=False),
     Column("ended_at", Integer),
+    # The application that it serves, where that has a name, and on which paths: a JSON list, NULL for all.
+    Column("application", Text),
+    Column("paths", Text),
     sqlite_autoincrement=True,
 )
 Index("instance_live", instance.c.id, sqlite_where=text("ended_at IS NULL"))
 
-# What was counted of a queue (0: of none), for ever: rows that are pruned, and queues, go without it.
+# What was counted of a queue (0: of none; -1: of those that are gone): rows that are pruned go without it.
 counter: Final = _table(
     "counter",
     Column("name", Text, primary_key=True),
     Column("queue", Integer, primary_key=True, autoincrement=False),
     Column("label", Text, primary_key=True),
     Column("value", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# What was refused, by reason and partner ('' where none is known): nothing else is kept of it.
+refusal: Final = _table(
+    "refusal",
+    Column("reason", Text, primary_key=True),
+    Column("partner", Text, primary_key=True),
+    Column("times", Integer, nullable=False),
+    Column("last_at", Integer, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -305,3 +326,6 @@ ledger: Final = _table(
     sqlite_autoincrement=True,
 )
 Index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)
+# A row goes with what it is about: an entry, else a sequence; what is about neither goes when it is old.
+Index("ledger_by_position", ledger.c.position, sqlite_where=text("position IS NOT NULL"))
+Index("ledger_rest", ledger.c.at, ledger.c.id, sqlite_where=text("sequence IS NULL AND position IS NULL"))

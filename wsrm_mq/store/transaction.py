@@ -13,14 +13,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.counting import COUNTERS, Key, Tally
+from wsrm_mq.store.applications import NAMELESS, Serving, foreign
+from wsrm_mq.store.counting import COUNTERS, REFUSALS, Key, Tally
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.space import room
 from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, STEADY, Row
@@ -30,6 +31,8 @@ __all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 _CACHED_WEIGHT: Final = 40_000
 _CACHED_QUEUES: Final = 1_000
 _CACHED_CONNECTIONS: Final = 10_000
+_LAST_POSITION: Final = "SELECT seq FROM sqlite_sequence WHERE name = 'entry'"
+"""That of a deleted row is not used again."""
 _STEADY: Final = len(sql.STEADY_COLUMNS)
 
 
@@ -74,31 +77,38 @@ class ConnectionCache:
 class SequenceCache:
     """Committed sequences, least recently used first out: 20,000 received in order, fewer that have gaps."""
 
-    def __init__(self, size: int = _CACHED_WEIGHT) -> None:
+    def __init__(self, size: int = _CACHED_WEIGHT, serving: Serving = NAMELESS) -> None:
         self._size = size
+        self.serving = serving
+        """What the process serves."""
+        self.served: set[int] = set()
+        """Keys of queues that it may run. No other process takes one of them away while this one lives."""
         self.weight = 0
         self._by_id: OrderedDict[int, SequenceRecord] = OrderedDict()
         self._ids: dict[str, int] = {}
         self._queues: OrderedDict[str, int] = OrderedDict()
         self.held_in_all: tuple[int, int] | None = None
         """Messages and bytes held in all sequences as committed; ``None``: not asked yet."""
-        self.last_keys: dict[str, int] = {}
-        """The last key given in a table, by the table's name."""
+        self.last_position: int | None = None
+        """The last that was given; ``None``: not asked yet."""
         self.connections = ConnectionCache()
-        self._version: int | None = None
+        self.version: int | None = None
 
     def validate(self, version: int) -> None:
         """Empty the cache if another connection has committed since (``PRAGMA data_version``)."""
-        if version != self._version:
+        if version != self.version:
+            served = self.served
             self.clear()
-            self._version = version
+            self.served = served
+            self.version = version
 
     def clear(self) -> None:
         self.weight = 0
+        self.served = set()
         self._by_id.clear()
         self._ids.clear()
         self._queues.clear()
-        self.last_keys.clear()
+        self.last_position = None
         self.connections.clear()
         self.held_in_all = None
 
@@ -147,6 +157,12 @@ class SequenceCache:
         if len(self._queues) > _CACHED_QUEUES:
             self._queues.popitem(last=False)
 
+    def drop_queues(self, keys: Collection[int]) -> None:
+        """What another process has deleted goes with ``validate``."""
+        self.served.difference_update(keys)
+        for name in [name for name, key in self._queues.items() if key in keys]:
+            del self._queues[name]
+
 
 class Transaction:
     """A transaction in progress. ``now`` is one time for all of it, ms since the epoch."""
@@ -177,6 +193,8 @@ class Transaction:
         self._entries: list[Row] = []
         self._delivered: list[Row] = []
         self._used_bytes: int | None = None
+        self.has_counted = False
+        """It wrote counters: at most a few transactions a second do."""
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
@@ -258,27 +276,28 @@ class Transaction:
     # rows that are written together
 
     def add_message(self, row: dict[str, Any]) -> int:
-        """Add a row of ``message``, its ``id`` left out; answers the id."""
-        row["id"] = key = self._next_key("message")
+        """Add a row of ``message``, its ``id`` left out; answers that: the position of the entry that comes with it."""
+        row["id"] = key = self._next_position()
         self._messages.append(MESSAGES.row(row))
         return key
 
     def add_entry(self, row: dict[str, Any]) -> int:
-        """Add a row of ``entry``; answers its position, which is given once and never again."""
-        row["id"] = key = self._next_key("entry")
+        """Add a row of ``entry``; answers its position, which is given once and never again. ``id`` is in the row
+        where it came with its message."""
+        row["id"] = key = row.get("id") or self._next_position()
         self._entries.append(ENTRIES.row(row))
-        return key
+        return int(key)
 
     def delivered(self, position: int) -> None:
         """Settle an entry as delivered."""
         self._delivered.append((position,))
 
-    def _next_key(self, table: str) -> int:
-        last = self._cache.last_keys.get(table)
+    def _next_position(self) -> int:
+        last = self._cache.last_position
         if last is None:
-            found = self.db.execute(sql.LAST_KEYS[table]).fetchone()
+            found = self.db.execute(_LAST_POSITION).fetchone()
             last = found[0] if found else 0
-        self._cache.last_keys[table] = key = last + 1
+        self._cache.last_position = key = last + 1
         return key
 
     def _write_rows(self) -> None:
@@ -294,7 +313,8 @@ class Transaction:
         known = self.queue_named(name)
         if known is not None:
             return known
-        row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now}
+        application = self._cache.serving.application if kind == "app" else None
+        row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now, "application": application}
         key = self.execute(sql.ADD_QUEUE, row).lastrowid or 0
         self._cache.put_queue(name, key)
         return key
@@ -310,8 +330,31 @@ class Transaction:
         self._cache.put_queue(name, found[0])
         return int(found[0])
 
+    def forget_queues(self, keys: Collection[int]) -> None:
+        """Delete queues. Nothing has their keys any more, nor will: keys are given once."""
+        self._cache.drop_queues(keys)
+        self.execute("DELETE FROM queue WHERE id IN (SELECT value FROM json_each(?))", (as_json([*keys]),))
+
+    def serves(self, queue: int) -> bool:
+        """Whether what is in the queue with this key is for this process."""
+        if queue in self._cache.served:
+            return True
+        row = self.execute("SELECT name, application FROM queue WHERE id = ?", (queue,)).fetchone()
+        if row is None or not self._cache.serving.may_run(*row):
+            return False
+        self._cache.served.add(queue)
+        return True
+
+    @property
+    def foreign(self) -> str:
+        """The keys of the queues that it does not serve, as JSON."""
+        return as_json(foreign(self.db, self._cache.serving))
+
     def dead_letters(self, queue: int) -> int:
-        """The key of the dead-letter queue of ``queue``."""
+        """The key of the dead-letter queue of ``queue``, whatever its name."""
+        found = self.execute(sql.DEAD_LETTERS, {"parent": queue}).fetchone()
+        if found is not None:
+            return int(found[0])
         name = self.execute("SELECT name FROM queue WHERE id = ?", (queue,)).fetchone()[0]
         return self.queue(f"{name}#dead", "dead_letter", queue)
 
@@ -383,7 +426,10 @@ class Transaction:
         RANGES.write(self.db.execute, ranges)
         self._counts_now = self._counts_now or self._tally.is_due
         if self._counts_now:
-            COUNTERS.write(self.db.execute, self._tally.with_waiting(self._counts))
+            counts = self._tally.with_waiting(self._counts)
+            COUNTERS.write(self.db.execute, counts)
+            REFUSALS.write(self.db.execute, self._tally.refused())
+            self.has_counted = bool(counts)
 
     def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
         """The rows to write; what is no longer there is deleted."""

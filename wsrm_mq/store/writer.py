@@ -20,6 +20,7 @@ has grown) it leaves to the writer's thread, and goes on.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -28,25 +29,25 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
+from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store.connection import begin, connect_writer, translate
+from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.connection import connect_writer
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.guard import Guard
+from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.line import LINGERING, Line, Verb, Waiting
+from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.repeated import Repeated
+from wsrm_mq.store.rescue import FileIds
 from wsrm_mq.store.reserve import Reserve
-from wsrm_mq.store.transaction import SequenceCache, Transaction
+from wsrm_mq.store.step import Clock, Step
+from wsrm_mq.store.transaction import SequenceCache
 
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
 
 R = TypeVar("R")
-Clock = Callable[[], int]
-"""ms since the epoch."""
-
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
-CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
-VERB_BYTES: Final = 8 * 1024
-"""What a verb adds to the WAL beside its own bytes, about. The file's size does not tell: a checkpoint leaves it."""
 LEAD_SECONDS: Final = 0.02
 """So long an event loop waits for a commit that the writer's thread has begun."""
 LED_BYTES: Final = 1024 * 1024
@@ -76,24 +77,24 @@ class Writer:
         max_requests: int = 1_024,
         max_request_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
+        refusals: Refusals | None = None,
+        has_open: Callable[[FileIds], None] = lambda _files: None,
+        serving: Serving = NAMELESS,
     ) -> None:
+        """``has_open`` is told which files are open, and ``()`` before they are closed."""
         self.path = path
         self.instance = instance
         self.instance_name = instance_name
-        self._clock = clock
         self._reserve = reserve
-        self._cache = SequenceCache()
+        self._cache = SequenceCache(serving=serving)
         self._events = events or Events()
-        self.tally = Tally()
+        self.tally = Tally(refusals)
         self._line = Line(max_requests, max_request_bytes)
         self._refused_at = 0.0
         self._writing = threading.Lock()
         """Held by whoever takes from the line and writes: what is taken first is written first."""
         self._attended = False
         """A loop will come for what lingers."""
-        self._at_lock = False
-        """The thread is about to begin a transaction; where another process holds the lock it stays there."""
-        self._checkpoint_due = False
         self._lock = threading.Lock()
         """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
         self._changed = threading.Condition(self._lock)
@@ -103,13 +104,24 @@ class Writer:
         self._idle = True
         self._db: sqlite3.Connection | None = None
         self._guard = Guard(path, instance_name, self._events)
+        self._step = Step(
+            path, self._guard, self._cache, clock, self.tally, self._events, reserve, instance, instance_name
+        )
+        self._has_open = has_open
         self._trouble = Repeated()
-        self._thread: threading.Thread | None = None
-        self._not_checkpointed = 0
-        self.commits = 0
-        self.committed_verbs = 0
+        self._thread = Lasting("wsrm-mq-writer", self._loop, self._thread_broke, self._events)
+        self._taken: list[Waiting[Any]] = []
+        """What the thread took from the line last."""
 
     # for callers
+
+    @property
+    def commits(self) -> int:
+        return self._step.commits
+
+    @property
+    def committed_verbs(self) -> int:
+        return self._step.committed_verbs
 
     def start(self) -> None:
         """Open the connection and begin. Raises ``StoreError``."""
@@ -119,7 +131,6 @@ class Writer:
     def resume(self) -> None:
         """Begin, after ``suspend`` too: write what waits. The thread opens what is not open."""
         self._stopping = self._closed = False
-        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-writer", daemon=True)
         self._thread.start()
 
     def _connect(self) -> None:
@@ -127,7 +138,7 @@ class Writer:
         self._guard.check_same()
         self._db = connect_writer(self.path)
         self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
-        self._guard.opened()
+        self._has_open(self._guard.opened())
 
     def submit(
         self,
@@ -166,6 +177,10 @@ class Writer:
     def _join(self, item: Waiting[Any]) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+        if self._thread.is_missing:
+            self._thread.start()
+            if self._thread.is_missing and not item.keep:
+                raise StoreUnavailable(f"{self.path}: no thread can be started that writes.", "Raise their limit.")
         if item.is_request and not self._line.admits(item.size):
             raise self._overloaded()
         self._line.join(item)
@@ -189,11 +204,11 @@ class Writer:
     def lead(self, before_commit: Callable[[], None] = lambda: None) -> None:
         """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
         to the writer's thread. ``before_commit`` is called when this thread is about to wait for the disk."""
-        if not self._writing.acquire(timeout=0 if self._at_lock else LEAD_SECONDS):
+        if not self._writing.acquire(timeout=0 if self._step.at_lock else LEAD_SECONDS):
             return self.urge()
         try:
             with self._lock:
-                well = self._db is not None and not (self._stopping or self._checkpoint_due or self._in_trouble)
+                well = self._db is not None and not (self._stopping or self._step.checkpoint_due or self._in_trouble)
                 batch = self._line.take(LED_BYTES, alone=False) if well else []
                 is_left = len(self._line) > 0
             kept = self._led(batch, before_commit) if batch else []
@@ -201,17 +216,17 @@ class Writer:
                 self._line.put_back(kept)
         finally:
             self._writing.release()
-        if kept or is_left or self._checkpoint_due:
+        if kept or is_left or self._step.checkpoint_due:
             self.urge()
 
     def _led(self, batch: list[Waiting[Any]], before_commit: Callable[[], None]) -> list[Waiting[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
         try:
-            if self._try(batch, before_commit, wait=False) is not None:
+            if self._step.run(self._db, batch, before_commit, wait=False) is not None:
                 return batch
             self._tell(batch)
             return []
-        except Exception as error:
+        except BaseException as error:
             return self._broke(batch, error)
 
     def urge(self) -> None:
@@ -272,22 +287,25 @@ class Writer:
         with self._lock:
             self._stopping = True
             self._changed.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+        self._thread.join()
+        self._disconnect()  # once more, where there was no thread
 
     @property
     def is_alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.is_alive
 
     @property
     def is_disk_full(self) -> bool:
         """The reserve is spent: what must be stored still is, nothing else is admitted."""
         return self._reserve is not None and self._reserve.is_spent
 
-    def look_after_files(self) -> None:
-        """Find out that the files are gone although nobody writes; cheap to ask for."""
-        if self._guard.lost is None and self._guard.are_gone():
+    def look_after(self, reader: sqlite3.Connection | None = None) -> None:
+        """Find out, although nothing is written, that the thread or the files are gone, or as ``reader`` shows, went
+        back."""
+        with self._lock:
+            self._thread.look_after()
+        guard = self._guard
+        if guard.lost is None and (guard.are_gone() or (reader is not None and guard.is_behind(reader))):
             self.submit(lambda _tx: None, lambda _result, _error: None)
 
     # the thread
@@ -297,8 +315,9 @@ class Writer:
         while self._await():
             with self._writing:
                 with self._lock:
-                    batch = self._line.take(MAX_BATCH_BYTES)
+                    self._taken = batch = self._line.take(MAX_BATCH_BYTES)
                 kept = self._handled(batch)
+                self._taken = []
                 with self._lock:
                     self._line.put_back(kept)
             if not kept:
@@ -312,15 +331,18 @@ class Writer:
                 break
             time.sleep(min(RETRY_SECONDS[attempt], left))
             attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         with self._writing:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            db, self._db = self._db, None
+            if db is not None:
+                self._has_open(())
+                db.close()
             self._cache.clear()
 
     def _handled(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
-        """Write a batch; answers what has to be tried again. Nothing ends this thread: without it every request would
-        wait for ever."""
+        """Write a batch; answers what has to be tried again. Raises nothing."""
         try:
             if self._db is None:
                 self._connect()
@@ -328,16 +350,28 @@ class Writer:
             if not kept:
                 self._tidy()
             return kept
-        except Exception as error:
+        except BaseException as error:
             return self._broke(batch, error)
 
-    def _broke(self, batch: list[Waiting[Any]], error: Exception) -> list[Waiting[Any]]:
-        """Nobody thought of this error: whoever waits is told all the same. Answers what has to be tried again."""
-        self._events.tell("store.writer_failed", error=repr(error), trouble=error)
+    def _thread_broke(self, error: BaseException) -> None:
+        """It was thrown into the thread: nothing there raises it."""
+        with self._writing:
+            kept, self._taken = self._broke(self._taken, error), []
+            with self._lock:
+                self._line.put_back(kept)
+
+    def _broke(self, batch: list[Waiting[Any]], error: BaseException) -> list[Waiting[Any]]:
+        """This error was not foreseen: those who wait are told all the same. Answers what has to be tried again."""
+        self._cache.clear()
+        if self._db is not None and self._db.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+        what = as_error(error)
+        self._events.tell("store.writer_failed", error=what, trouble=error)
         untold = [item for item in batch if not item.is_told]
         if isinstance(error, StoreError):
             return self._fail(untold, error)
-        return self._fail(untold, StoreUnavailable(f"{self.path}: {error!r}", "See the log of the service."))
+        return self._fail(untold, StoreUnavailable(f"{self.path}: {what}.", "See the log of the service."))
 
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
@@ -364,7 +398,7 @@ class Writer:
 
     @property
     def _is_due(self) -> bool:
-        return self._line.is_due or self._stopping or self._checkpoint_due
+        return self._line.is_due or self._stopping or self._step.checkpoint_due
 
     def _admitted(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """All of a batch; while the reserve is spent only what must be stored, the rest is refused."""
@@ -377,7 +411,7 @@ class Writer:
 
     def _write(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
-        failure = self._try(batch) if batch else None
+        failure = self._step.run(self._db, batch) if batch else None
         if failure is None:
             if batch:
                 self._trouble.over()
@@ -386,7 +420,7 @@ class Writer:
         if isinstance(failure, StoreError):
             return self._fail(batch, failure)
         for index, item in enumerate(batch):
-            error = self._try([item])
+            error = self._step.run(self._db, [item])
             if isinstance(error, StoreError):
                 return self._fail(batch[index:], error)
             item.error = error
@@ -405,47 +439,6 @@ class Writer:
         self._tell([item for item in batch if not item.keep])
         return [item for item in batch if item.keep]
 
-    def _try(
-        self, batch: list[Waiting[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
-    ) -> BaseException | None:
-        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for others
-        who write."""
-        db = self._db
-        assert db is not None
-        if self._guard.are_gone():  # to save what they hold takes its time
-            return self._guard.lose(db) if wait else StoreUnavailable(f"{self.path}: was removed or replaced.", "")
-        try:
-            self._at_lock = wait
-            begin(db, wait=wait)
-            self._at_lock = False
-            self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0])
-            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
-            for item in batch:
-                item.error = None
-                item.result = item.verb(tx)
-            tx.flush()
-            before_commit()
-            db.execute("COMMIT")
-        except BaseException as error:
-            self._at_lock = False
-            self._cache.clear()
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        try:
-            tx.committed()
-            self._guard.are_back()
-            for event, fields in tx.notices:
-                self._events.tell(event, **fields)
-        except Exception as error:  # what is committed is: whoever waits is told so, and nothing is run again
-            self._cache.clear()
-            self._events.tell("store.callback_failed", trouble=error)
-        self.commits += 1
-        self.committed_verbs += len(batch)
-        self._not_checkpointed += sum(VERB_BYTES + item.size for item in batch)
-        self._checkpoint_due = self._not_checkpointed >= CHECKPOINT_BYTES
-        return None
-
     def _tell(self, batch: list[Waiting[Any]]) -> None:
         requests = [item for item in batch if item.is_request]
         if requests:
@@ -455,14 +448,14 @@ class Writer:
             item.is_told = True
             try:
                 item.told(item.result if item.error is None else None, item.error)
-            except Exception as error:
+            except BaseException as error:
                 self._events.tell("store.callback_failed", trouble=error)
 
     def _tidy(self) -> None:
         """Move the WAL into the file when it has grown, between batches and after everybody was told."""
         assert self._db is not None
-        if self._checkpoint_due:
-            self._not_checkpointed, self._checkpoint_due = 0, False
+        if self._step.checkpoint_due:
+            self._step.checkpointed()
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except sqlite3.Error as error:

@@ -1,0 +1,29 @@
+"""A short run of the fuzzer finds nothing, and finds every mistake that is planted in it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.run import PLANTS, Failed, fuzz
+
+SAID = {
+    "raise": "the middleware raised",
+    "store": "something was stored",
+    "scan": "warm and cold scan differ",
+    "verify": "the store does not verify",
+}
+
+
+def test_mutated_messages_break_nothing(tmp_path: Path) -> None:
+    assert fuzz(tmp_path, seconds=4, seed=1) > 100
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_mistake_is_found_and_the_fuzzer_ends(tmp_path: Path, plant: str) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(Failed, match=SAID[plant]):
+        fuzz(tmp_path, seconds=0.1, seed=2, plant=plant)
+    assert not set(threading.enumerate()) - before, "`make fuzz` would wait a minute for them before it ends"

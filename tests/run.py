@@ -1,0 +1,85 @@
+"""``make test`` and ``make conformance``: the suite in two parts, and one result.
+
+    python -m tests.run [--workers N] [--conformance] [-m EXPRESSION] [anything that pytest takes]
+
+Most tests run beside each other, in ``--workers`` processes. Those marked ``timed`` hold something to a time, which a
+busy machine would spoil: they run by themselves afterwards. Exit status 0 only if both parts passed. What they covered
+is written to ``build/acceptance.json``; ``--conformance`` counts it and holds it against the floor (``floor.tsv``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.acceptance.floor import below_floor, to_be_raised
+from tests.acceptance.tables import project_tables
+from tests.acceptance.tally import Tally, from_json
+
+__all__ = ["covered_by", "main"]
+
+ROOT: Final = Path(__file__).parents[1]
+NONE_COLLECTED: Final = 5
+GOES_ON: Final = (0, 1, NONE_COLLECTED)
+"""Exit codes of pytest after which the other part is worth its time."""
+HARMLESS: Final = ("--ci", "--long", "--durations", "--timeout", "-q", "-v", "-s", "-x", "-r", "--tb")
+"""Options with which all tests are run all the same."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__.splitlines()[0], add_help=False)
+    parser.add_argument("--workers", default="3")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--conformance", action="store_true")
+    parser.add_argument("-m", dest="marked", metavar="EXPRESSION", default="")
+    known, given = parser.parse_known_args(argv)
+    options = [*given, *(["--long"] if known.conformance else [])]
+    parts = {
+        "beside each other": ("not timed", ["-n", known.workers]),
+        "by themselves": ("timed", []),
+    }
+    report = known.root / "build" / "acceptance.json"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    tally = Tally(project_tables())
+    codes: list[int] = []
+    for name, (expression, how) in parts.items():
+        marked = f"({known.marked}) and {expression}" if known.marked else expression
+        begun = time.monotonic()
+        report.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", *how, *options, "-m", marked, f"--acceptance-report={report}"]
+        codes.append(subprocess.run(command, cwd=known.root, check=False).returncode)
+        print(f"tests {name}: {time.monotonic() - begun:.0f} s", flush=True)
+        if report.exists():
+            tally.take(from_json(report.read_text(encoding="utf-8"), tally.tables))
+        if codes[-1] not in GOES_ON or (codes[-1] == 1 and "-x" in given):
+            break
+    report.write_text(tally.as_json(), encoding="utf-8")
+    fell = covered_by(tally, is_whole=all(word.startswith(HARMLESS) for word in given)) if known.conformance else False
+    failed = [code for code in codes if code not in (0, NONE_COLLECTED)]
+    if failed:
+        return failed[0]
+    return 1 if fell else min(codes)
+
+
+def covered_by(tally: Tally, *, is_whole: bool) -> bool:
+    """Print what was covered. Answers whether it is less than the floor; a run of some tests is not held to that."""
+    print()
+    for deviation in tally.tables.deviations:
+        print(f"deviating: {deviation}")
+    print("\n".join(tally.summary()))
+    if not is_whole:
+        return False
+    fell = below_floor(tally)
+    print("\n".join(fell) or "floor: kept", flush=True)
+    if more := to_be_raised(tally):
+        print(f"floor: {len(more)} more are covered; `make floor` raises it to them", flush=True)
+    return bool(fell)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What the hooks of the middleware answer: a text, or the request is refused at once and loudly."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.in_process import FACTORY, InProcess, taken, until
+from wsrm_mq.testing import Reply
+
+REFUSED = "SELECT (SELECT count(*) FROM sequence) + (SELECT count(*) FROM message) + (SELECT count(*) FROM queue)"
+
+
+def service(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    return taken(start_response)
+
+
+@pytest.mark.parametrize("hook", ["authenticate", "connection_key"])
+@pytest.mark.parametrize(
+    "answer",
+    [b"acme", 7, object(), ("acme",), True, "acme \udcff"],
+    ids=["bytes", "int", "object", "tuple", "bool", "surrogate"],
+)
+def test_a_hook_that_answers_no_text_is_an_error_that_says_so_and_leaves_nothing(
+    tmp_path: Path, hook: str, answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    wsrm = InProcess(tmp_path, service, **{hook: lambda *_given: answer})
+    try:
+        with caplog.at_level(logging.ERROR):
+            status, content = wsrm.post(FACTORY.create_sequence())
+        assert status.startswith("503")
+        assert b"set up wrongly" in content
+        assert wsrm.rows(REFUSED) == [(0,)]
+        said = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(said) == 1
+        assert f"{hook} answered" in said[0]
+    finally:
+        wsrm.middleware.close(5)
+
+
+@pytest.mark.parametrize("hook", ["authenticate", "connection_key"])
+def test_a_hook_that_raises_refuses_the_request_and_an_operator_can_count_it(
+    tmp_path: Path, hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_given: object) -> str:
+        raise OSError("the directory is away")
+
+    wsrm = InProcess(tmp_path, service, **{hook: broken})
+    try:
+        status, content = wsrm.post(FACTORY.create_sequence())
+        assert status.startswith("503")
+        assert b"the directory is away" not in content
+        [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert f"{hook} raised OSError: the directory is away" in record.getMessage()
+        assert "in broken" in (record.exc_text or "")
+        assert until(lambda: wsrm.rows("SELECT reason FROM refusal") == [("misconfigured",)])
+    finally:
+        wsrm.middleware.close(5)
+
+
+def test_a_repeated_create_is_that_of_its_principal_alone(tmp_path: Path) -> None:
+    """Two principals whose names end, and whose MessageIDs begin, alike; and one whose name is another's address."""
+
+    def who(environ: dict[str, Any], _headers: object) -> str | None:
+        return environ.get("HTTP_X_USER") or None
+
+    def create(message_id: str, user: str = "") -> str:
+        created = Reply.parse(wsrm.post(FACTORY.create_sequence(message_id=message_id), HTTP_X_USER=user)[1]).created
+        assert created is not None
+        return created.identifier
+
+    wsrm = InProcess(tmp_path, service, authenticate=who)
+    try:
+        assert create("urn:a", "acme") == create("urn:a", "acme"), "sent again"
+        assert create("b urn:a", "acme") != create("urn:a", "acme b")
+        assert create("urn:a", "127.0.0.1") != create("urn:a")
+    finally:
+        wsrm.middleware.close(5)

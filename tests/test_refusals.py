@@ -1,0 +1,158 @@
+"""What a refused request leaves behind: a number, whatever it asked for and however often."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import Python, python  # noqa: F401
+from tests.support.in_process import FACTORY, InProcess, taken, until
+from tests.support.stored import write_locked
+from wsrm_mq.queue.refusals import Refused, in_files, limit_named, refusals
+from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals
+
+WRONG = FACTORY.create_sequence().replace(FACTORY.anonymous.encode(), b"http://192.0.2.9/acks")
+TABLES = ("queue", "message", "entry", "sequence", "range", "reply", "ledger")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[InProcess]:
+    def app(_environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        return taken(start_response)
+
+    service = InProcess(tmp_path, app, one_way=("urn:example:orders/put_order",), max_sequences=1, max_body=100_000)
+    yield service
+    service.middleware.close()
+
+
+def everything(service: InProcess) -> dict[str, int]:
+    return {table: service.rows(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}
+
+
+def counted(path: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(path)) as db:
+        return {row.reason: row.times for row in refusals(db, path)}
+
+
+def test_fifty_refused_requests_for_a_sequence_on_fifty_paths_leave_no_row_anywhere(service: InProcess) -> None:
+    service.create()
+    before = everything(service)
+    for number in range(50):
+        status, _fault = service.post(FACTORY.create_sequence(), PATH_INFO=f"/somewhere/{number}")
+        assert status.startswith("500")
+    assert everything(service) == before
+    assert counted(service.path) == {"CreateSequenceRefused": 50}
+
+
+def test_every_kind_of_refusal_is_a_count_and_nothing_else(service: InProcess) -> None:
+    identifier = service.create()
+    before = everything(service)
+    service.post(WRONG)
+    service.post(FACTORY.message("urn:unknown", 1))
+    service.post(FACTORY.terminate("urn:unknown"))
+    service.post(b"<not-soap/>")
+    service.post(FACTORY.message(identifier, 1), CONTENT_TYPE="application/json")
+    service.post(FACTORY.message(identifier, 1), CONTENT_LENGTH="100001")
+    assert everything(service) == before
+    assert counted(service.path) == {
+        "CreateSequenceRefused": 1,
+        "UnknownSequence": 2,
+        "MalformedMessage": 1,
+        "http_415": 1,
+        "http_413": 1,
+    }
+
+
+def test_what_a_locked_store_cannot_count_is_read_beside_it_and_counted_when_it_is_free(service: InProcess) -> None:
+    before = {"http_413": 1}
+    with write_locked(service.path):
+        service.post(b"", CONTENT_LENGTH="100001")
+        assert {row.reason: row.times for row in in_files(service.path)} == before
+        assert counted(service.path) == before
+    assert until(lambda: service.rows("SELECT reason, times FROM refusal") == [("http_413", 1)])
+    assert until(lambda: in_files(service.path) == [])
+    assert counted(service.path) == before
+
+
+def test_what_a_killed_process_has_not_counted_is_not_lost(
+    tmp_path: Path,
+    python: Python,  # noqa: F811
+) -> None:
+    path = tmp_path / "store.db"
+    process = python(
+        """
+        import os, signal, sqlite3, sys
+        from pathlib import Path
+        from wsrm_mq.store.store import Store
+        store = Store(Path(sys.argv[1]))
+        store.open()
+        sqlite3.connect(sys.argv[1], isolation_level=None).execute("BEGIN IMMEDIATE")
+        for at in range(7):
+            store.refusals.note("max_store", "acme", at)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        path,
+    )
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    assert refusals(None, path) == [Refused("max_store", "acme", 7, 6)]
+    service = InProcess(tmp_path, lambda _environ, start_response: taken(start_response))
+    try:
+        assert until(lambda: service.rows("SELECT * FROM refusal") == [("max_store", "acme", 7, 6)])
+        assert until(lambda: in_files(path) == [])
+    finally:
+        service.middleware.close()
+
+
+def test_an_orderly_end_leaves_the_counts_in_the_store_and_no_file(service: InProcess) -> None:
+    service.post(b"", CONTENT_LENGTH="100001")
+    service.middleware.close()
+    assert service.rows("SELECT reason, times FROM refusal") == [("http_413", 1)]
+    assert list(Path(f"{service.path}.d").glob("*.refused")) == []
+
+
+def test_the_file_has_one_size_whatever_is_refused_and_however_often(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    Path(f"{store}.d").mkdir()
+    counts = Refusals()
+    counts.open(store, "here")
+    for number in range(1_000):
+        counts.note(f"reason {number}" * 20, "partner" * 100, number)
+    file = Path(f"{store}.d/here.refused")
+    assert file.stat().st_size == FILE_BYTES
+    found = in_files(store)
+    assert len(found) == MOST
+    assert sum(row.times for row in found) == 1_000
+    assert Refused(OTHER, "", 1_000 - MOST + 1, 999) in found
+    counts.written(counts.waiting())
+    assert in_files(store) == []
+    assert file.stat().st_size == FILE_BYTES
+
+
+def test_a_file_that_cannot_be_written_keeps_nothing_from_being_counted(tmp_path: Path) -> None:
+    counts = Refusals()
+    counts.open(tmp_path / "nowhere" / "store.db", "here")
+    counts.note("http_413", None, 1)
+    assert counts.waiting() == [Refused("http_413", "", 1, 1)]
+    counts.open(tmp_path / "nowhere" / "store.db", "here")
+    assert counts.waiting() == [Refused("http_413", "", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("3 messages are held behind number 1, max_held is 3", "max_held"),
+        ("number 9 is beyond the window of 3 from 1", "window"),
+        ("the store has 5 bytes, max_store is 4", "max_store"),
+        ("all sequences hold 5 bytes, max_held_bytes_total is 4", "max_held_bytes_total"),
+        ("something else", "no_room"),
+    ],
+)
+def test_a_message_that_finds_no_room_is_counted_by_the_option_that_says_so(text: str, option: str) -> None:
+    assert limit_named(text) == option

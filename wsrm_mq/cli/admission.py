@@ -1,0 +1,129 @@
+"""How many connections may be open, and which of them makes room for the next."""
+
+from __future__ import annotations
+
+import os
+import resource
+from asyncio import WriteTransport
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final, Protocol
+
+__all__ = ["Admission", "Bounds", "Closable", "files_for"]
+
+SPARE_FILES: Final = 256
+"""Files that a process needs beside its connections: the store's, those of large bodies, the application's own."""
+_REFUSED_PART: Final = 10
+"""One connection in so many more may be open, to be answered that there is no room."""
+_TELL_SECONDS: Final = 60.0
+_AT_ONCE: Final = 64
+_REST_SECONDS: Final = 0.05
+"""Between two looks for one that may go, where none might."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Times in seconds."""
+
+    connections: int = 1_000
+    """At a time."""
+    keep_alive: float = 120.0
+    """How long a connection is kept on which no request comes."""
+    request_seconds: float = 60.0
+    """How long the head of a request may take to come, and a pause in its body, and in the reading of its answer."""
+    head_seconds: float = 1.0
+    """A head that takes longer is no longer safe where connections are scarce."""
+
+
+class Closable(Protocol):
+    @property
+    def transport(self) -> WriteTransport: ...
+
+    def may_go(self, now: float) -> tuple[int, float] | None: ...
+
+
+class Admission:
+    """Who may stay. ``tell`` is told of what an operator should know."""
+
+    def __init__(self, bounds: Bounds, tell: Callable[..., None]) -> None:
+        self.bounds = bounds
+        self.tell = tell
+        self._open: Collection[Closable] = ()
+        self._goes_next: list[tuple[tuple[int, float], Closable]] = []
+        """The last first."""
+        self._looks_again_at = 0.0
+        self._closed = self._refused = 0
+        self._told_at: float | None = None
+        self._lacks_files = False
+
+    def watch(self, connections: Collection[Closable]) -> None:
+        """``connections`` is a live view of those that are open."""
+        self._open = connections
+
+    def admit(self, newcomer: Closable, now: float) -> bool:
+        """Whether ``newcomer``, which is open already, may stay: there is room, or another one makes room."""
+        excess = len(self._open) - self.bounds.connections
+        if excess <= 0:
+            return True
+        goes = self._least(newcomer, now)
+        if goes is not None:
+            self._closed += 1
+            goes.transport.close()
+            return True
+        self._refused += 1
+        if excess > max(1, self.bounds.connections // _REFUSED_PART):
+            newcomer.transport.abort()
+        return False
+
+    def _least(self, newcomer: Closable, now: float) -> Closable | None:
+        """The one that is closed most readily. Looked for many at a time: in a flood it costs little for each."""
+        while True:
+            while self._goes_next:
+                rank, one = self._goes_next.pop()
+                if one is not newcomer and one.may_go(now) == rank:
+                    return one
+            if now < self._looks_again_at:
+                return None
+            ranked = [(found, one) for one in self._open if one is not newcomer and (found := one.may_go(now))]
+            self._goes_next = sorted(ranked, key=itemgetter(0))[_AT_ONCE - 1 :: -1]
+            if not self._goes_next:
+                self._looks_again_at = now + _REST_SECONDS
+
+    def look(self, now: float) -> None:
+        """Tell what has been scarce; once a minute, while it is."""
+        self._look_for_files()
+        if not (self._closed or self._refused):
+            return
+        if self._told_at is None or now - self._told_at >= _TELL_SECONDS:
+            self._told_at = now
+            self.tell("serve.crowded", connections=len(self._open), closed=self._closed, refused=self._refused)
+            self._closed = self._refused = 0
+
+    def _look_for_files(self) -> None:
+        """A connection for which no file is left is closed by the event loop, which says nothing of it."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            if not self._lacks_files:
+                self.tell("serve.no_files", error=error.strerror, limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            self._lacks_files = True
+            return
+        if self._lacks_files:
+            self._lacks_files = False
+            self.tell("serve.files_again")
+
+
+def files_for(connections: int) -> tuple[int, int]:
+    """Let this process open files enough for so many ``connections``, within what the system allows. Answers for how
+    many it is enough, and how many files may be open."""
+    needed = connections + connections // _REFUSED_PART + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return connections, soft
+    most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most == needed:
+        return connections, most
+    room = most - min(SPARE_FILES, most // 2)
+    return max(1, room * _REFUSED_PART // (_REFUSED_PART + 1)), most

@@ -1,0 +1,55 @@
+"""``wsrm-mq store application``: whose messages a store has."""
+
+from __future__ import annotations
+
+import click
+
+from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
+from wsrm_mq.cli.output import as_json, say
+from wsrm_mq.cli.place import Place, in_store, json_option
+
+__all__ = ["application"]
+
+
+@click.command()
+@in_store
+@json_option
+@careful
+@signed
+@click.argument("old")
+@click.argument("new")
+def application(
+    place: Place,
+    is_json: bool,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    reason: str | None,
+    old: str,
+    new: str,
+) -> None:
+    """Deliver to the application NEW what was stored for OLD.
+
+    `none` is one without a name. `status` shows what waits for an application that no process serves."""
+    from wsrm_mq.queue.applications import rename
+    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.transaction import Transaction
+
+    why = reason_given(reason, dry_run)
+
+    def verb(tx: Transaction) -> int:
+        return rename(tx, _name(old), _name(new), why, actor or login())
+
+    count = rehearse(place, verb)
+    if dry_run:
+        say(f"This would give {new} the queues of {old}: {count}. Nothing was changed.")
+    else:
+        ask(f"This will give {new} the queues of {old}: {count}.", yes)
+        count = run_once(place.path, verb)
+        say(f"{new} has the queues of {old}: {count}.")
+    if is_json:
+        as_json(old=old, new=new, queues=count, dry_run=dry_run)
+
+
+def _name(word: str) -> str | None:
+    return None if word == "none" else word

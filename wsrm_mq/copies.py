@@ -1,0 +1,39 @@
+"""Which copies of an answered message get the reply again, and which the acknowledgement alone.
+
+A client that cannot use a reply drops it with the acknowledgement that comes with it, and would send for ever; one that
+lost the reply can use it. So they go out in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.remembered import Tally
+
+__all__ = ["Copies"]
+
+_OLD_REPLY_MS: Final = 60_000
+"""A client that still asks for a reply that left so long ago may be one that cannot use it."""
+_ALWAYS_REPLIED: Final = 2
+"""Copies of a message after the first, each of which gets the reply, however old that is."""
+_REPEATED: Final = 100_000
+"""Messages whose copies are counted."""
+
+
+class Copies:
+    """Those that came to this process."""
+
+    def __init__(self) -> None:
+        self._of_old = Tally(_REPEATED)
+        self._of_bare = Tally(_REPEATED)
+
+    def acknowledges_alone(self, position: int, reply_age: int) -> bool:
+        """Whether this copy of a message is answered by the acknowledgement alone, from the third copy on: a restarted
+        CXF client cannot correlate the reply, and drops it. ``reply_age`` in ms."""
+        again = self._of_old.again(position) - _ALWAYS_REPLIED
+        return again > 0 and again % 2 == 1 and reply_age >= _OLD_REPLY_MS
+
+    def of_bare(self, identifier: str, number: int) -> int:
+        """How often a message was answered whose reply can carry no acknowledgement: each second time it is the
+        acknowledgement's turn, for without one it would come for ever."""
+        return self._of_bare.again((identifier, number))

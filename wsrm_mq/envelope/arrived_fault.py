@@ -1,0 +1,94 @@
+"""A fault that arrives, read liberally: its code and the sequence it is about, wherever a stack puts them (F-019).
+
+A second pass over the envelope, which a request that is no fault does not pay for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.parsers import expat
+
+from wsrm_mq.envelope.encoding import expat_encoding
+from wsrm_mq.envelope.lexical import parse_identifier
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
+from wsrm_mq.envelope.seen import Seen
+from wsrm_mq.envelope.source import Source, pieces
+from wsrm_mq.envelope.text import WHITE_SPACE
+from wsrm_mq.sequence.elements import SequenceFault
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
+
+__all__ = ["read_fault"]
+
+_CODES: Final = {**RM_VERSIONS, MAKE_CONNECTION_NAMESPACE: WSRM_1_1}
+"""The version that a fault code's namespace belongs to."""
+_CODE_PLACES: Final = frozenset((("SequenceFault", "FaultCode"), ("Fault", "faultcode"), ("Subcode", "Value")))
+"""(parent, element), by local name."""
+_FAULTS: Final = frozenset(("SequenceFault", "Fault"))
+
+
+def read_fault(
+    source: Source, outline: Outline, seen: Seen, charset: str | None, limits: Limits
+) -> tuple[RMVersion, SequenceFault] | None:
+    """The fault of WS-RM or WS-MakeConnection in an envelope whose ``outline`` was read from ``source``; ``None`` for
+    any other fault, which is the application's."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        envelope = bytes(source[: limits.header_bytes])
+    else:
+        head = b"".join(outline.read)
+        envelope = head + b"".join(pieces(source, limits.header_bytes - len(head)))
+    found = _FaultPass(envelope, charset)
+    if found.code is not None:
+        namespace, local = found.code
+        return _CODES[namespace], SequenceFault(local, _usable(found.identifier, limits))
+    is_ours = "SequenceFault" in seen.rm_blocks or any(seen.action == f"{namespace}/fault" for namespace in _CODES)
+    if not is_ours:
+        return None
+    return seen.rms[0] if seen.rms else WSRM_1_1, SequenceFault("", _usable(found.identifier, limits))
+
+
+def _usable(identifier: str | None, limits: Limits) -> str | None:
+    try:
+        return parse_identifier(identifier, limits.identifier_bytes) if identifier else None
+    except ValueError:
+        return None
+
+
+class _FaultPass:
+    """``code`` is (namespace, local name) of the first code in a namespace of ours, ``identifier`` the first of
+    WS-RM inside the fault. What breaks off counts as far as it goes."""
+
+    def __init__(self, envelope: bytes, charset: str | None) -> None:
+        self.code: tuple[str, str] | None = None
+        self.identifier: str | None = None
+        self._path: list[str] = []
+        self._scope: list[tuple[str, str]] = []
+        self._text: list[str] = []
+        try:
+            parser = expat.ParserCreate(expat_encoding(envelope[:256], charset), NAME_SEPARATOR, None)
+            parser.StartElementHandler = self._start
+            parser.EndElementHandler = self._end
+            parser.CharacterDataHandler = self._text.append
+            parser.StartNamespaceDeclHandler = lambda prefix, uri: self._scope.append((prefix or "", uri or ""))
+            parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
+            parser.Parse(envelope, False)
+        except (expat.ExpatError, LookupError, ValueError):
+            pass
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        self._path.append(split_name(name)[1])
+        self._text.clear()
+
+    def _end(self, name: str) -> None:
+        path = self._path
+        namespace, local = split_name(name)
+        if self.code is None and tuple(path[-2:]) in _CODE_PLACES:
+            prefix, _, code = self._said().rpartition(":")
+            declared = dict(self._scope).get(prefix, "")
+            self.code = (declared, code) if declared in _CODES else None
+        elif self.identifier is None and local == "Identifier" and namespace in RM_VERSIONS:
+            self.identifier = self._said() if _FAULTS.intersection(path) else None
+        path.pop()
+
+    def _said(self) -> str:
+        return "".join(self._text).strip(WHITE_SPACE)

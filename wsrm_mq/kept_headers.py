@@ -1,0 +1,153 @@
+"""Which part of a request is stored with its message: what SOAP and a replay need, and what `keep_headers` adds.
+
+An allow-list, for a header that is not foreseen may be a secret. What is not stored the application does not see,
+at the first delivery either: that is rebuilt from the store too. Authorization and Cookie are never stored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from wsrm_mq.remembered import remembered, size_of_values
+
+__all__ = ["KEPT_HEADERS", "NEVER_KEPT", "KeptHeaders", "refusal_to_keep"]
+
+KEPT_HEADERS: Final = (
+    "Accept",
+    "Accept-Charset",
+    "Accept-Encoding",
+    "Accept-Language",
+    "Cache-Control",
+    "Content-Description",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-ID",
+    "Content-Language",
+    "Content-Location",
+    "Content-Transfer-Encoding",
+    "Content-Type",
+    "Date",
+    "Forwarded",
+    "Host",
+    "MIME-Version",
+    "Pragma",
+    "Request-Id",
+    "SOAPAction",
+    "traceparent",
+    "tracestate",
+    "User-Agent",
+    "Via",
+    "X-Correlation-ID",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Server",
+    "X-Real-IP",
+    "X-Request-ID",
+)
+"""Always stored."""
+
+NEVER_KEPT: Final = ("Authorization", "Cookie", "Proxy-Authorization")
+"""`keep_headers` may not name these: a replay runs under the stored principal, not under what has expired."""
+
+_OF_THE_CONNECTION: Final = (
+    "Connection",
+    "Content-Length",
+    "Expect",
+    "HTTP2-Settings",
+    "Keep-Alive",
+    "Proxy-Connection",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+)
+"""About the way the request came, not about the message: left out without a word."""
+
+_REQUEST: Final = (
+    "REQUEST_METHOD",
+    "SCRIPT_NAME",
+    "PATH_INFO",
+    "QUERY_STRING",
+    "CONTENT_TYPE",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+    "wsrm.traceparent",
+)
+"""Of an environ, beside its headers."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_LONGEST: Final = 100
+"""Of a name, which a stranger may choose too: what is longer is neither remembered nor told."""
+_CLIENTS: Final = 1_024
+"""Whose environ is remembered."""
+_NAMES: Final = 512
+"""Names that are remembered, and, of headers that are dropped, told: a stranger may think of more."""
+
+
+def _key(header: str) -> str:
+    return f"HTTP_{header.upper().replace('-', '_')}"
+
+
+_ALWAYS: Final = frozenset({*_REQUEST, *map(_key, KEPT_HEADERS)})
+_SILENT: Final = frozenset(map(_key, _OF_THE_CONNECTION))
+_REFUSED: Final = frozenset(map(_key, (*NEVER_KEPT, *_OF_THE_CONNECTION)))
+
+
+def refusal_to_keep(header: str) -> str:
+    """Why `keep_headers` may not name this one; empty: it may."""
+    if not _NAME.fullmatch(header):
+        return "is not the name of a header"
+    return "is never stored" if _key(header) in _REFUSED else ""
+
+
+class KeptHeaders:
+    """What is stored of a request. ``keep``: headers beside ``KEPT_HEADERS``. ``dropped(name)`` hears of each other
+    header once, by its name, never its value."""
+
+    def __init__(self, keep: Iterable[str] = (), dropped: Callable[[str], object] = lambda _name: None) -> None:
+        self._kept = _ALWAYS.union(map(_key, keep)) - _REFUSED
+        self._dropped = dropped
+        self._known: dict[str, bool] = {}
+
+    def capture(self, environ: Mapping[str, Any]) -> str:
+        """The part of a request that a replay needs, as JSON."""
+        known = self._known
+        try:
+            return _as_json(tuple([item for item in environ.items() if known[item[0]]]))
+        except KeyError:
+            return _as_json(tuple([item for item in environ.items() if self._keeps(item[0])]))
+
+    def scrubbed(self, kept: str) -> str:
+        """What an older version stored, without what this one would not store, as long as before: a row that keeps its
+        length is written in its place, without its body. Text that is no JSON stays as it is."""
+        try:
+            environ = json.loads(kept)
+        except ValueError:
+            return kept
+        left = {name: value for name, value in environ.items() if name in self._kept}
+        if len(left) == len(environ):
+            return kept
+        return json.dumps(left, separators=(",", ":")).ljust(len(kept))
+
+    def _keeps(self, name: str) -> bool:
+        keeps = name in self._kept
+        if name not in self._known and len(self._known) < _NAMES and len(name) <= len("HTTP_") + _LONGEST:
+            self._known[name] = keeps
+            if not keeps and name.startswith("HTTP_") and name not in _SILENT:
+                self._dropped(name.removeprefix("HTTP_").replace("_", "-").title())
+        return keeps
+
+
+@remembered(_CLIENTS, size_of_values)
+def _as_json(items: tuple[tuple[str, str], ...]) -> str:
+    """A client's requests are alike: most are written, and read again, once."""
+    return json.dumps(dict(items), separators=(",", ":"))

@@ -1,0 +1,86 @@
+"""What a source says about its sequences outside of their messages: their end, a request for an acknowledgement, a
+fault. Each in one transaction."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.queue.accept import Receipt, Sender, answer_ack_requested, find, look_around
+from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.ownership import take
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence import faults
+from wsrm_mq.sequence.elements import AckRequested, CloseSequence, SequenceFault, TerminateSequence
+from wsrm_mq.sequence.inbound import receive
+from wsrm_mq.sequence.states import Act, State
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["lifecycle", "take_fault"]
+
+_CODES: Final = frozenset(
+    (
+        faults.SequenceTerminated.subcode,
+        faults.UnknownSequence.subcode,
+        "InvalidAcknowledgement",
+        faults.MessageNumberRollover.subcode,
+        faults.LastMessageNumberExceeded.subcode,
+        faults.SequenceClosed.subcode,
+    )
+)
+"""Of the faults about a sequence. Only these are written down: a sender who makes up others costs nothing."""
+
+
+def lifecycle(
+    tx: Transaction,
+    sender: Sender,
+    element: CloseSequence | TerminateSequence | None,
+    policy: QueuePolicy,
+    ack_requested: tuple[AckRequested, ...] = (),
+) -> Receipt:
+    """CloseSequence, TerminateSequence, or AckRequested alone."""
+    receipt = Receipt()
+    identifier = element.identifier if element is not None else None
+    if element is not None:
+        record = find(tx, sender, element.identifier, receipt)
+        if record is not None:
+            _end(tx, record, element, receipt)
+            receipt.acknowledgement = record.value.acknowledgement()
+    answer_ack_requested(tx, sender, policy, ack_requested, receipt, identifier)
+    return receipt
+
+
+def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Receipt:
+    """Take a fault that a source sends about a sequence of its own: one that says it is gone ends it (F-025, F-026),
+    any other is written down, once for a sequence and code. Of other sequences it changes nothing (F-029)."""
+    receipt = Receipt()
+    if arrived.identifier is None or arrived.code not in _CODES:
+        receipt.fault = faults.UnknownSequence("The fault names no sequence, or is none of WS-ReliableMessaging.")
+        return receipt
+    record = find(tx, sender, arrived.identifier, receipt)
+    if record is None or record.value.state is State.ENDED:
+        return receipt
+    step = receive(record.value, arrived, tx.now)
+    said = {"sequence": record.id, "event": "fault_received", "reason": arrived.code}
+    if step.act is Act.END or tx.execute(sql.IN_LEDGER, said).fetchone() is None:
+        tx.ledger("fault_received", record, reason=arrived.code)
+    apply_step(tx, record, step, reason=f"the source sent {arrived.code}")
+    receipt.act = step.act
+    receipt.claim = take(tx, record)
+    look_around(tx, record, receipt)
+    return receipt
+
+
+def _end(tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: Receipt) -> None:
+    step = receive(record.value, element, tx.now)
+    running = max((upper for _lower, upper in record.value.unnamed), default=None)
+    apply_step(tx, record, step)
+    receipt.act, receipt.fault = step.act, step.fault
+    if running is not None and step.act in (Act.CLOSE, Act.TERMINATE):
+        found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": running}).fetchone()
+        if found is not None and found[1] is None and running < record.value.deliver_below:
+            receipt.unfinished = found[0]
+            tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
+    receipt.claim = take(tx, record)
+    look_around(tx, record, receipt)

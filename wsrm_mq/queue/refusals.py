@@ -1,0 +1,47 @@
+"""What was refused, for those who look: the store's counters, and what its processes have not written there yet."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreBusy, StoreError, StoreFull, StoreOverloaded
+from wsrm_mq.store.refusals import Refused, in_files
+
+__all__ = ["Refused", "in_files", "limit_named", "reason_of", "refusals"]
+
+_LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
+_REASONS: Final = (
+    (StoreOverloaded, "overloaded"),
+    (StoreBusy, "store_locked"),
+    (StoreFull, "disk_full"),
+    (StoreError, "store_unavailable"),
+    (NotAuthenticated, "not_authenticated"),
+    (ConfigurationError, "misconfigured"),
+)
+
+
+def refusals(db: sqlite3.Connection | None, store: Path) -> list[Refused]:
+    """By reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what its
+    processes have not written is all there is."""
+    found: dict[tuple[str, str], Refused] = {}
+    stored = [] if db is None else db.execute("SELECT reason, partner, times, last_at FROM refusal").fetchall()
+    for row in [*map(Refused._make, stored), *in_files(store)]:
+        known = found.get(row[:2])
+        if known is not None:
+            row = row._replace(times=row.times + known.times, last_at=max(row.last_at, known.last_at))
+        found[row[:2]] = row
+    return sorted(found.values(), key=lambda row: row.last_at, reverse=True)
+
+
+def reason_of(error: Exception) -> str:
+    """The word that a refusal by ``error`` is counted under."""
+    return next((word for kind, word in _REASONS if isinstance(error, kind)), "refused")
+
+
+def limit_named(no_room: str) -> str:
+    """The option that a message found no room by: the text names it."""
+    named = _LIMIT.search(no_room)
+    return named[1] if named is not None else "no_room"

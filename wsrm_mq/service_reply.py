@@ -1,0 +1,142 @@
+"""What the wrapped application answered, as it can be stored and sent on: of HTTP, expanded, of a bounded size.
+
+An application is held to what a server would hold it to: what could not be sent is an error of it, and counts as one.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from wsrm_mq.store.storable import storable
+
+__all__ = ["UnusableReply", "check_is_of_a_service", "check_size", "expanded", "reply_headers", "status_of"]
+
+_LEAST_STATUS: Final = 200
+_STATUS: Final = re.compile(r"([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]{0,1000})?")
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_HEADERS_LENGTH: Final = 64 * 1024
+"""Characters of all headers together; servers and clients take about so many."""
+_ACKNOWLEDGED: Final = re.compile(rb":SequenceAcknowledgement[^<>]*>\s*<[^<>]*Identifier[^<>]*>\s*([^<>\s]*)")
+_SHOWN: Final = 100
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+_COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+_HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+class UnusableReply(Exception):
+    """The application's answer cannot be sent on; the text says why."""
+
+
+@lru_cache(256)
+def status_of(status: Any) -> tuple[int, str]:
+    """A status line without the protocol, a text or latin-1 bytes: its code and its text.
+
+    Raises ``UnusableReply`` for what is no final status of HTTP."""
+    text = _text(status, "status")
+    found = _STATUS.fullmatch(text)
+    if found is None or int(found[1]) < _LEAST_STATUS:
+        raise UnusableReply(f"answered with the status {_shown(text)}, which is none of HTTP")
+    return int(found[1]), text
+
+
+def reply_headers(headers: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    """The headers of an answer, texts or latin-1 bytes, but those that are of one connection.
+
+    Raises ``UnusableReply`` for what cannot be an HTTP header."""
+    found = []
+    length = 0
+    for raw_name, raw_value in headers:
+        name = _text(raw_name, "name of a header")
+        value = _text(raw_value, f"value of the header {_shown(name)}").strip(" \t")
+        if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+            raise UnusableReply(f"answered with the header {_shown(name)}: {_shown(value)}, which HTTP cannot carry")
+        length += len(name) + len(value)
+        if name.lower() not in _HOP_BY_HOP:
+            found.append((name, value))
+    if length > _HEADERS_LENGTH:
+        raise UnusableReply(f"answered with {length} characters of headers; {_HEADERS_LENGTH} are the most")
+    return tuple(found)
+
+
+def check_is_of_a_service(content: bytes, identifier: str) -> None:
+    """Raises ``UnusableReply`` for what another middleware answers that stands between this one and the service: it
+    acknowledges the sequence of this delivery, or does not know it. The service was not called. Most such deliveries
+    are refused by the keys ``wsrm.*``; what stands between the two may have lost those."""
+    name = identifier.encode()
+    if name not in content:
+        return
+    is_acknowledged = any(found[1] == name for found in _ACKNOWLEDGED.finditer(content))
+    if is_acknowledged or b":UnknownSequence<" in content:
+        raise UnusableReply(
+            "answered by another WSRMMiddleware inside this one, not by the service, which is wrapped twice. Take one "
+            "of them away: wrap the service once"
+        )
+
+
+def check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise UnusableReply(f"answered with more than {limit} bytes, which is max_reply")
+
+
+def expanded(
+    headers: tuple[tuple[str, str], ...], content: bytes, limit: int
+) -> tuple[tuple[tuple[str, str], ...], bytes]:
+    """Headers and body of an answer that is not compressed any more: what is, can carry no acknowledgement.
+
+    Raises ``UnusableReply`` for a Content-Encoding that cannot be undone here."""
+    coding = ",".join(value for name, value in headers if name.lower() == "content-encoding").strip().lower()
+    if coding in ("", "identity") or not content:
+        return headers, content
+    if coding not in _COMPRESSED:
+        raise UnusableReply(
+            f"answered with Content-Encoding {_shown(coding)}, into which no acknowledgement can be put; "
+            "have the service answer without it, or with gzip"
+        )
+    others = tuple((name, value) for name, value in headers if name.lower() != "content-encoding")
+    return others, _expand(content, limit)
+
+
+def _expand(content: bytes, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while content:  # gzip may have several members
+        member = zlib.decompressobj(_GZIP_OR_ZLIB)
+        try:
+            piece = member.decompress(content, limit - size + 1)
+        except zlib.error:
+            raise UnusableReply("answered with a body that is not compressed as its Content-Encoding says") from None
+        size += len(piece)
+        check_size(size, limit)
+        if not member.eof:
+            raise UnusableReply("answered with a compressed body that breaks off")
+        pieces.append(piece)
+        content = member.unused_data
+    return b"".join(pieces)
+
+
+def _text(value: Any, what: str) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, str):
+        return value
+    raise UnusableReply(f"answered with a {what} that is no text but {type(value).__name__}")
+
+
+def _shown(text: str) -> str:
+    return storable(repr(text[:_SHOWN]))

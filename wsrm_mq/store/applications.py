@@ -1,0 +1,108 @@
+"""Whose messages a store has, where several applications use it: each queue knows the application that it was filled
+for, and no other is given what waits there.
+
+An application is known by the name that `application` gives it. A process without that is an application without a
+name, and so is what it stored; a process with one takes that over as its own. What a process runs, and what it takes
+at all, lies on its paths too.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import OtherApplication
+from wsrm_mq.store.instances import is_alive
+
+__all__ = ["NAMELESS", "Serving", "admit", "foreign", "queue_name", "take_queues"]
+
+_WITH_BACKLOG: Final = """SELECT DISTINCT queue FROM entry INDEXED BY entry_live
+    WHERE outcome IS NULL AND sequence IS NOT NULL"""
+
+
+def queue_name(path: str) -> str:
+    """The name of the queue of a path: ``#`` is for the names of dead-letter queues."""
+    return path.replace("#", "%23")
+
+
+class Serving(NamedTuple):
+    """What a process serves; without ``paths`` all that there are."""
+
+    application: str | None = None
+    paths: tuple[str, ...] | None = None
+
+    @classmethod
+    def load(cls, application: str | None, paths: str | None) -> Serving:
+        return cls(application, None if paths is None else tuple(json.loads(paths)))
+
+    @property
+    def stored_paths(self) -> str | None:
+        return json.dumps(self.paths) if self.paths else None
+
+    def covers(self, queue: str) -> bool:
+        return not self.paths or any(_is_below(queue, queue_name(path)) for path in self.paths)
+
+    def overlaps(self, other: Serving) -> bool:
+        """Whether there is a path that both cover."""
+        if not (self.paths and other.paths):
+            return True
+        return any(other.covers(queue_name(path)) for path in self.paths) or any(map(self.covers, other.paths))
+
+    def may_run(self, queue: str, application: str | None) -> bool:
+        """Whether what waits in the queue of this name is for this process."""
+        return (application is None or application == self.application) and self.covers(queue)
+
+
+NAMELESS: Final = Serving()
+
+
+def _is_below(name: str, path: str) -> bool:
+    return name == path or name.startswith(path.rstrip("/") + "/")
+
+
+def admit(db: sqlite3.Connection, store: Path, serving: Serving) -> None:
+    """Raises ``OtherApplication`` where a process lives that serves another application on one of these paths."""
+    live = db.execute("SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL").fetchall()
+    for name, pid, application, paths in live:
+        other = Serving.load(application, paths)
+        if other.application != serving.application and other.overlaps(serving) and is_alive(store, name):
+            raise OtherApplication(
+                f"{store}: process {pid} serves {_named(other.application)} on the same paths, this one would serve "
+                f"{_named(serving.application)}; each would be given the other's messages."
+            )
+
+
+def take_queues(db: sqlite3.Connection, serving: Serving) -> list[tuple[str, str]]:
+    """Make the queues on its paths its own where they have no application, or nothing of another's waits there.
+    Answers the others, each with its application."""
+    rows = db.execute(
+        "SELECT id, name, application FROM queue WHERE kind = 'app' AND application IS NOT ?", (serving.application,)
+    ).fetchall()
+    others = [row for row in rows if serving.covers(row[1])]
+    waiting = {key for (key,) in db.execute(_WITH_BACKLOG)} if any(row[2] is not None for row in others) else set()
+    left = [(name, application) for key, name, application in others if application is not None and key in waiting]
+    mine = [(serving.application, key) for key, name, _application in others if name not in dict(left)]
+    db.executemany("UPDATE queue SET application = ? WHERE id = ?", mine)
+    return left
+
+
+def foreign(db: sqlite3.Connection, serving: Serving) -> list[int]:
+    """The keys of the queues that this process may not run."""
+    if serving.paths:
+        rows: Iterable[tuple[int, str, str | None]] = db.execute(
+            "SELECT id, name, application FROM queue WHERE kind = 'app'"
+        )
+    else:
+        rows = db.execute(
+            """SELECT id, name, application FROM queue
+            WHERE kind = 'app' AND application IS NOT NULL AND application IS NOT ?""",
+            (serving.application,),
+        )
+    return [key for key, name, application in rows if not serving.may_run(name, application)]
+
+
+def _named(application: str | None) -> str:
+    return "an application without a name" if application is None else f"the application {application}"

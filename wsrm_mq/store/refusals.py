@@ -1,0 +1,151 @@
+"""What was refused: counters by reason and partner, with the time of the last. Nothing else is kept of it.
+
+A process counts in memory and, for those who look while the store is locked or full, in a file of fixed size beside its
+lock. What it has counted goes into the store with a later commit, and then out of the file. What a process leaves that
+died before is taken up by another (``left``).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wsrm_mq.store.beside import beside, content_of, is_locked
+
+__all__ = ["FILE_BYTES", "MOST", "OTHER", "Refusals", "Refused", "in_files"]
+
+MOST: Final = 64
+"""Kinds of refusals that a process tells apart until they are in the store."""
+OTHER: Final = "other"
+"""The reason of what comes beyond that."""
+_SLOT: Final = struct.Struct("<40s72sQq")
+FILE_BYTES: Final = MOST * _SLOT.size
+_SUFFIX: Final = ".refused"
+_MODE: Final = os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_NOFOLLOW
+
+
+class Refused(NamedTuple):
+    """``partner`` is empty where none is known; ``last_at`` in ms since the epoch."""
+
+    reason: str
+    partner: str
+    times: int
+    last_at: int
+
+
+class Refusals:
+    """Those of one process that are not in the store yet. May be called by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, str], Refused] = {}
+        self._places: dict[tuple[str, str], int] = {}
+        self._file: int | None = None
+
+    def open(self, store: Path, instance: str) -> None:
+        """Make the file of the instance with this name, anew where it was removed. Without one they are counted all
+        the same."""
+        self.close()
+        with self._lock:
+            try:
+                handle = os.open(beside(store) / f"{instance}{_SUFFIX}", _MODE, 0o600)
+                self._file = handle
+                os.write(handle, bytes(FILE_BYTES))
+            except OSError:
+                return
+            for key in self._waiting:
+                self._show(key)
+
+    def close(self, store: Path | None = None, instance: str = "") -> None:
+        """Close the file. The instance of ``store`` that ends takes it away, unless it says something."""
+        handle, self._file = self._file, None  # without the lock: after a fork a thread may hold it that is not here
+        if handle is not None:
+            os.close(handle)
+        if store is not None and not self.is_waiting:
+            (beside(store) / f"{instance}{_SUFFIX}").unlink(missing_ok=True)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def note(self, reason: str, partner: str | None, at: int, times: int = 1) -> None:
+        key = (reason, partner or "")
+        with self._lock:
+            if key not in self._waiting and len(self._waiting) >= MOST - 1:
+                key = (OTHER, "")
+            known = self._waiting.get(key)
+            before, last_at = (known.times, known.last_at) if known is not None else (0, at)
+            self._waiting[key] = Refused(*key, before + times, max(last_at, at))
+            self._show(key)
+
+    def waiting(self) -> list[Refused]:
+        with self._lock:
+            return [*self._waiting.values()]
+
+    def written(self, rows: list[Refused]) -> None:
+        """These are in the store."""
+        with self._lock:
+            for row in rows:
+                key = (row.reason, row.partner)
+                left = self._waiting[key].times - row.times
+                if left:
+                    self._waiting[key] = self._waiting[key]._replace(times=left)
+                else:
+                    del self._waiting[key]
+                self._show(key)
+
+    def _show(self, key: tuple[str, str]) -> None:
+        """Write one slot of the file, at the place that it has; what is gone makes its place free."""
+        if self._file is None:
+            return
+        row = self._waiting.get(key)
+        place = self._places.get(key)
+        if place is None:
+            place = next(free for free in range(MOST) if free not in self._places.values())
+            self._places[key] = place
+        if row is None:
+            del self._places[key]
+        slot = _SLOT.pack(*map(str.encode, key), row.times, row.last_at) if row is not None else bytes(_SLOT.size)
+        try:
+            os.pwrite(self._file, slot, place * _SLOT.size)
+        except OSError:
+            pass  # the disk is worn or the file system read-only: memory still counts
+
+    def take_up_left(self, store: Path) -> None:
+        """Count as its own what processes left that have ended. Each file is taken by one process."""
+        for file in beside(store).glob(f"*{_SUFFIX}"):
+            if is_locked(file.with_suffix(".lock")):
+                continue
+            taken = file.with_suffix(f".{os.getpid()}.taken")
+            try:
+                os.rename(file, taken)
+            except OSError:  # another process has it
+                continue
+            for row in _read(taken):
+                self.note(row.reason, row.partner, row.last_at, row.times)
+            taken.unlink(missing_ok=True)
+
+
+def in_files(store: Path) -> list[Refused]:
+    """What the processes of a store have counted and not yet written into it, those that died included. Reads no
+    database."""
+    return [row for file in beside(store).glob(f"*{_SUFFIX}") for row in _read(file)]
+
+
+def _read(file: Path) -> Iterator[Refused]:
+    try:
+        content = content_of(file)
+    except OSError:
+        return
+    whole = len(content) // _SLOT.size * _SLOT.size
+    for reason, partner, times, last_at in _SLOT.iter_unpack(content[:whole]):
+        if times:
+            yield Refused(_text(reason), _text(partner), times, last_at)
+
+
+def _text(padded: bytes) -> str:
+    return padded.rstrip(b"\0").decode("utf-8", "ignore")
