@@ -29,7 +29,7 @@ from bench.fronts import FRONTS, handed_to_uwsgi
 from bench.messages import FACTORY
 from bench.stages import Stages
 from wsrm_mq.config import Settings
-from wsrm_mq.engine import Engine
+from wsrm_mq.engine.engine import Engine
 from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.store.transaction import Transaction

@@ -27,14 +27,14 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
     "the front": ("wsrm_mq.asgi:WSRMASGIMiddleware.__call__", "wsrm_mq.tick:Tick.commit"),
     "headers scanned": ("wsrm_mq.envelope.scanner:Scanner.scan",),
     "who sends, what is to be done": ("wsrm_mq.front:Front.examine",),
-    "accepted: the protocol's step": ("wsrm_mq.destination:accept",),
-    "settled": ("wsrm_mq.replay.recording:settle",),
+    "accepted: the protocol's step": ("wsrm_mq.destination.destination:accept",),
+    "settled": ("wsrm_mq.delivery.recording:settle",),
     "rows written": ("wsrm_mq.store.transaction:Transaction.flush",),
     "BEGIN and COMMIT, with fdatasync": ("wsrm_mq.store.step:Step.run",),
     "everybody told": ("wsrm_mq.tick:Tick._run", "wsrm_mq.tick:Tick._late", "wsrm_mq.store.writer:Writer._tell"),
     "answer rendered": ("wsrm_mq.front:Front.conclude",),
-    "dispatched": ("wsrm_mq.replay.dispatcher:Dispatcher._run",),
-    "application called": ("wsrm_mq.application:Application.__call__",),
+    "dispatched": ("wsrm_mq.delivery.dispatcher:Dispatcher._run",),
+    "application called": ("wsrm_mq.delivery.application:Application.__call__",),
 }
 """The functions of each stage, each where it is looked up."""
 

@@ -34,7 +34,7 @@ from wsrm_mq.cli.exits import Exit
 from wsrm_mq.config import OPTIONS, Settings, load
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import PARTNER_DEFAULTS, PARTNER_OPTIONS
-from wsrm_mq.queue.verdict import WORDS
+from wsrm_mq.views.verdict import WORDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

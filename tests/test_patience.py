@@ -17,7 +17,7 @@ from tests.support.in_process import FACTORY, TWO_WAY, InProcess, until
 from tests.support.stored import Stored, write_locked
 from tests.test_asgi_in_process import ANSWER, asked
 from wsrm_mq.asgi import WSRMASGIMiddleware
-from wsrm_mq.store import connection as store_connection
+from wsrm_mq.store import database as store_connection
 from wsrm_mq.testing import Reply
 
 HOLD_WAIT = 0.6

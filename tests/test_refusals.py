@@ -14,8 +14,8 @@ import pytest
 from tests.store.conftest import Python, python  # noqa: F401
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from tests.support.stored import write_locked
-from wsrm_mq.queue.refusals import Refused, in_files, limit_named, refusals
-from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals
+from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals, limit_named
+from wsrm_mq.views.refusals import Refused, in_files, refusals
 
 WRONG = FACTORY.create_sequence().replace(FACTORY.anonymous.encode(), b"http://192.0.2.9/acks")
 TABLES = ("queue", "message", "entry", "sequence", "range", "reply", "ledger")

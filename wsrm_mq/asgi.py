@@ -19,15 +19,16 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from wsrm_mq.answers import Answer, forwarded, http_headers
-from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
+from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
+from wsrm_mq.destination.answers import Answer, forwarded, http_headers
+from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
+from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
+from wsrm_mq.destination.request_body import BodyRefused, Spool, told_length, too_large
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.front import (
     Authenticate,
     Front,
@@ -39,7 +40,6 @@ from wsrm_mq.front import (
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.remembered import Memory, are_small
-from wsrm_mq.request_body import BodyRefused, Spool, told_length, too_large
 from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import LoopErrand, Tick

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from wsrm_mq.application import CallApplication, Environ
+from wsrm_mq.delivery.application import CallApplication, Environ
+from wsrm_mq.delivery.service_reply import UnusableReply, check_size
 from wsrm_mq.remembered import remembered, size_of_items
-from wsrm_mq.service_reply import UnusableReply, check_size
 
 __all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "alike", "call_asgi", "environ_of"]
 

@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, ParamSpec
 
-from wsrm_mq.answers import Answer, unavailable
-from wsrm_mq.application import Application, CallApplication, Environ
 from wsrm_mq.config import Partner, Settings, named_operations
-from wsrm_mq.connections import Connections, correct_peer
 from wsrm_mq.contrib import spyne_compat
-from wsrm_mq.coverage import NOT_COMPRESSED, NOT_GZIP, Business, Coverage, not_rm, path_of
-from wsrm_mq.destination import RMDestination
-from wsrm_mq.engine import Engine
+from wsrm_mq.delivery.application import Application, CallApplication, Environ
+from wsrm_mq.destination.answers import Answer, unavailable
+from wsrm_mq.destination.connections import Connections, correct_peer
+from wsrm_mq.destination.coverage import NOT_COMPRESSED, NOT_GZIP, Business, Coverage, not_rm, path_of
+from wsrm_mq.destination.destination import RMDestination
+from wsrm_mq.destination.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
+from wsrm_mq.destination.request_body import BodyRefused, too_large
+from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, StoreOverloaded, WSRMError
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent, tell
-from wsrm_mq.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
 from wsrm_mq.kept_headers import KeptHeaders
 from wsrm_mq.queue.accept import Body, Created, Receipt, Sender
-from wsrm_mq.queue.answers import Settlement, settlement
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.refusals import reason_of
+from wsrm_mq.queue.settlement import Settlement, settlement
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Memory, is_small
-from wsrm_mq.request_body import BodyRefused, too_large
 from wsrm_mq.store.applications import Serving, queue_name
+from wsrm_mq.store.refusals import reason_of
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import SOAPVersion

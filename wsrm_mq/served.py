@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsrm_mq.engine import Engine
+from wsrm_mq.engine.engine import Engine
 from wsrm_mq.front import Front
 
 __all__ = ["Served"]

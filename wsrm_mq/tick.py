@@ -14,9 +14,9 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
-from wsrm_mq.queue.answers import Settlement
-from wsrm_mq.replay.errand import LOOK_SECONDS, Patience
-from wsrm_mq.replay.pool import Pool
+from wsrm_mq.delivery.errand import LOOK_SECONDS, Patience
+from wsrm_mq.delivery.pool import Pool
+from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
 __all__ = ["LoopErrand", "Tick"]
@@ -184,7 +184,7 @@ class Tick:
 
 class LoopErrand:
     """A message that a request waits for, while a thread has it: what comes of it is stored with one of the ticks. See
-    ``replay.errand``."""
+    ``delivery.errand``."""
 
     def __init__(self, tick: Tick, client: str | None) -> None:
         self._tick = tick

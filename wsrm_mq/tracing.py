@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from wsrm_mq.replay.delivery import Delivery, Outcome
+    from wsrm_mq.delivery.delivery import Delivery, Outcome
 
 __all__ = ["RECEIVED_IN", "look", "processing", "receive", "settle", "tracer"]
 

@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wsrm_mq.answers import Answer, forwarded, http_headers
-from wsrm_mq.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.config import Settings, load, settings_from
-from wsrm_mq.coverage import NOT_SOAP, Business, is_disguised
+from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
+from wsrm_mq.delivery.waiting import Signal
+from wsrm_mq.destination.answers import Answer, forwarded, http_headers
+from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
+from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
+from wsrm_mq.destination.request_body import BodyRefused, read_body
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.front import Authenticate, Front, Hooks, asks_for_wsdl, is_delivery, refuse_delivery
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.settle import Reply
-from wsrm_mq.replay.waiting import Signal
-from wsrm_mq.request_body import BodyRefused, read_body
 from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 

@@ -15,8 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.queue.build import Instance
-from tests.support.bounded_server import Run, Running
-from wsrm_mq.cli import program, uvicorn_server
+from wsrm_mq.cli import program
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import schema
@@ -112,22 +111,6 @@ def shell(somewhere: Path) -> Shell:
         return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
 
     return run
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Start `serve`'s server in this process: ``run(app, connections=5)``."""
-    monkeypatch.setattr(uvicorn_server, "_SWEEP_TICKS", 1)
-    monkeypatch.setattr(uvicorn_server, "_LOOK_TICKS", 1)
-    running: list[Running] = []
-
-    def start(*arguments: Any, **options: Any) -> Running:
-        running.append(Running(*arguments, **options))
-        return running[-1]
-
-    yield start
-    for one in running:
-        one.stop()
 
 
 def document(result: Result) -> dict[str, Any]:

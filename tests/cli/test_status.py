@@ -68,7 +68,7 @@ def test_a_process_that_died_is_not_live(service: Service, wsrm: Wsrm) -> None:
 
 
 def test_rates_are_what_was_counted_between_two_looks() -> None:
-    from wsrm_mq.queue.overview import Counted, rates
+    from wsrm_mq.views.overview import Counted, rates
 
     before = [Counted("accepted", "/a", "1.1", 5), Counted("delivered", "/a", "", 5)]
     after = [

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.support.in_process import InProcess, taken, until
-from wsrm_mq.cli.logs import JSONLines, TextLines
 from wsrm_mq.events import telling
 from wsrm_mq.events.telling import Event, Events, line
+from wsrm_mq.serving.logs import JSONLines, TextLines
 
 HOSTILE = 'boom\r\n2026-01-01 CRITICAL wsrm_mq.store store.rescued\x1b[2J\u2028\u202e" forged="yes\\'
 

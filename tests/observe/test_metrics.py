@@ -19,8 +19,8 @@ from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
 from wsrm_mq.observe import ObserveApp
 from wsrm_mq.observe.metrics import METRICS
-from wsrm_mq.queue import overview
 from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.views import overview
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 Numbers = dict[tuple[str, tuple[tuple[str, str], ...]], float]

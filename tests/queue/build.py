@@ -18,7 +18,7 @@ from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, SequenceHea
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import schema
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.connection import connect_writer
+from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 from wsrm_mq.testing import ManualClock

@@ -6,7 +6,6 @@ import pytest
 
 from tests.queue.build import Instance, Node
 from tests.queue.test_retention import claim_of, delivered
-from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.queue.adopt import ADOPTED, Adopted, adopt, confirm
 from wsrm_mq.queue.ending import bury_tails
 from wsrm_mq.queue.policy import QueuePolicy
@@ -14,6 +13,7 @@ from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior,
 from wsrm_mq.sequence.faults import SequenceTerminated
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.identity import identify
+from wsrm_mq.views.invariants import all_findings
 
 WHY = {"actor": "alice", "reason": "the disk is gone"}
 

@@ -14,19 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.queue.build import Instance, Node
-from wsrm_mq.cli.invariants import all_findings
 from wsrm_mq.queue import retention
-from wsrm_mq.queue.answers import settlement
 from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.retention import BATCH, GRACE, Batch, Kept, Pruned, batches
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settlement import settlement
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.store import schema
+from wsrm_mq.views.invariants import all_findings
 
 HOUR = 3_600_000
 KEPT = Kept(settled=HOUR, ended=10 * HOUR)

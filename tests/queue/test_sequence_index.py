@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.queue.build import Instance, two_instances
 from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, due, prune
-from wsrm_mq.cli.invariants import all_findings
-from wsrm_mq.queue import reading
-from wsrm_mq.queue.overview import overview
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
-from wsrm_mq.queue.verdict import judge
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.store import statements as sql
+from wsrm_mq.views import reading
+from wsrm_mq.views.invariants import all_findings
+from wsrm_mq.views.overview import overview
+from wsrm_mq.views.verdict import judge
 
 
 def indexed(one: Instance) -> list[tuple[int, int, int]]:

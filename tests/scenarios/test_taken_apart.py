@@ -18,7 +18,7 @@ from tests.support.policies import each_front
 from tests.support.source import Source
 from tests.support.stored import Stored
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store.connection import connect_writer
+from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import EnvelopeFactory
 

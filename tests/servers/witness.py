@@ -24,9 +24,9 @@ from typing import Any, Final
 
 from tests.servers.fronts import FRONTS, serve
 from wsrm_mq import once, tracing
+from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
+from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.front import Front
-from wsrm_mq.replay.delivery import Call, Delivery, Outcome
-from wsrm_mq.replay.waiting import Waiters
 from wsrm_mq.store.transaction import Transaction
 
 NAMESPACE: Final = "urn:example:orders"

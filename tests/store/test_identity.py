@@ -15,7 +15,7 @@ from tests.store.conftest import Python
 from tests.store.test_writer import note
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.store import identity, schema
-from wsrm_mq.store.connection import connect_reader
+from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.identity import Identity, Witness
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import Transaction

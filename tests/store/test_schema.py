@@ -18,7 +18,7 @@ from sqlalchemy import create_engine
 from tests.store.conftest import Python
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
 from wsrm_mq.store import schema
-from wsrm_mq.store.connection import connect_writer
+from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.instances import Presence
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.tables import metadata

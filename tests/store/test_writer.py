@@ -16,7 +16,7 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.accept import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
-from wsrm_mq.store import connection, guard, step, writer
+from wsrm_mq.store import database, guard, step, writer
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import SequenceCache, Transaction
 
@@ -75,7 +75,7 @@ class Told:
 @pytest.fixture
 def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store that waits for somebody else's lock a short time only."""
-    monkeypatch.setattr(connection, "BUSY_TIMEOUT_MS", SHORT_BUSY_MS)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", SHORT_BUSY_MS)
     store = Store(path)
     store.open()
     yield store

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from wsrm_mq.cli.admission import Bounds
-from wsrm_mq.cli.uvicorn_server import BoundedServer
+from wsrm_mq.serving.admission import Bounds
+from wsrm_mq.serving.uvicorn_server import BoundedServer
 
 __all__ = ["GET", "SHORT", "Run", "Running", "application", "showing"]
 

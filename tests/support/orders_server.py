@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from wsrm_mq.replay.watch import POLL_SECONDS
+from wsrm_mq.delivery.watch import POLL_SECONDS
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")

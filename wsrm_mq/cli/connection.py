@@ -23,9 +23,9 @@ def connection() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, limit: int) -> None:
     """List connections, those that sent something last first."""
-    from wsrm_mq.queue import reading
-    from wsrm_mq.queue.connections import connections
-    from wsrm_mq.queue.verdict import moment
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.connections import connections
+    from wsrm_mq.views.verdict import moment
 
     with looking(place) as db, reading.snapshot(db):
         found = connections(db, limit=limit)
@@ -48,8 +48,8 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
     """Show a connection and its messages in the order of receipt."""
-    from wsrm_mq.queue import connections, reading
-    from wsrm_mq.queue.verdict import moment
+    from wsrm_mq.views import connections, reading
+    from wsrm_mq.views.verdict import moment
 
     with looking(place) as db, reading.snapshot(db):
         found = connections.connection(db, connections.find_connection(db, name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from wsrm_mq.cli.output import table, write
 
 if TYPE_CHECKING:
-    from wsrm_mq.queue.reading import LedgerView
+    from wsrm_mq.views.reading import LedgerView
 
 __all__ = ["show_ledger"]
 
@@ -18,7 +18,7 @@ REASON: Final = 100
 
 def show_ledger(events: Sequence[LedgerView]) -> None:
     """Nothing where there is none."""
-    from wsrm_mq.queue.verdict import first_line, moment
+    from wsrm_mq.views.verdict import first_line, moment
 
     if not events:
         return

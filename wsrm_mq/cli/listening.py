@@ -14,7 +14,7 @@ from wsrm_mq.cli.exits import Exit, Stopped
 
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
-    from wsrm_mq.cli.admission import Bounds
+    from wsrm_mq.serving.admission import Bounds
 
 __all__ = ["Listener"]
 
@@ -27,7 +27,7 @@ class Listener:
 
     def __init__(self, host: str, port: int) -> None:
         try:
-            from wsrm_mq.cli.uvicorn_server import BoundedServer
+            from wsrm_mq.serving.uvicorn_server import BoundedServer
         except ModuleNotFoundError as error:
             raise Stopped(f"{error.name} is not installed: pip install 'wsrm-mq[serve]'.", Exit.FAILED) from error
         self._server = BoundedServer

@@ -53,7 +53,7 @@ def list_(
     limit: int,
 ) -> None:
     """List messages in the order of receipt."""
-    from wsrm_mq.queue import reading
+    from wsrm_mq.views import reading
 
     with looking(place) as db, reading.snapshot(db):
         found = reading.messages(
@@ -98,7 +98,7 @@ def list_(
 @click.argument("position", type=POSITION)
 def show(place: Place, is_json: bool, position: int) -> None:
     """Show all that is known of a message, but its body."""
-    from wsrm_mq.queue import reading
+    from wsrm_mq.views import reading
 
     with looking(place) as db, reading.snapshot(db):
         found = reading.message(db, position, _now())
@@ -153,7 +153,7 @@ def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | N
 def _copy_body(place: Place, position: int, copy: IO[bytes], most: int | None) -> int:
     """Copy a body, or its first ``most`` bytes; answers its whole size. The store is let go before anything is shown:
     a slow reader must not hold up its checkpoints."""
-    from wsrm_mq.queue import reading
+    from wsrm_mq.views import reading
 
     with looking(place) as db, reading.open_body(db, position) as stored:
         size = stored.seek(0, 2) or stored.tell()
@@ -167,7 +167,7 @@ def _copy_body(place: Place, position: int, copy: IO[bytes], most: int | None) -
 
 def _media(place: Place, position: int) -> dict[str, str | None]:
     """What the sender said that a body is."""
-    from wsrm_mq.queue import reading
+    from wsrm_mq.views import reading
 
     with looking(place) as db:
         request = json.loads(reading.message(db, position, _now()).environ)
@@ -200,7 +200,7 @@ def _now() -> int:
 
 
 def _moment(at: int) -> str:
-    from wsrm_mq.queue.verdict import moment
+    from wsrm_mq.views.verdict import moment
 
     return moment(at)
 

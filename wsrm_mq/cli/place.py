@@ -87,7 +87,7 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 @contextmanager
 def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connection]:
     """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
-    from wsrm_mq.store.connection import connect_reader, store_errors
+    from wsrm_mq.store.database import connect_reader, store_errors
     from wsrm_mq.store.schema import HEAD, KNOWN, revision
 
     db = connect_reader(place.path)
@@ -109,8 +109,8 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connec
 
 def unconfirmed(place: Place, db: sqlite3.Connection) -> str | None:
     """Why no service starts on the store before somebody confirms it, and how that is done; ``None`` where one may."""
-    from wsrm_mq.queue.verdict import live_instances
     from wsrm_mq.store.identity import why_unconfirmed
+    from wsrm_mq.views.verdict import live_instances
 
     doubt = None if live_instances(db) else why_unconfirmed(db, place.path)  # with a live one somebody confirmed it
     return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"

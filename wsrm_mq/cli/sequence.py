@@ -15,9 +15,9 @@ from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking
 
 if TYPE_CHECKING:
-    from wsrm_mq.queue.reading import SequenceView
-    from wsrm_mq.queue.verdict import Verdict
     from wsrm_mq.store.transaction import Transaction
+    from wsrm_mq.views.reading import SequenceView
+    from wsrm_mq.views.verdict import Verdict
 
 __all__ = ["sequence"]
 
@@ -40,8 +40,8 @@ def sequence() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int) -> None:
     """List sequences, newest first, with the verdict on each."""
-    from wsrm_mq.queue import reading
-    from wsrm_mq.queue.verdict import WORDS, judge, moment
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.verdict import WORDS, judge, moment
 
     if verdict is not None and verdict not in WORDS:
         raise click.BadParameter(f"{verdict} is none of {', '.join(WORDS)}.", param_hint="--verdict")
@@ -84,8 +84,8 @@ def list_(place: Place, is_json: bool, queue: str | None, state: str | None, ver
 @click.argument("part", metavar="SEQUENCE")
 def show(place: Place, is_json: bool, part: str) -> None:
     """Show all that is known of a sequence. The last events of its life are there too."""
-    from wsrm_mq.queue import reading
-    from wsrm_mq.queue.verdict import judge, moment
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.verdict import judge, moment
 
     with looking(place) as db, reading.snapshot(db):
         view = reading.sequence(db, reading.find_sequence(db, part))
@@ -112,8 +112,8 @@ def show(place: Place, is_json: bool, part: str) -> None:
 @click.argument("part", metavar="SEQUENCE")
 def explain(place: Place, is_json: bool, part: str) -> None:
     """Say why a sequence moves or does not. One sentence, and the command to run next."""
-    from wsrm_mq.queue.reading import find_sequence, sequence, snapshot
-    from wsrm_mq.queue.verdict import judge
+    from wsrm_mq.views.reading import find_sequence, sequence, snapshot
+    from wsrm_mq.views.verdict import judge
 
     with looking(place) as db, snapshot(db):
         view = sequence(db, find_sequence(db, part))
@@ -184,9 +184,9 @@ def _act(
     reason: str | None,
 ) -> None:
     """Try the verb and take it back; say what it does, ask, and do it."""
-    from wsrm_mq.queue.reading import find_sequence, sequence
-    from wsrm_mq.queue.verdict import live_instances
     from wsrm_mq.store.store import run_once
+    from wsrm_mq.views.reading import find_sequence, sequence
+    from wsrm_mq.views.verdict import live_instances
 
     why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wsrm_mq.cli.admission import Bounds, files_for
 from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.listening import Listener
-from wsrm_mq.cli.logs import log_to_stderr
 from wsrm_mq.cli.observing import observed
 from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
+from wsrm_mq.serving.admission import Bounds, files_for
+from wsrm_mq.serving.logs import log_to_stderr
 
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
@@ -177,7 +177,7 @@ def _imported(name: str) -> Any:
 def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:
     """What is served, and every middleware in it: those that are there already, or a new one around ``application``."""
     from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads, is_asgi
-    from wsrm_mq.cli.wrapping import found_in, named_by, outermost
+    from wsrm_mq.serving.wrapping import found_in, named_by, outermost
 
     if named_by(application):
         raise click.UsageError(

@@ -13,7 +13,7 @@ from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, tab
 from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
 
 if TYPE_CHECKING:
-    from wsrm_mq.queue.overview import Counted, Overview, Verdicts
+    from wsrm_mq.views.overview import Counted, Overview, Verdicts
 
 __all__ = ["status"]
 
@@ -59,7 +59,7 @@ def status(place: Place, is_json: bool, is_watching: bool, interval: float) -> N
 
 
 def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str, Any], Look]]:
-    from wsrm_mq.queue.overview import rates
+    from wsrm_mq.views.overview import rates
 
     before = _look(place)
     if interval is None and not before.at.instances:  # nobody does anything
@@ -75,8 +75,8 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
 
 
 def _look(place: Place) -> Look:
-    from wsrm_mq.queue.overview import counted, overview, verdicts
-    from wsrm_mq.queue.reading import snapshot
+    from wsrm_mq.views.overview import counted, overview, verdicts
+    from wsrm_mq.views.reading import snapshot
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db, snapshot(db):
@@ -134,7 +134,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
 
 
 def _show(document: dict[str, Any], found: Look) -> None:
-    from wsrm_mq.queue.verdict import moment, span
+    from wsrm_mq.views.verdict import moment, span
 
     oldest = document["oldest_undelivered_ms"]
     letters = [f"{count} of {queue}" for queue, count in document["dead_letters"].items()]
@@ -188,7 +188,7 @@ _FAULTED: Final = "wsrm-mq message list --reason answered_with_fault"
 
 def _refused(found: Look) -> list[str]:
     """Each reason with what it was last; what alarms now is said to."""
-    from wsrm_mq.queue.verdict import span
+    from wsrm_mq.views.verdict import span
 
     lately = found.at.refused_lately(found.now)
     return [

@@ -92,7 +92,7 @@ def _scrubbed(upto: int, last: int) -> None:
 @json_option
 def info(place: Place, is_json: bool) -> None:
     """Show size, schema, what is in it, and which processes use it."""
-    from wsrm_mq.queue.verdict import moment, span
+    from wsrm_mq.views.verdict import moment, span
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db:
@@ -132,10 +132,10 @@ def info(place: Place, is_json: bool) -> None:
 
 
 def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
-    from wsrm_mq.queue.verdict import live_instances
     from wsrm_mq.store.identity import identify
     from wsrm_mq.store.schema import revision
     from wsrm_mq.store.space import room
+    from wsrm_mq.views.verdict import live_instances
 
     wal = place.path.with_name(place.path.name + "-wal")
     outcomes = db.execute("SELECT coalesce(outcome, 'live'), count(*) FROM entry GROUP BY outcome ORDER BY outcome")
@@ -167,7 +167,7 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
 def verify(context: click.Context, place: Place, is_json: bool) -> None:
     """Check that the file is whole and agrees with itself. The service may go on meanwhile; the whole file is
     read."""
-    from wsrm_mq.cli.invariants import INVARIANTS, all_findings
+    from wsrm_mq.views.invariants import INVARIANTS, all_findings
 
     with looking(place) as db:
         found, doubt = list(all_findings(db)), unconfirmed(place, db)

@@ -85,7 +85,7 @@ def prune(
 
 
 def _let_others_write(db: sqlite3.Connection, count: int, took: float) -> None:
-    from wsrm_mq.replay.janitor import rest_after
+    from wsrm_mq.delivery.janitor import rest_after
 
     if count % 50 == 0:
         db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -127,8 +127,8 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
 
 def _wrong(db: sqlite3.Connection) -> str | None:
     """The first thing that is wrong with a copy."""
-    from wsrm_mq.cli.invariants import all_findings
     from wsrm_mq.store.schema import HEAD
+    from wsrm_mq.views.invariants import all_findings
 
     (revision,) = db.execute("SELECT version_num FROM alembic_version").fetchone()
     if revision == HEAD:

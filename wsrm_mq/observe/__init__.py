@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from wsrm_mq.engine import Engine
+from wsrm_mq.engine.engine import Engine
 from wsrm_mq.errors import StoreError
 from wsrm_mq.observe.health import Health
 

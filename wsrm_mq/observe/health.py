@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Final, NamedTuple
 
-from wsrm_mq.engine import Engine
+from wsrm_mq.engine.engine import Engine
 from wsrm_mq.errors import StoreError
 
 __all__ = ["Check", "Health"]

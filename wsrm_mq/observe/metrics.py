@@ -15,8 +15,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from wsrm_mq.queue.counts import BOUNDS, RECEIVED
-from wsrm_mq.queue.overview import OTHER, Counted, Overview, counted, overview, shown_queues
-from wsrm_mq.queue.reading import snapshot
+from wsrm_mq.views.overview import OTHER, Counted, Overview, counted, overview, shown_queues
+from wsrm_mq.views.reading import snapshot
 
 __all__ = ["METRICS", "Metric", "StoreCollector"]
 

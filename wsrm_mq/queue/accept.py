@@ -12,12 +12,12 @@ import shutil
 import uuid
 from typing import BinaryIO, Final, NamedTuple, cast
 
-from wsrm_mq.queue.answers import acknowledged
 from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import TooLarge, full, lack_of_room, not_ours, too_many_sequences
+from wsrm_mq.queue.settlement import acknowledged
 from wsrm_mq.queue.unused import make_way
 from wsrm_mq.sequence.elements import (
     AckRequested,

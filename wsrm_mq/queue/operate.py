@@ -8,7 +8,7 @@ from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.ownership import take_from_dead
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.connection import file_of
+from wsrm_mq.store.database import file_of
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 

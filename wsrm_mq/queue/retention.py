@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.overview import SHOWN
 from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.views.overview import SHOWN
 
 __all__ = [
     "OLD_INSTANCE",

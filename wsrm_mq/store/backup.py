@@ -26,7 +26,7 @@ from typing import Final
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store import identity, instances
 from wsrm_mq.store.beside import is_locked
-from wsrm_mq.store.connection import connect_reader, store_errors
+from wsrm_mq.store.database import connect_reader, store_errors
 
 __all__ = ["MAX_LOG_GROWTH", "Progress", "Verify", "backup"]
 

@@ -29,7 +29,7 @@ from wsrm_mq.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.events.telling import tell
 from wsrm_mq.hints import about
 from wsrm_mq.store.beside import content_of, witness_file
-from wsrm_mq.store.connection import connect_reader, store_errors
+from wsrm_mq.store.database import connect_reader, store_errors
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction

@@ -8,15 +8,27 @@ died before is taken up by another (``left``).
 from __future__ import annotations
 
 import os
+import re
 import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreBusy, StoreError, StoreFull, StoreOverloaded
 from wsrm_mq.store.beside import beside, content_of, is_locked
 
-__all__ = ["FILE_BYTES", "MOST", "OTHER", "Refusals", "Refused", "in_files"]
+__all__ = ["FILE_BYTES", "MOST", "OTHER", "Refusals", "Refused", "in_files", "limit_named", "reason_of"]
+
+_LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
+_REASONS: Final = (
+    (StoreOverloaded, "overloaded"),
+    (StoreBusy, "store_locked"),
+    (StoreFull, "disk_full"),
+    (StoreError, "store_unavailable"),
+    (NotAuthenticated, "not_authenticated"),
+    (ConfigurationError, "misconfigured"),
+)
 
 MOST: Final = 64
 """Kinds of refusals that a process tells apart until they are in the store."""
@@ -149,3 +161,14 @@ def _read(file: Path) -> Iterator[Refused]:
 
 def _text(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode("utf-8", "ignore")
+
+
+def reason_of(error: Exception) -> str:
+    """The word that a refusal by ``error`` is counted under."""
+    return next((word for kind, word in _REASONS if isinstance(error, kind)), "refused")
+
+
+def limit_named(no_room: str) -> str:
+    """The option that a message found no room by: the text names it."""
+    named = _LIMIT.search(no_room)
+    return named[1] if named is not None else "no_room"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
-from wsrm_mq.store.connection import create_file, refuse_place, store_errors, write_ahead
+from wsrm_mq.store.database import create_file, refuse_place, store_errors, write_ahead
 from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.rescue import lost, removed
 from wsrm_mq.store.scrub import is_pending, scrub

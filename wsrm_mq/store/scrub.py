@@ -20,7 +20,7 @@ from typing import Final
 
 from wsrm_mq.events.telling import tell
 from wsrm_mq.kept_headers import KeptHeaders
-from wsrm_mq.store.connection import store_errors
+from wsrm_mq.store.database import store_errors
 
 __all__ = ["is_pending", "scrub"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store.connection import begin, translate
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.database import begin, translate
 from wsrm_mq.store.guard import Guard
 from wsrm_mq.store.identity import ADVANCE
 from wsrm_mq.store.line import Waiting

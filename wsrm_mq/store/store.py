@@ -17,7 +17,7 @@ from wsrm_mq.store import applications, identity, instances, schema
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.beside import beside, keep_private
-from wsrm_mq.store.connection import begin, connect_reader, connect_writer, store_errors
+from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
 from wsrm_mq.store.refusals import Refusals

@@ -67,7 +67,7 @@ queue: Final = _table(
     # A dead-letter queue knows whose it is, and is found by that: a name may be anybody's path.
     Column("parent", Integer, ForeignKey("queue.id")),
     Column("created_at", Integer, nullable=False),
-    # Whose messages these are, where the application has a name; see ``queue.applications``.
+    # Whose messages these are, where the application has a name; see ``views.applications``.
     Column("application", Text),
     _one_of("kind", QUEUE_KINDS),
     sqlite_autoincrement=True,

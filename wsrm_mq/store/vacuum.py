@@ -14,7 +14,7 @@ from pathlib import Path
 
 from wsrm_mq.errors import NotAllowed, StoreFull
 from wsrm_mq.store import instances
-from wsrm_mq.store.connection import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.database import connect_reader, connect_writer, store_errors
 from wsrm_mq.store.space import Room, room
 
 __all__ = ["refuse", "vacuum"]

@@ -32,8 +32,8 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.connection import connect_writer
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.guard import Guard
 from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.line import LINGERING, Line, Verb, Waiting

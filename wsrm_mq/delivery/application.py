@@ -1,0 +1,250 @@
+"""The wrapped application, called for a stored message: the request is rebuilt from what was kept of it.
+
+Every delivery is called the same way, first time or replay, so a replay can never differ from the first try.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO, Final
+
+from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.service_reply import (
+    UnusableReply,
+    check_is_of_a_service,
+    check_size,
+    expanded,
+    reply_headers,
+    status_of,
+)
+from wsrm_mq.envelope import HeaderPlace, Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
+from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.events.inert import type_name
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.queue.settle import Reply
+from wsrm_mq.remembered import remembered
+from wsrm_mq.sequence.faults import FaultCode
+from wsrm_mq.store.storable import storable
+from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
+
+__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi"]
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Callable[[bytes], object]]
+WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
+CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
+"""Calls an application of whatever kind and answers status line, headers and body."""
+
+_COMPRESSION: Final = "HTTP_ACCEPT_ENCODING"
+"""Not for the service: into an answer that is compressed no acknowledgement can be put."""
+_REDIRECTION: Final = 300
+_CLIENT_ERROR: Final = 400
+_SERVER_ERROR: Final = 500
+_USUAL_LIMITS: Final = Limits()
+_CLIENTS: Final = 1_024
+"""Whose environ is remembered."""
+_MAX_REPLY: Final = 256 * 1024 * 1024
+_TEXT_LENGTH: Final = 2_000
+"""Characters of what an exception says, and as many of where it was raised."""
+_TAG: Final = re.compile(r"<[^>]*>")
+_SOAP = {version.label: version for version in SOAPVersion}
+_ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
+
+
+@remembered(_CLIENTS, len)
+def _from_json(environ: str) -> dict[str, Any]:
+    """The environ of a client's messages, as far as they are alike: to be copied."""
+    return {
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/",
+        "QUERY_STRING": "",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        **{name: value for name, value in json.loads(environ).items() if name != _COMPRESSION},
+        "wsgi.version": (1, 0),
+        "wsgi.input_terminated": True,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+        "wsrm.replay_id": "",
+    }
+
+
+class Application:
+    """Has the application called for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or
+    ``strip``."""
+
+    def __init__(
+        self,
+        call: CallApplication,
+        policy_of: PolicyOf,
+        *,
+        headers: str = "pass",
+        limits: Limits = _USUAL_LIMITS,
+        max_reply: int = _MAX_REPLY,
+    ) -> None:
+        self._limits = limits
+        self._max_reply = max_reply
+        self._call = call
+        self._policy_of = policy_of
+        self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
+
+    def __call__(self, delivery: Delivery) -> Outcome:
+        kept = _from_json(delivery.environ)
+        refused: list[str] = []
+        try:
+            body, size = self._body(delivery, kept)
+            environ = self._environ(delivery, kept, body, size, refused)
+            status, headers, content = self._call(environ)
+            if refused:
+                return _failure(f"refused by the application: {refused[0]}", "refused")
+            return self._judge(delivery, status, headers, content)
+        except UnusableReply as error:
+            return _failure(str(error), "http_error")
+        except BaseException as error:  # SystemExit too: an application that exits has not taken the message
+            return _failure(_told(error), "exception")
+
+    def _body(self, delivery: Delivery, kept: Mapping[str, str]) -> tuple[BinaryIO, int]:
+        if self._rewrite is None:
+            return delivery.body.open(), delivery.body.size
+        content_type = kept.get("CONTENT_TYPE", "")
+        content = delivery.body.open().read()
+        if content_coding(kept.get("HTTP_CONTENT_ENCODING", "")) == "gzip":
+            content = expand(content, self._limits).read()
+        rewritten = self._rewrite(content, scan(content, content_type, kept.get("HTTP_SOAPACTION"), self._limits))
+        return io.BytesIO(rewritten), len(rewritten)
+
+    def _environ(
+        self,
+        delivery: Delivery,
+        kept: Mapping[str, str],
+        body: BinaryIO,
+        size: int,
+        refused: list[str],
+    ) -> Environ:
+        environ: Environ = {
+            **kept,
+            "CONTENT_LENGTH": str(size),
+            "wsgi.input": body,
+            "wsgi.errors": sys.stderr,
+            "wsrm.sequence_id": delivery.identifier,
+            "wsrm.message_number": delivery.number,
+            "wsrm.version": delivery.rm,
+            "wsrm.redelivery": delivery.redelivery,
+            "wsrm.attempt": delivery.attempt,
+            "wsrm.connection": delivery.connection,
+            "wsrm.principal": delivery.principal,
+            "wsrm.refuse": refused.append,
+        }
+        if self._rewrite is not None:
+            environ.pop("HTTP_CONTENT_ENCODING", None)  # it was expanded to be rewritten
+        if delivery.principal is not None:
+            environ["REMOTE_USER"] = delivery.principal
+        return environ
+
+    def _judge(self, delivery: Delivery, line: str, fields: list[tuple[str, str]], content: bytes) -> Outcome:
+        """Whether the answer means that the application has taken the message (design: application failure)."""
+        code, status = status_of(line)
+        headers: tuple[tuple[str, str], ...] = ()
+        if content or delivery.wants_reply:  # else nothing of them is read, or sent to anybody
+            headers, content = expanded(reply_headers(fields), content, self._max_reply)
+        content_type = next((value for name, value in headers if name.lower() == "content-type"), "") if content else ""
+        if content:
+            check_is_of_a_service(content, delivery.identifier)
+        fault = is_fault(content, content_type) if content else None
+        if _REDIRECTION <= code < _CLIENT_ERROR:  # a framework's answer, as for a missing slash: the service never ran
+            location = next((value for name, value in fields if str(name).lower() == "location"), "elsewhere")
+            return _failure(f"answered {status}, to {location}: no SOAP client follows a redirect", "http_error")
+        # The answer to a one-way message is read here only: what is no success and no fault has not taken it.
+        refused_at = _SERVER_ERROR if delivery.wants_reply else _CLIENT_ERROR
+        if fault is None and code >= refused_at:
+            return _failure(f"answered {status} without a SOAP fault", "http_error")
+        if fault is FaultCode.RECEIVER and not delivery.wants_reply:
+            return _failure(f"answered {status} with a Receiver fault: {_excerpt(content)}", "soap_fault")
+        if fault is not None and delivery.wants_reply and self._policy_of(delivery.partner).retry_faults:
+            return _failure(f"answered {status} with a fault: {_excerpt(content)}", "soap_fault")
+        if not delivery.wants_reply and fault is not None:
+            return Outcome(remark=storable(f"answered {status} with a fault: {_excerpt(content)}"))
+        if not delivery.wants_reply:
+            return Outcome()
+        place = None
+        if content:
+            content, place = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
+        return Outcome(Reply(status, headers, content, place))
+
+
+def _with_addressing(
+    content: bytes, content_type: str, delivery: Delivery, *, is_fault: bool
+) -> tuple[bytes, HeaderPlace | None]:
+    """The reply with the addressing headers that the application did not write; they are stored with it, so that a
+    duplicate gets the same MessageID."""
+    addressing = _ADDRESSING[delivery.addressing]
+    action = addressing.soap_fault_action if is_fault else f"{delivery.action or ''}Response"
+    try:
+        return complete_reply(content, content_type, _SOAP[delivery.soap], addressing, delivery.message_id, action)
+    except NotAnEnvelope:
+        return content, None
+
+
+def call_wsgi(
+    app: WSGIApplication, environ: Environ, limit: int = sys.maxsize
+) -> tuple[str, list[tuple[str, str]], bytes]:
+    """Call a WSGI application and take its whole answer: status line, headers, body. Raises ``UnusableReply`` where
+    that is more than ``limit`` bytes."""
+    started: list[Any] = []
+    written: list[bytes] = []
+    size = 0
+
+    def write(piece: bytes) -> None:
+        nonlocal size
+        size += len(piece)
+        check_size(size, limit)
+        written.append(piece)
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        started[:] = [status, list(headers)]
+        return write
+
+    result = app(environ, start_response)
+    try:
+        for piece in result:
+            write(piece)
+    finally:
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+    if not started:
+        raise RuntimeError("the application did not call start_response")
+    return started[0], started[1], b"".join(written)
+
+
+def _failure(error: str, fault: str) -> Outcome:
+    return Outcome(error=storable(error), fault=fault)
+
+
+def _told(error: BaseException) -> str:
+    """What an exception says, and the last lines of its traceback: enough to find the place, little enough for a
+    column. It may be an exception that cannot even be asked for its text."""
+    said = _said(error)
+    try:
+        frames = "".join(traceback.format_tb(error.__traceback__, limit=-3))[-_TEXT_LENGTH:]
+    except BaseException:
+        frames = ""
+    return f"{said}\nTraceback (most recent call last):\n{frames}{said}\n"
+
+
+def _said(error: BaseException) -> str:
+    name = type_name(error)
+    try:
+        return f"{name}: {storable(str(error), _TEXT_LENGTH)}"
+    except BaseException as raised:
+        return f"{name}, whose text cannot be shown: that raises {type_name(raised)}"
+
+
+def _excerpt(content: bytes) -> str:
+    """What a fault says to people: its text without the tags."""
+    return " ".join(_TAG.sub(" ", content[:4_000].decode("utf-8", "replace")).split())[:500]

@@ -1,0 +1,86 @@
+"""The messages of a sequence that can be run, read from the store: what a run begins with if none is in memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.stored_body import StoredBody
+from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.store import Store
+
+__all__ = ["RUN_LENGTH", "deliverable"]
+
+RUN_LENGTH: Final = 64
+
+
+def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
+    """The next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``; none is an answer."""
+    with store.reader() as db:
+        bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
+        (
+            cursor,
+            limit,
+            discard_from,
+            redelivery_below,
+            identifier,
+            partner,
+            ordered,
+            assurance,
+            rm,
+            soap,
+            addressing,
+        ) = bounds
+        rows = db.execute(
+            sql.RUN,
+            {
+                "sequence": claim.sequence,
+                "lower": max(cursor, after),
+                "upper": limit if discard_from is None else min(limit, discard_from),
+                "now": store.clock(),
+                "ordered": ordered,
+                "count": RUN_LENGTH,
+            },
+        ).fetchall()
+    return [
+        Delivery(
+            position=position,
+            number=number,
+            identifier=identifier,
+            partner=partner,
+            rm=rm,
+            soap=soap,
+            addressing=addressing,
+            action=action,
+            message_id=message_id,
+            environ=environ,
+            principal=principal,
+            connection=connection,
+            body=Body(body) if body is not None else StoredBody(store, message, size),
+            wants_reply=bool(wants_reply),
+            attempt=deliveries + 1,
+            redelivery=deliveries > 0 or number < redelivery_below,
+            at_most_once=assurance == DeliveryAssurance.AT_MOST_ONCE,
+            is_waited_for=bool(wants_reply) or waiter is not None,
+            is_replay=True,
+        )
+        for (
+            position,
+            number,
+            deliveries,
+            _failures,
+            wants_reply,
+            waiter,
+            message,
+            action,
+            message_id,
+            environ,
+            principal,
+            connection,
+            size,
+            body,
+        ) in rows
+    ]

@@ -1,0 +1,64 @@
+"""Settlements in flight: a run may be ahead of its last settled commit, but not far."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Final, TypeVar
+
+from wsrm_mq.delivery.recording import Unrecorded
+from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.ownership import RUN_AHEAD
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.writer import Verb
+
+__all__ = ["Pipeline"]
+
+R = TypeVar("R")
+
+_AHEAD_SECONDS: Final = 0.020
+
+
+class Pipeline:
+    """Counts settlements that are submitted and not yet committed; they commit, and are told, in the order they were
+    submitted."""
+
+    def __init__(self) -> None:
+        self._submitted: deque[float] = deque()
+        self._lock = threading.Lock()
+        """Taken as itself: an error thrown into this thread could leave a condition's own ``with`` locked."""
+        self._changed = threading.Condition(self._lock)
+        self.broken: Unrecorded | None = None
+        """The first that was not settled. Nothing is to follow it."""
+
+    def enter(self) -> None:
+        """Wait until one more may be under way."""
+        with self._lock:
+            while len(self._submitted) >= RUN_AHEAD or (
+                self._submitted and time.monotonic() - self._submitted[0] > _AHEAD_SECONDS
+            ):
+                self._changed.wait()
+            self._submitted.append(time.monotonic())
+
+    def guarded(self, verb: Verb[R]) -> Verb[R]:
+        """``verb``, which settles a message, refused behind one that was not settled: in order it would say that what
+        is before it is settled too."""
+
+        def settle(tx: Transaction) -> R:
+            if self.broken is not None:
+                raise FenceLost("a message before it could not be settled")
+            return verb(tx)
+
+        return settle
+
+    def leave(self, broken: Unrecorded | None = None) -> None:
+        with self._lock:
+            self._submitted.popleft()
+            self.broken = self.broken or broken
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        with self._lock:
+            while self._submitted:
+                self._changed.wait()

@@ -1,0 +1,210 @@
+"""The net under every wake-up: one thread that looks, when told and at least once a second.
+
+Nothing announces a death, a clock that has run out, or a CLI that wrote to the store; so it looks for dead instances,
+sequences that nobody runs, retries that are due, sequences whose time is over, and tails to bury. Of each it does a
+bounded part in a turn, what can be delivered first, and where more is left the next turn follows at once: no amount of
+one keeps it from the others, from a stop or from a fork.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from wsrm_mq import tracing
+from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.indexing import Indexing
+from wsrm_mq.delivery.waiting import Waiters
+from wsrm_mq.engine.duty import Duty
+from wsrm_mq.errors import StoreError
+from wsrm_mq.events.telling import Events
+from wsrm_mq.queue import ending, ownership
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.store import instances
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.instances import Neighbours, Presence
+from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.repeated import Repeated
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["Watch"]
+
+POLL_SECONDS: Final = 1.0
+BATCH: Final = 200
+"""Sequences taken or ended in one turn, each in one transaction."""
+BURIED: Final = 500
+"""Entries moved to the dead letters in one turn."""
+_NUDGE_SECONDS: Final = 0.05
+
+
+class Watch:
+    def __init__(
+        self,
+        store: Store,
+        dispatcher: Dispatcher,
+        waiters: Waiters,
+        policy_of: PolicyOf,
+        events: Events,
+        poll_seconds: float = POLL_SECONDS,
+        chores: Sequence[Callable[[], None]] = (),
+        duty: Duty | None = None,
+    ) -> None:
+        """``chores`` are done in every turn: what somebody else wants looked after. ``duty``: whether it takes what
+        can be delivered; always, by default."""
+        self._store = store
+        self._dispatcher = dispatcher
+        self._waiters = waiters
+        self._policy_of = policy_of
+        self._events = events
+        self._poll_seconds = poll_seconds
+        self._chores = chores
+        self._duty = duty or Duty(is_asked=True)
+        self._stopping = threading.Event()
+        self._indexing = Indexing(store, self._stopping.is_set)
+        self._neighbours = Neighbours(store.path)
+        self.turned_at = time.monotonic()
+        """When it last began to look or to wait."""
+        self._is_counting = False
+        self._busy = False
+        """The last turn has left something to do."""
+        self.thread = Lasting("wsrm-mq-watch", self._loop, self._broke, events)
+        self._nudged_at = 0.0
+        self._trouble = Repeated()
+
+    def start(self) -> None:
+        """Keep looking, in an own thread."""
+        self._stopping.clear()
+        self.thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.nudge()
+        self.thread.join()
+
+    def nudge(self, _retry_at: int = 0) -> None:
+        """Look again now, to learn when the next retry is due."""
+        presence = self._store.presence
+        if presence is not None:
+            instances.wake(self._store.path, [presence.name])
+
+    def look(self) -> None:
+        """One turn, in this thread: at the start, so that what is wrong with the store ends that."""
+        self._busy = self._turn()
+
+    def look_soon(self) -> None:
+        """Something may be wrong with another instance, or a tail waits: do not leave it to the poll. Cheap to ask for
+        by every request."""
+        now = time.monotonic()
+        if now - self._nudged_at > _NUDGE_SECONDS:
+            self._nudged_at = now
+            self.nudge()
+
+    def _loop(self) -> None:
+        presence = self._store.presence
+        assert presence is not None
+        while not self._stopping.is_set():
+            self.turned_at = time.monotonic()
+            try:
+                tracing.look()
+                self._count()
+                self._indexing.look()
+                self._store.look_after()
+                self._stay_in_place(presence)
+                words = presence.wait(0 if self._busy else self._seconds())
+                positions = {word for word in words if word.isdigit()}
+                for position in positions:
+                    self._waiters.notify(int(position))
+                if not self._stopping.is_set() and (self._busy or not words or words - positions):
+                    self.look()
+                    self._trouble.over()
+            except StoreError as error:
+                self._trouble.tell(self._events, "watch.store_error", error)
+                self._stopping.wait(self._poll_seconds)
+            except BaseException as error:
+                self._broke(error)
+                self._stopping.wait(self._poll_seconds)
+
+    def _broke(self, error: BaseException) -> None:
+        self._events.tell("watch.failed", trouble=error)
+
+    def _count(self) -> None:
+        """Have written what waits to be counted: nothing may come that would take it along."""
+        if self._is_counting:
+            return
+        counts = self._events.take_counts()
+        if not counts and not self._store.writer.tally.is_waiting:
+            return
+
+        def verb(tx: Transaction) -> None:
+            for event, times in counts.items():
+                tx.count("event", 0, event, times)
+            tx.count_now()
+
+        def told(_result: None, _error: BaseException | None) -> None:
+            self._is_counting = False
+
+        self._is_counting = True
+        self._store.submit(verb, told, keep=True, lingers=True)
+
+    def _seconds(self) -> float:
+        """How long to sleep: to the next retry, at most one poll."""
+        if not self._duty.is_on:  # a retry that is due is left to others
+            return min(self._poll_seconds, max(0.001, self._duty.left))
+        with self._store.reader() as db:
+            retry_at: int | None = db.execute(sql.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
+        if retry_at is None:
+            return self._poll_seconds
+        return min(self._poll_seconds, max(0.001, (retry_at - self._store.clock()) / 1000))
+
+    def _stay_in_place(self, presence: Presence) -> None:
+        """Without its lock file this instance would be taken for dead, and what it runs would be run twice."""
+        if presence.is_in_place:
+            return
+        presence.take_place()
+        self._events.tell("instance.files_removed", path=presence.home)
+        self._store.refusals.open(self._store.path, presence.name)
+        self._store.submit(
+            lambda tx: tx.execute(sql.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
+        )
+
+    def _turn(self) -> bool:
+        """A bounded part of what there is to do. Answers whether there is more."""
+        self._duty.look(self._bury_instances())
+        for chore in self._chores:
+            try:
+                chore()
+            except Exception as error:  # it keeps the turn from nothing else
+                self._broke(error)
+        self._dispatcher.take_up()
+        with self._store.reader() as db:
+            look = {"now": self._store.clock(), "count": 1, "foreign": self._store.foreign(db)}
+            has_runnable, has_due, has_tails = (
+                db.execute(statement, look).fetchone() is not None
+                for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
+            )
+        takes = has_runnable and self._duty.is_on
+        claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if takes else []
+        for claim in claims:
+            self._dispatcher.give(claim)
+        ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
+        more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))
+        return len(claims) == BATCH or ended > 0 or more_tails
+
+    def _bury_instances(self) -> bool:
+        """Free what dead instances ran. Answers whether one lives that is younger than this."""
+        with self._store.reader() as db:
+            live = db.execute(sql.LIVE_INSTANCES).fetchall()
+            ended = db.execute(sql.ENDED_OWNERS).fetchall()
+        dead = [one for one in live if self._neighbours.is_dead(one[1])]
+        dead += [one for one in ended if not instances.is_alive(self._store.path, one[1])]
+        for key, name in dead:
+            if key == self._store.instance:
+                continue
+            freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]
+            instances.bury(self._store.path, name)
+            self._store.refusals.take_up_left(self._store.path)
+            self._events.tell("instance.gone", name=name, sequences=freed)
+        return any(key > self._store.instance and (key, name) not in dead for key, name in live)

@@ -1,0 +1,142 @@
+"""Which requests are ours: by path, method and media type; and what is answered to one that the application must not
+get, because it could take it for a message."""
+
+from __future__ import annotations
+
+import enum
+import io
+from collections.abc import Sequence
+from typing import Final
+
+from wsrm_mq.delivery.application import Environ
+from wsrm_mq.destination.answers import Answer
+from wsrm_mq.destination.request_body import told_length
+from wsrm_mq.versions import RM_VERSIONS
+
+__all__ = [
+    "DISGUISED_BYTES",
+    "NOT_COMPRESSED",
+    "NOT_GZIP",
+    "NOT_SOAP",
+    "Business",
+    "Coverage",
+    "carries_rm",
+    "is_disguised",
+    "may_be_disguised",
+    "not_rm",
+    "path_of",
+]
+
+DISGUISED_BYTES: Final = 64 * 1024
+_RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_VERSIONS)
+_SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
+_JSON: Final = (b"{", b"[", b'"')
+"""How JSON begins, and XML or MIME does not."""
+_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+"""Methods that carry no message, unless they carry a body all the same."""
+
+
+def _unsupported(reason: str, *fields: tuple[str, str]) -> Answer:
+    return Answer(415, f"{reason}\n".encode(), "text/plain; charset=utf-8", fields)
+
+
+_ACCEPT: Final = ("Accept", ", ".join(_SOAP_TYPES))
+NOT_SOAP: Final = _unsupported("Send SOAP here, as text/xml (SOAP 1.1) or application/soap+xml (SOAP 1.2).", _ACCEPT)
+_WCF_BINARY: Final = _unsupported(
+    "This is the binary encoding of WCF. Set messageEncoding to Text (or Mtom) in the client's binding.", _ACCEPT
+)
+_FAST_INFOSET: Final = _unsupported(
+    "This is Fast Infoset. Turn it off in the client: send text/xml or application/soap+xml.", _ACCEPT
+)
+_BINARY: Final = {
+    "application/soap+msbin1": _WCF_BINARY,
+    "application/soap+msbinsession1": _WCF_BINARY,
+    "application/soap+fastinfoset": _FAST_INFOSET,
+    "application/fastinfoset": _FAST_INFOSET,
+}
+_NOT_POST: Final = Answer(405, b"Send SOAP here with POST.\n", "text/plain; charset=utf-8", (("Allow", "POST"),))
+NOT_COMPRESSED: Final = _unsupported(
+    "Send this without Content-Encoding: the service here cannot expand it.", ("Accept-Encoding", "identity")
+)
+NOT_GZIP: Final = _unsupported(
+    "Send this with Content-Encoding gzip or without: no other one is expanded here.",
+    ("Accept-Encoding", "gzip, identity"),
+)
+
+
+class Business(enum.Enum):
+    """Whose business a request is."""
+
+    OURS = enum.auto()
+    """SOAP, posted to a covered path."""
+    DOUBTFUL = enum.auto()
+    """The application's, unless it carries RM (see ``is_disguised``), or only RM is taken of its sender."""
+    THE_APPLICATIONS = enum.auto()
+
+
+class Coverage:
+    """``paths`` cover themselves and what is below them; none cover everything. ``only_soap``: the application takes
+    nothing else."""
+
+    def __init__(self, paths: Sequence[str] | None, *, only_soap: bool) -> None:
+        self._paths = tuple(paths or ())
+        self._takes_only_soap = only_soap or bool(paths)
+
+    def business(self, environ: Environ) -> Business | Answer:
+        """Whose business the request is, or the answer that turns it away: an application that does not look at method
+        and media type would run a message as often as it is sent."""
+        if self._paths and not self._covers(path_of(environ)):
+            return Business.THE_APPLICATIONS
+        media_type = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
+        if environ.get("REQUEST_METHOD") == "POST":
+            if media_type in _SOAP_TYPES:
+                return Business.OURS
+            if media_type in _BINARY:
+                return _BINARY[media_type]
+            return NOT_SOAP if self._takes_only_soap else Business.DOUBTFUL
+        if not _may_carry(environ):
+            return Business.THE_APPLICATIONS
+        is_soap = media_type in _SOAP_TYPES or media_type in _BINARY
+        return not_rm(environ) if is_soap and _has_body(environ) else Business.DOUBTFUL
+
+    def _covers(self, path: str) -> bool:
+        return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in self._paths)
+
+
+def not_rm(environ: Environ) -> Answer:
+    """The answer to a request that would have to be RM, posted as SOAP."""
+    method = environ.get("REQUEST_METHOD")
+    if method == "POST":
+        return NOT_SOAP
+    return _NOT_POST._replace(body=b"") if method == "HEAD" else _NOT_POST
+
+
+def _may_carry(environ: Environ) -> bool:
+    return environ.get("REQUEST_METHOD") not in _BODILESS or _has_body(environ)
+
+
+def _has_body(environ: Environ) -> bool:
+    return environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in environ
+
+
+def is_disguised(environ: Environ) -> bool:
+    """Whether a doubtful request carries RM all the same. Only short bodies are looked at; they can be read again."""
+    if not may_be_disguised(environ):
+        return False
+    content = environ["wsgi.input"].read(told_length(environ))
+    environ["wsgi.input"] = io.BytesIO(content)
+    return carries_rm(content)
+
+
+def may_be_disguised(environ: Environ) -> bool:
+    length = told_length(environ)
+    return length is not None and 0 < length <= DISGUISED_BYTES
+
+
+def carries_rm(content: bytes) -> bool:
+    """Whether it could be a message of WS-ReliableMessaging. JSON that mentions the namespace is none."""
+    return content.lstrip()[:1] not in _JSON and any(namespace in content for namespace in _RM_NAMESPACES)
+
+
+def path_of(environ: Environ) -> str:
+    return f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/"

@@ -1,0 +1,298 @@
+"""What runs behind a front in one process: store, dispatcher and watch, started and stopped together, and kept
+whole over a fork.
+
+No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent
+opens them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child
+does not have; so all that has one is made by ``start``, and made again in the child. Where Python is not told of a fork
+it is too late for that: uWSGI, which does so, is waited for (``prefork``); a child of anybody else's says so and takes
+nothing.
+
+A process that forks before anybody has asked it something is taken for one that only forks those that serve: from then
+on it leaves the delivering to them (``engine.duty``).
+
+A process that ends in good order drains, whether somebody called ``close`` or not: a server's workers do not know us.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from wsrm_mq import tracing
+from wsrm_mq.delivery.delivery import Call
+from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.janitor import Janitor
+from wsrm_mq.delivery.waiting import Waiters
+from wsrm_mq.delivery.watch import Watch
+from wsrm_mq.engine.duty import Duty
+from wsrm_mq.engine.gate import Gate
+from wsrm_mq.engine.prefork import defer
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.inert import as_error
+from wsrm_mq.events.telling import Events, OnEvent
+from wsrm_mq.queue import ownership
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.store import schema
+from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.store import Store, store_path
+from wsrm_mq.store.writer import Clock, wall_clock
+
+__all__ = ["Engine"]
+
+_LAST_COMMIT_SECONDS: Final = 1.0
+"""For the last commit of a close, whose time may be used up."""
+_CALL_SECONDS: Final = 2.0
+"""How long a fork waits for operations that run, in a process that serves; one that takes longer is forked with what it
+has open."""
+_DRAIN_SECONDS: Final = 30.0
+"""How long an end of the process may wait for what runs; servers give their workers as much. So long a fork waits
+for operations in a process that nobody has asked anything."""
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_whole = threading.RLock()
+"""Held while an engine starts and while the process forks: no child gets a store that is half open."""
+
+
+class Engine:
+    """``start`` recovers what a crash left and begins to deliver; no request is needed for it. It begins at once with
+    ``ask``, else after a grace, in which a process that only forks has done so."""
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        call: Call,
+        policy_of: PolicyOf,
+        *,
+        threads: int = 8,
+        request_threads: int = 64,
+        max_waiting: int = 4,
+        max_queued: int = 1_024,
+        max_queued_bytes: int = 64 * 1024 * 1024,
+        on_event: OnEvent | None = None,
+        clock: Clock = wall_clock,
+        chores: Sequence[Callable[[], None]] = (),
+        keep_headers: Sequence[str] = (),
+        serving: Serving = NAMELESS,
+    ) -> None:
+        self._where = where
+        self._keep_headers = keep_headers
+        self._serving = serving
+        self._call = tracing.processing(call)
+        self._policy_of = policy_of
+        self._threads = threads
+        self._request_threads = request_threads
+        self._max_waiting = max_waiting
+        self._max_queued = max_queued
+        self._max_queued_bytes = max_queued_bytes
+        self.events = Events(on_event)
+        self._clock = clock
+        self._chores = chores
+        self._pid = 0
+        self._left_open = 0
+        """The process in which a close did not finish."""
+        self._deferred = 0
+        """The process that is not to start: one that only forks those that do, or one that ends."""
+        self.starts_in_child = True
+        """Whether a fork's child begins to deliver by itself; else its first request does."""
+        self.runs_here: Callable[[], bool] = lambda: False
+        """Whether it is this thread, an event loop's, that runs what the dispatcher's threads call."""
+        self.store: Store
+        self._gate: Gate
+        self.waiters: Waiters
+        self.dispatcher: Dispatcher
+        self.duty: Duty
+        self.watch: Watch
+        self.janitor: Janitor
+        _engines.add(self)
+
+    @property
+    def is_running(self) -> bool:
+        return self._pid == os.getpid()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it serves, and is whole."""
+        return self._pid == os.getpid() and self.duty.is_asked and not self.watch.thread.is_missing
+
+    def ask(self) -> None:
+        """A request has come, or a server says that it begins: this process serves, and delivers from now on. Raises
+        ``StoreUnavailable`` where it has no thread to look after what it would take."""
+        if not self.is_running:
+            return
+        self.watch.thread.look_after()
+        if self.watch.thread.is_missing:
+            raise StoreUnavailable(f"{self._where}: no thread can be started that watches.", "Raise their limit.")
+        if not self.duty.is_asked:
+            self.duty.is_asked = True
+            self.watch.nudge()
+
+    def start(self) -> None:
+        """Open the store and begin to deliver; does nothing where that is done, nor in a master that forks its workers
+        without telling Python: each worker does."""
+        with _whole:
+            if self.is_running or self._deferred == os.getpid():
+                return
+            if self._pid:
+                raise StoreUnavailable(
+                    f"{self._where}: was open when this process was forked, and Python was not told.",
+                    "Have the workers load the application, or make the middleware with start=False.",
+                )
+            if defer(self._start_in_worker):
+                self._deferred = os.getpid()
+            else:
+                self._start()
+
+    def check(self) -> None:
+        """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
+        schema.ensure(store_path(self._where), keep_headers=self._keep_headers)
+
+    def _start_in_worker(self) -> None:
+        try:
+            self.start()
+            self.ask()
+        except Exception as error:  # the first request tries again, and has an answer to give
+            self.events.tell("engine.start_failed", error=as_error(error), trouble=error)
+
+    def _start(self) -> None:
+        tracing.look()
+        self.events.start()
+        store = Store(
+            self._where,
+            clock=self._clock,
+            max_queued=self._max_queued,
+            max_queued_bytes=self._max_queued_bytes,
+            events=self.events,
+            keep_headers=self._keep_headers,
+            serving=self._serving,
+        )
+        store.open()
+        waiters = Waiters(self._max_waiting)
+        self._gate = Gate(self._call, self.runs_here)
+        self.duty = Duty()
+        dispatcher = Dispatcher(
+            store,
+            self._gate,
+            self._policy_of,
+            waiters,
+            threads=self._threads,
+            request_threads=self._request_threads,
+            events=self.events,
+            on_retry=lambda at: self.watch.nudge(at),
+            duty=self.duty,
+        )
+        self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
+        chores = (*self._chores, lambda: self.janitor.thread.look_after())
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=chores, duty=self.duty)
+        self.janitor = Janitor(store, self._policy_of, self.events)
+        self._pid = os.getpid()
+        try:
+            self.watch.look()
+            self.watch.start()
+            self.janitor.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads
+        finished within ``timeout`` seconds; what did not is found by the next start as a possible redelivery, unless a
+        second call finishes it."""
+        if self.is_running:
+            self._pid, self._left_open = 0, os.getpid()
+        if self._left_open != os.getpid():
+            return True
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.watch.stop()
+        self.janitor.stop()
+        finished = self.dispatcher.stop(timeout)
+        if finished:
+            left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())
+            self.store.close(ownership.leave, left)
+            self._left_open = 0
+            self.events.stop()
+        return finished
+
+    def drain(self) -> None:
+        """``close``, for a process that ends: a request that still comes starts nothing anew."""
+        self._deferred = os.getpid()
+        if not self.close(_DRAIN_SECONDS):
+            self.events.tell("engine.cut_off", path=self._where)
+
+    def before_fork(self) -> None:
+        if self._has_store:
+            self.watch.stop()
+            self.janitor.stop()
+            if self._gate.is_inside:  # an operation that forks: this is no server's master
+                self._gate.close(_CALL_SECONDS)
+            else:
+                self.duty.fork()
+                self._end_calls()
+            self.store.suspend()
+
+    def _end_calls(self) -> None:
+        """While nobody has asked anything of this process, only its workers wait for the fork."""
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while not (self._gate.close(_CALL_SECONDS) or self.duty.is_asked or time.monotonic() > deadline):
+            continue
+
+    def after_fork_in_parent(self) -> None:
+        if self._has_store:
+            try:
+                self.store.resume()
+            finally:
+                self._gate.open()
+        if self.is_running:
+            self.watch.start()
+            self.janitor.start()
+
+    def after_fork_in_child(self) -> None:
+        """Nothing that waits is taken before the grace is over: a child that execs, or does one job and ends, would be
+        killed with it."""
+        was_running = bool(self._pid)
+        if was_running or self._left_open:
+            self.store.abandon()
+        self._pid = self._left_open = 0
+        if was_running and self.starts_in_child:
+            self._start()
+
+    @property
+    def _has_store(self) -> bool:
+        return os.getpid() in (self._pid, self._left_open)
+
+
+def _each(what: Callable[[Engine], object]) -> None:
+    """Nothing that fails in one engine keeps the others from it: Python only prints what a hook raises."""
+    for engine in list(_engines):
+        try:
+            what(engine)
+        except BaseException as error:
+            engine.events.tell("engine.fork_failed", trouble=error)
+
+
+def _before() -> None:
+    _whole.acquire()
+    _each(Engine.before_fork)
+
+
+def _in_parent() -> None:
+    _each(Engine.after_fork_in_parent)
+    _whole.release()
+
+
+def _in_child() -> None:
+    global _whole
+    _whole = threading.RLock()
+    _each(Engine.after_fork_in_child)
+
+
+def _drain() -> None:
+    _each(Engine.drain)
+
+
+atexit.register(_drain)
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,0 +1,211 @@
+"""A connection of `serve`: uvicorn's, with bounds, and with an answer where uvicorn has none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from wsrm_mq.asgi_calls import Receive, Scope, Send
+from wsrm_mq.serving.admission import Admission
+
+__all__ = ["BoundedProtocol"]
+
+HEAD_BYTES: Final = 64 * 1024
+"""What the request line and the headers may be together, beside what came with their first byte."""
+_OFFER: Final = (b"upgrade", b"http2-settings")
+_MALFORMED: Final = "Invalid HTTP request received."
+_READ_IN_VAIN: Final = 1024 * 1024
+"""Of a body that is turned away: who is cut off while he sends may not read the answer."""
+RETRY_AFTER_SECONDS: Final = 5
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection on which a request has to come in time and with a head of bounded size.
+
+    An offer to go on in another protocol (``Upgrade: h2c``, which Java's HTTP client makes by itself) is declined: the
+    request is answered as if it had made none (RFC 9110, 7.8). A client that closes its side has its answers. One that
+    comes when there is no room is answered 503.
+    """
+
+    def __init__(self, admission: Admission, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._admission = admission
+        self._request_seconds = admission.bounds.request_seconds
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._is_new = self._in_head = self._is_silent = True
+        self._is_offer = self._is_declined = False
+        self._head_bytes = 0
+        self._begun = self.loop.time()
+        self._due: float | None = self._begun + self._request_seconds
+        """When the request, or the next piece of it, has to be here. None while an answer is being made."""
+        self._first: RequestResponseCycle | None = None
+        """Of several requests on their way, the one that is being answered."""
+        self._stuck_since: float | None = None
+        """Since when the client does not read what it is sent."""
+        if not self._admission.admit(self, self._begun):
+            self.app = _turned_away
+
+    # what comes
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._is_new = False
+        try:
+            self._feed(data)
+        except httptools.HttpParserError:
+            self.logger.warning(_MALFORMED)
+            if not self._close_when_answered():
+                self.send_400_response(_MALFORMED)
+            return
+        if not self._in_head:
+            if self._due is not None:
+                self._due = self.loop.time() + self._request_seconds
+        elif not self._is_new:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self.transport.close()
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as end_of_head:
+            if not self._is_offer:
+                raise httptools.HttpParserError(_MALFORMED) from None
+            self._decline_offer()
+            self._feed(data[end_of_head.args[0] :])
+
+    def _decline_offer(self) -> None:
+        """llhttp ends a request that makes an offer with its head, and takes its body for the next one. A new parser
+        reads the head again as it was understood, without the offer; then what follows it."""
+        self._is_offer, self._is_declined = False, True
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] not in _OFFER]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(fields)))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_new = self._in_head = True
+        self._is_silent = False
+        self._head_bytes = 0
+        self._begun = now = self.loop.time()
+        self._due = now + self._request_seconds
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self._is_declined or self.parser.get_method() == b"CONNECT":
+                raise ValueError("no tunnel begins here")
+            self._is_offer = True
+            return
+        self._is_declined = self._in_head = False
+        before = self.cycle
+        if before is not None and not self.pipeline and not before.response_complete:
+            self._first = before
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if self._is_offer:
+            return
+        self._due = None
+        super().on_message_complete()
+
+    # the answers
+
+    def on_response_complete(self) -> None:
+        if self.pipeline:
+            self._first = self.pipeline[-1][0]
+        super().on_response_complete()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more; it may still read."""
+        return self._close_when_answered()
+
+    def _close_when_answered(self) -> bool:
+        """Read no more, answer what is here in whole, then close. Answers whether there is anything."""
+        if self._due is not None and not self._in_head and self.pipeline:
+            self.pipeline.popleft()  # its body is not here
+            self.cycle = self.pipeline[0][0] if self.pipeline else self._first  # type: ignore[assignment]
+        elif self._due is not None and not self._in_head:
+            return False
+        if self.cycle is None or self.cycle.response_complete or self.transport.is_closing():
+            return False
+        self._due = None
+        self.cycle.keep_alive = False
+        self._feed = _left_unread  # type: ignore[method-assign, assignment]
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.pipeline and self._first is not None:
+            self._first.disconnected = True
+            self._first.message_event.set()
+            self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck_since = None
+        super().resume_writing()
+
+    # the bounds
+
+    def close_if_late(self, now: float) -> None:
+        if self.transport.is_closing():
+            if self._stuck_since is None:
+                self._stuck_since = now
+        elif self._due is not None and self._due < now and not self.flow.read_paused:
+            self.transport.close()
+        if self._stuck_since is not None and self._stuck_since + self._request_seconds < now:
+            self.transport.abort()
+
+    def may_go(self, now: float) -> tuple[int, float] | None:
+        """How readily this connection is closed for another one, the least first: one on which nothing comes and
+        nothing is answered, one whose head, then one whose body takes very long. None: not at all."""
+        if self.transport.is_closing():
+            return None
+        if self._due is None:
+            is_idle = self.cycle is not None and self.cycle.response_complete and not self.pipeline
+            idle = self.timeout_keep_alive_task
+            return (0, idle.when() - self.timeout_keep_alive) if is_idle and idle is not None else None
+        if self._is_silent:
+            return 0, self._begun
+        patience = self._admission.bounds.head_seconds if self._in_head else self._request_seconds
+        return (1 if self._in_head else 2, self._begun) if self._begun + patience < now else None
+
+    def shutdown(self) -> None:
+        """The end is near: a request that is not here in whole is not waited for."""
+        if self._due is not None:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+
+def _left_unread(_data: bytes) -> None:
+    """What comes after the end."""
+
+
+async def _turned_away(scope: Scope, receive: Receive, send: Send) -> None:
+    """There is no room for one more connection."""
+    length, is_expecting = 0, any(name == b"expect" for name, _ in scope["headers"])
+    while not is_expecting and length < _READ_IN_VAIN:
+        message = await receive()
+        length += len(message.get("body", b""))
+        if not message.get("more_body"):
+            break
+    text = b"Too many connections are open. Send again later.\n"
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(text)),
+        (b"retry-after", b"%d" % RETRY_AFTER_SECONDS),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": text})

@@ -1,0 +1,23 @@
+"""What was refused, for those who look: the store's counters, and what its processes have not written there yet."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from wsrm_mq.store.refusals import Refused, in_files
+
+__all__ = ["Refused", "in_files", "refusals"]
+
+
+def refusals(db: sqlite3.Connection | None, store: Path) -> list[Refused]:
+    """By reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what its
+    processes have not written is all there is."""
+    found: dict[tuple[str, str], Refused] = {}
+    stored = [] if db is None else db.execute("SELECT reason, partner, times, last_at FROM refusal").fetchall()
+    for row in [*map(Refused._make, stored), *in_files(store)]:
+        known = found.get(row[:2])
+        if known is not None:
+            row = row._replace(times=row.times + known.times, last_at=max(row.last_at, known.last_at))
+        found[row[:2]] = row
+    return sorted(found.values(), key=lambda row: row.last_at, reverse=True)
