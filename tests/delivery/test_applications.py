@@ -54,8 +54,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def left_behind(start: Start, path: str, **options: Any) -> Service:
     """A service that acknowledged a message, could not deliver it, and ended."""
     service = start(path, fails=True, retry=(3_600,), **options)
-    service.put(service.create(), 1)
-    assert until(lambda: service.rows("SELECT count(*) FROM ledger WHERE event = 'failed'") == [(1,)])
+    identifier = service.create()
+    service.put(identifier, 1)
+    assert until(
+        lambda: (
+            service.rows(
+                f"SELECT failures FROM sequence JOIN entry ON sequence = sequence.id WHERE identifier = '{identifier}'"
+            )
+            == [(1,)]
+        )
+    )
     service.middleware.close()
     service.rows("UPDATE sequence SET retry_from = NULL, retry_at = NULL")
     service.rows("UPDATE entry SET retry_from = NULL, retry_at = NULL")

@@ -151,7 +151,7 @@ def test_each_failure_counts_and_after_the_last_try_the_sequence_waits_for_an_op
     ("behave", "says"),
     [
         (raising(OSError(f"cannot open {LONE}")), "cannot open \\udcff"),
-        (raising(Mute()), "Mute, whose text cannot be shown"),
+        (raising(Mute()), "Mute, whose text cannot be read"),
         (answering("200 OK", ("X-A", "a\r\nb")), "the header 'X-A': 'a\\r\\nb', which HTTP cannot carry"),
         (answering(body=[b"x" * MOST, b"x"]), "more than 65536 bytes, which is max_reply"),
         (answering("200 OK", ("Content-Encoding", "br"), body=b"\x0b"), "Content-Encoding 'br'"),

@@ -24,7 +24,7 @@ from wsrm_mq.delivery.service_reply import (
 )
 from wsrm_mq.envelope import HeaderPlace, Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
 from wsrm_mq.envelope.stream import content_coding
-from wsrm_mq.events.inert import type_name
+from wsrm_mq.events.inert import as_error
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.remembered import remembered
@@ -229,20 +229,12 @@ def _failure(error: str, fault: str) -> Outcome:
 def _told(error: BaseException) -> str:
     """What an exception says, and the last lines of its traceback: enough to find the place, little enough for a
     column. It may be an exception that cannot even be asked for its text."""
-    said = _said(error)
+    said = storable(as_error(error), _TEXT_LENGTH)
     try:
         frames = "".join(traceback.format_tb(error.__traceback__, limit=-3))[-_TEXT_LENGTH:]
     except BaseException:
         frames = ""
     return f"{said}\nTraceback (most recent call last):\n{frames}{said}\n"
-
-
-def _said(error: BaseException) -> str:
-    name = type_name(error)
-    try:
-        return f"{name}: {storable(str(error), _TEXT_LENGTH)}"
-    except BaseException as raised:
-        return f"{name}, whose text cannot be shown: that raises {type_name(raised)}"
 
 
 def _excerpt(content: bytes) -> str:
