@@ -10,15 +10,12 @@ import pytest
 
 from tests.queue import test_connection_index, test_sequence_index
 from tests.queue.build import Node
-from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.late_index import LateIndex
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE, LateIndex
 
 _INDEX_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
 from wsrm_mq.store.store import Store
 
 index = globals()[sys.argv[2]]

@@ -23,7 +23,7 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
 point, path, passing = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-retention._DUE = retention._DUE.replace("LIMIT 200", "LIMIT 7")
+retention.BATCH = 7
 ledger = Transaction.ledger
 
 def die(*_):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.queue.build import Instance, Node, two_instances
 from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, prune
 from wsrm_mq.errors import NotFound
-from wsrm_mq.queue.connection_index import BY_CONNECTION
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
+from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.views import connections, reading
 from wsrm_mq.views.invariants import all_findings
 

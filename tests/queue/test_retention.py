@@ -14,18 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.queue.build import Instance, Node
-from wsrm_mq.queue import retention
 from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.retention import BATCH, GRACE, Batch, Kept, Pruned, batches
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.queue.settlement import settlement
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import schema
+from wsrm_mq.store import pruning, schema
+from wsrm_mq.store.late_index import BY_SEQUENCE
 from wsrm_mq.views.invariants import all_findings
 
 HOUR = 3_600_000
@@ -216,9 +215,9 @@ def test_what_is_due_is_found_without_reading_everything(one: Instance) -> None:
     def plan(statement: str, **bounds: int) -> list[str]:
         return [row[3] for row in one.db.execute(f"EXPLAIN QUERY PLAN {statement}", bounds)]
 
-    due = plan(retention._DUE, after=0, horizon=9, latest=9)
+    due = plan(pruning.DUE, after=0, horizon=9, latest=9, count=9)
     assert due[0] == "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
-    over = plan(retention._OVER, at=0, key=0, latest=9, settled=9)
+    over = plan(pruning.OVER, at=0, key=0, latest=9, settled=9, count=9)
     assert over[0].startswith("SEARCH s USING INDEX sequence_ended (")
     assert "SEARCH i USING PRIMARY KEY (sequence=?)" in over
     assert not [step for step in due + over if step.startswith("SCAN")], due + over

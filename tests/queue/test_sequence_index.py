@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.queue.build import Instance, two_instances
 from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, due, prune
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.late_index import BY_SEQUENCE
 from wsrm_mq.views import reading
 from wsrm_mq.views.invariants import all_findings
 from wsrm_mq.views.overview import overview

@@ -11,9 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.late_index import BATCH, piece
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BATCH, BY_CONNECTION, BY_SEQUENCE, LOOK, piece
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -27,8 +25,6 @@ _ROW_BYTES: Final = 1024
 """What a row adds to the write-ahead log, about: few where many are of one connection, else most of a page."""
 
 Watermarks = tuple[int, ...]
-_WATERMARKS: Final = f"SELECT {BY_CONNECTION.upto}, {BY_SEQUENCE.upto}"
-_LOOK: Final = f"{_WATERMARKS}, max({BY_CONNECTION.behind}, {BY_SEQUENCE.behind})"
 
 
 class Indexing:
@@ -48,7 +44,7 @@ class Indexing:
             return
         self._look_at = now + self._look_seconds
         with self._store.reader() as db:
-            *watermarks, behind = db.execute(_LOOK).fetchone()
+            *watermarks, behind = db.execute(LOOK).fetchone()
         left_at, self._left_at = self._left_at, tuple(watermarks)
         is_ours = left_at == self._left_at
         if behind > FAR_BEHIND or (behind and is_ours):
@@ -75,5 +71,5 @@ class Indexing:
 def _verb(tx: Transaction) -> tuple[Watermarks, int]:
     """Answers how many are left, 0 too where only such as came meanwhile: a later look is soon enough for them."""
     are_more = [index.bring_forward(tx) for index in (BY_CONNECTION, BY_SEQUENCE)]
-    *watermarks, behind = tx.execute(_LOOK).fetchone()
+    *watermarks, behind = tx.execute(LOOK).fetchone()
     return tuple(watermarks), behind if any(are_more) else 0

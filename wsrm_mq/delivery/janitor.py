@@ -22,6 +22,7 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
 from wsrm_mq.store.beside import beside
 from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.pruning import OLD_INSTANCE
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 
@@ -113,7 +114,7 @@ class Janitor:
         if term is None or self._stopping.is_set():
             return
         with self._store.reader() as db:
-            is_due = db.execute(retention.OLD_INSTANCE, (now - term,)).fetchone() is not None
+            is_due = db.execute(OLD_INSTANCE, (now - term,)).fetchone() is not None
         if is_due:
             self._store.call(lambda tx: retention.forget_instances(tx, now - term))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from wsrm_mq.queue.accept import Body
+from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.store import Store
 
 __all__ = ["StoredBody"]
@@ -25,7 +26,7 @@ class StoredBody(Body):
 
     def open(self) -> BinaryIO:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the reader closes it
-        with self._store.reader() as db, db.blobopen("message", "body", self._message, readonly=True) as blob:
-            shutil.copyfileobj(cast(BinaryIO, blob), file, 1024 * 1024)
+        with self._store.reader() as db, open_body(db, self._message) as body:
+            shutil.copyfileobj(body, file, 1024 * 1024)
         file.seek(0)
         return file

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import io
 import secrets
-import shutil
 import uuid
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
@@ -57,9 +56,6 @@ __all__ = [
     "find",
     "look_around",
 ]
-
-
-_PIECE: Final = 1024 * 1024
 
 
 class Sender(NamedTuple):
@@ -403,7 +399,7 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
         }
     )
     if body.content is None:
-        _store_spooled(tx, message, body)
+        tx.write_body(message, body.size, body.open())
     settled = disposition is not None
     position = tx.add_entry(
         {
@@ -425,13 +421,6 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
         record.passed(number) if record.cursor == number else None
         tx.ledger("discarded", record, number=number, position=position, reason=disposition.value)
     return position
-
-
-def _store_spooled(tx: Transaction, message: int, body: Body) -> None:
-    """Write a large body piece by piece: it is never whole in memory."""
-    tx.execute("UPDATE message SET body = zeroblob(?) WHERE id = ?", (body.size, message))
-    with tx.db.blobopen("message", "body", message) as blob:
-        shutil.copyfileobj(body.open(), cast(BinaryIO, blob), _PIECE)
 
 
 def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:

@@ -15,18 +15,13 @@ from wsrm_mq.queue.ownership import free, take_from_dead
 from wsrm_mq.sequence.inbound import GaveUp, receive
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import identity
+from wsrm_mq.store import statements as sql
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["ADOPTED", "Adopted", "adopt", "confirm"]
 
 ADOPTED = "store_adopted"
 """What dead letters are marked with, and how their sequences ended."""
-
-_UNSETTLED = "SELECT count(*) FROM entry WHERE sequence = ? AND outcome IS NULL"
-_CONCERNED = """
-SELECT id FROM sequence WHERE state <> 'ended' OR owner IS NOT NULL
-UNION SELECT sequence FROM entry WHERE outcome IS NULL AND sequence IS NOT NULL
-"""
 
 
 class Adopted(NamedTuple):
@@ -40,7 +35,7 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
     """Make this the store, whatever it has forgotten. No process may use it meanwhile. ``deliver``: what is undelivered
     goes to the application, marked as a possible redelivery; else to the dead letters."""
     ended = undelivered = 0
-    for (key,) in tx.execute(_CONCERNED).fetchall():
+    for (key,) in tx.execute(sql.UNFINISHED).fetchall():
         is_open, unsettled = _end(tx, key, deliver)
         ended += is_open
         undelivered += unsettled
@@ -52,7 +47,7 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
 def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
     """Make this the store, because an operator knows that it is the newest state: it goes on as it is. What a process
     of the place that it comes from was running has nobody who runs it now."""
-    for (key,) in tx.execute("SELECT id FROM sequence WHERE owner IS NOT NULL").fetchall():
+    for (key,) in tx.execute(sql.OWNED).fetchall():
         record = tx.sequence(key)
         assert record is not None
         take_from_dead(tx, record)
@@ -64,7 +59,7 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
     record = tx.sequence(key)
     assert record is not None
     is_open = record.value.state is not State.ENDED
-    (unsettled,) = tx.execute(_UNSETTLED, (key,)).fetchone()
+    (unsettled,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": key}).fetchone()
     gives_up = bool(unsettled) and not deliver
     free(record)
     if gives_up:
@@ -80,6 +75,6 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
 
 def _take(tx: Transaction, event: str, reason: str, actor: str) -> None:
     # The instances of the store that it comes from do not live here.
-    tx.execute("UPDATE instance SET ended_at = ? WHERE ended_at IS NULL", (tx.now,))
+    tx.execute(sql.END_INSTANCES, {"now": tx.now})
     identity.rename(tx)
     tx.ledger(event, reason=reason, actor=actor)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.connection_index import BY_CONNECTION
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["crowded"]

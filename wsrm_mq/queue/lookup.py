@@ -3,19 +3,18 @@ that."""
 
 from __future__ import annotations
 
-import sqlite3
-
 from wsrm_mq.queue.accept import Arrival, Receipt, Sender, accept, find
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["may_take", "turn_away"]
 
 
-def may_take(db: sqlite3.Connection, sender: Sender, identifier: str) -> bool:
+def may_take(db: Database, sender: Sender, identifier: str) -> bool:
     """Whether a sequence of this name may still take messages of ``sender``."""
     row = db.execute(sql.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
     if row is None:

@@ -14,8 +14,6 @@ from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["resume", "skip"]
 
-_OWNER = "SELECT name, ended_at IS NOT NULL FROM instance WHERE id = ?"
-
 
 def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
     """Try a sequence again now, from the first step of the ladder: one that is blocked, waits for its next retry, or
@@ -26,8 +24,7 @@ def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
         raise NotAllowed(f"{identifier} is neither blocked nor waiting for a retry; there is nothing to resume.")
     record.blocked = None
     record.wait(tx.now, None)
-    tx.execute(sql.FREE_RETRY, {"key": position})
-    tx.execute("UPDATE entry SET failures = 0 WHERE id = ?", (position,))
+    tx.execute(sql.BEGIN_LADDER, {"key": position})
     tx.ledger("resumed", record, number=number, position=position, reason=reason, actor=actor)
     return number
 
@@ -59,7 +56,7 @@ def _idle(tx: Transaction, identifier: str) -> tuple[SequenceRecord, bool]:
         raise NotFound(f"There is no sequence {identifier}.")
     if record.owner is None:
         return record, False
-    name, has_ended = tx.execute(_OWNER, (record.owner,)).fetchone()
+    name, has_ended = tx.execute(sql.INSTANCE, {"key": record.owner}).fetchone()
     holds_lock = instances.holds_lock(file_of(tx.db), name)
     if holds_lock:
         raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")

@@ -34,7 +34,7 @@ def after_failure(
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
     if failures <= len(policy.retry):
         retry_at = tx.now + policy.retry[failures - 1]
-        tx.execute("UPDATE entry SET retry_from = ?, retry_at = ? WHERE id = ?", (tx.now, retry_at, position))
+        tx.execute(sql.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})
         if record.value.terms.ordered:
             record.wait(tx.now, retry_at)
         return Aftermath.RETRY

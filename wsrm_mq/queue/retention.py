@@ -12,20 +12,18 @@ the ledger.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+from wsrm_mq.store import pruning as sql
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction, as_json
-from wsrm_mq.views.overview import SHOWN
 
 __all__ = [
-    "OLD_INSTANCE",
     "Batch",
     "Kept",
     "KeptOf",
@@ -61,7 +59,7 @@ class Kept(NamedTuple):
 KeptOf = Callable[[str | None], Kept]
 """By a partner's name."""
 
-Reader = Callable[[], AbstractContextManager[sqlite3.Connection]]
+Reader = Callable[[], AbstractContextManager[Database]]
 
 
 class Pruned(NamedTuple):
@@ -98,19 +96,19 @@ class Batch:
         found ended stays ended."""
         pruned = Pruned(sequences=_forget(tx, self.sequences))
         if self.ledger:
-            dropped_rows = tx.execute(_DROP_LEDGER, (as_json(self.ledger),)).rowcount
+            dropped_rows = tx.execute(sql.DROP_LEDGER, (as_json(self.ledger),)).rowcount
             pruned = pruned._replace(ledger=dropped_rows)
         entries = as_json(self.entries)
-        tx.execute(_DROP_REPLIES, (entries,))
-        gone = tx.execute(_DROP_ENTRIES, (entries,)).fetchall()
-        tx.execute(_DROP_LEDGER_OF_ENTRIES, (entries,))
-        dropped = tx.execute(_DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
+        tx.execute(sql.DROP_REPLIES, (entries,))
+        gone = tx.execute(sql.DROP_ENTRIES, (entries,)).fetchall()
+        tx.execute(sql.DROP_LEDGER_OF_ENTRIES, (entries,))
+        dropped = tx.execute(sql.DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
         BY_SEQUENCE.forget(tx, gone)
         BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
-        freed = tx.execute(_FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
+        freed = tx.execute(sql.FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
         for key, count in Counter(key for key, _number in gone).items():
-            tx.execute("UPDATE sequence SET pruned = pruned + ? WHERE id = ?", (count, key))
+            tx.execute(sql.COUNT_PRUNED, (count, key))
         pruned = pruned._replace(messages=len(gone), bodies=len(freed), size=size)
         if any(pruned._replace(ledger=0)):  # of the ledger alone: it would never end
             tx.ledger("pruned", reason=self._told(pruned), actor=self.actor)
@@ -128,58 +126,13 @@ class Batch:
         return f"{text}: {self.reason}" if self.reason else text
 
 
-_LISTED: Final = "(SELECT value FROM json_each(?))"
-_SETTLED: Final = "outcome IS NOT NULL AND outcome <> 'dead'"
-_DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
-_DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED} RETURNING sequence, number"
-_DROP_LEDGER: Final = f"DELETE FROM ledger WHERE id IN {_LISTED}"
-_DROP_LEDGER_OF_ENTRIES: Final = f"""DELETE FROM ledger WHERE position IN {_LISTED}
-    AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.id = ledger.position)"""
-_DROP_LEDGER_OF_SEQUENCE: Final = "DELETE FROM ledger WHERE sequence = ?"
-_DROP_MESSAGES: Final = f"""DELETE FROM message WHERE id IN {_LISTED}
-    AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
-    RETURNING id, connection"""
-_FREE_BODIES: Final = f"""UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED}))
-    RETURNING id"""
-
-_DUE: Final = f"""
-SELECT e.id, m.id, e.settled_at, s.partner, iif(m.body IS NULL, 0, m.body_size),
-       e.wants_reply = 1 AND s.state <> 'ended'
-FROM entry e JOIN message m ON m.id = e.message LEFT JOIN sequence s ON s.id = e.sequence
-WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.replace("outcome", "e.outcome")} AND e.settled_at <= :latest
-  AND NOT (e.wants_reply = 1 AND s.state <> 'ended' AND m.body IS NULL)
-ORDER BY e.id LIMIT {BATCH}
-"""
-_NOT_OVER: Final = "(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled)"
-_OVER: Final = f"""
-SELECT s.ended_at, s.id, s.partner FROM sequence s
-WHERE (s.ended_at, s.id) > (:at, :key) AND s.ended_at <= :latest AND s.state = 'ended' AND s.owner IS NULL
-  AND s.id < (SELECT max(id) FROM sequence)
-  AND NOT EXISTS (
-      SELECT 1 FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id AND {_NOT_OVER}
-  )
-  AND s.id NOT IN (
-      SELECT e.sequence FROM entry e WHERE e.id > {BY_SEQUENCE.upto} AND e.sequence IS NOT NULL AND {_NOT_OVER}
-  )
-ORDER BY s.ended_at, s.id LIMIT {SEQUENCES}
-"""
-"""The newest sequence stays: the next one's key is above it, so no key is used again, without a counter that each new
-sequence would have to write."""
-_OLD_LEDGER: Final = f"""
-SELECT at, id FROM ledger
-WHERE sequence IS NULL AND position IS NULL AND (at, id) > (:at, :key) AND at <= :latest
-ORDER BY at, id LIMIT {LEDGER}
-"""
-
-
 def batches(
     reader: Reader, kept: KeptOf, now: int, *, actor: str | None = None, reason: str | None = None
 ) -> Iterator[Batch]:
     """What is due at ``now``, in the order in which it goes. Each batch has to be run before the next is asked for; or
     none, to learn what would go. No connection is held between batches."""
     with reader() as db:
-        partners = [partner for (partner,) in db.execute("SELECT DISTINCT partner FROM sequence")]
+        partners = [partner for (partner,) in db.execute(sql.PARTNERS)]
     terms = {partner: kept(partner) for partner in {None, *partners}}
     settled = [now - max(one.settled, GRACE) for one in terms.values() if one.settled is not None]
     ended = [now - one.ended for one in terms.values() if one.ended is not None]
@@ -218,10 +171,10 @@ class _Due(NamedTuple):
 
 def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -> Iterator[list[_Due]]:
     with reader() as db:
-        bounds = {"after": 0, "horizon": _horizon(db, latest), "latest": latest}
+        bounds = {"after": 0, "horizon": _horizon(db, latest), "latest": latest, "count": BATCH}
     while True:
         with reader() as db:
-            rows = [_Due._make(row) for row in db.execute(_DUE, bounds)]
+            rows = [_Due._make(row) for row in db.execute(sql.DUE, bounds)]
         if not rows:
             return
         taken: list[_Due] = []
@@ -241,10 +194,10 @@ def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -
 def _over(
     reader: Reader, terms: dict[str | None, Kept], now: int, latest: int, settled: int
 ) -> Iterator[tuple[int, ...]]:
-    bounds = {"at": 0, "key": 0, "latest": latest, "settled": settled}
+    bounds = {"at": 0, "key": 0, "latest": latest, "settled": settled, "count": SEQUENCES}
     while True:
         with reader() as db:
-            rows = db.execute(_OVER, bounds).fetchall()
+            rows = db.execute(sql.OVER, bounds).fetchall()
         if not rows:
             return
         bounds["at"], bounds["key"], _partner = rows[-1]
@@ -254,10 +207,10 @@ def _over(
 
 
 def _old_ledger(reader: Reader, latest: int) -> Iterator[tuple[int, ...]]:
-    bounds = {"at": 0, "key": 0, "latest": latest}
+    bounds = {"at": 0, "key": 0, "latest": latest, "count": LEDGER}
     while True:
         with reader() as db:
-            rows = db.execute(_OLD_LEDGER, bounds).fetchall()
+            rows = db.execute(sql.OLD_LEDGER, bounds).fetchall()
         if not rows:
             return
         bounds["at"], bounds["key"] = rows[-1]
@@ -268,17 +221,13 @@ def _is_over(term: Kept | None, age: int) -> bool:
     return term is not None and term.ended is not None and age >= term.ended
 
 
-def _horizon(db: sqlite3.Connection, latest: int) -> int:
+def _horizon(db: Database, latest: int) -> int:
     """About the last position that was received by ``latest``: what is behind it cannot be due. A clock that was
     stepped back makes it a little less, no more."""
-    lower, upper = 0, db.execute("SELECT coalesce(max(id), 0) FROM entry").fetchone()[0]
+    lower, upper = 0, db.execute(sql.LAST_ENTRY).fetchone()[0]
     while lower < upper:
         middle = (lower + upper + 1) // 2
-        found = db.execute(
-            """SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message
-            WHERE e.id <= ? ORDER BY e.id DESC LIMIT 1""",
-            (middle,),
-        ).fetchone()
+        found = db.execute(sql.RECEIVED_AT, (middle,)).fetchone()
         if found is None or found[1] <= latest:
             lower = middle
         else:
@@ -286,51 +235,21 @@ def _horizon(db: sqlite3.Connection, latest: int) -> int:
     return int(lower)
 
 
-_EMPTY: Final = f"""
-SELECT value FROM json_each(?)
-WHERE NOT EXISTS (SELECT 1 FROM sequence_entry WHERE sequence = value)
-  AND value NOT IN (SELECT sequence FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence IS NOT NULL)
-"""
-
-
 def _forget(tx: Transaction, keys: tuple[int, ...]) -> int:
     """Forget ended sequences, but those of which something is left. Answers how many."""
     forgotten = 0
-    for (key,) in tx.execute(_EMPTY, (as_json(keys),)).fetchall():
+    for (key,) in tx.execute(sql.EMPTY, (as_json(keys),)).fetchall():
         known = tx.sequence(key)
         if known is not None and known.owner is None:
-            tx.execute(_DROP_LEDGER_OF_SEQUENCE, (key,))
+            tx.execute(sql.DROP_LEDGER_OF_SEQUENCE, (key,))
             tx.forget_sequence(key)
             forgotten += 1
     return forgotten
 
 
-OLD_INSTANCE: Final = """SELECT id FROM instance WHERE ended_at < ?
-    AND id NOT IN (SELECT owner FROM sequence WHERE owner IS NOT NULL)"""
-
-
 def forget_instances(tx: Transaction, ended_before: int) -> int:
     """Delete the rows of instances that ended long ago and own nothing."""
-    return tx.execute(f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})", (ended_before,)).rowcount
-
-
-_GONE: Final = -1
-"""Has what was counted of queues that are gone and had no time series of their own: no sum falls."""
-_OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind = 'app' AND created_at < ?"
-_UNUSED_QUEUES: Final = f"""
-SELECT id FROM queue q WHERE kind = 'app' AND created_at < ? AND id NOT IN (SELECT queue FROM sequence)
-  AND NOT EXISTS (
-      SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
-  )
-  AND id NOT IN (SELECT queue FROM entry)
-  AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
-ORDER BY id LIMIT {BATCH}
-"""
-_KEPT_COUNTS: Final = f"""
-INSERT INTO counter (name, queue, label, value)
-SELECT name, {_GONE}, label, sum(value) FROM counter WHERE queue IN {_LISTED} AND queue > {SHOWN} GROUP BY name, label
-ON CONFLICT (name, queue, label) DO UPDATE SET value = value + excluded.value
-"""
+    return tx.execute(sql.DROP_OLD_INSTANCES, (ended_before,)).rowcount
 
 
 class Unused(NamedTuple):
@@ -339,26 +258,26 @@ class Unused(NamedTuple):
     """At that time: what uses one of them since is behind it."""
 
 
-def unused_queues(db: sqlite3.Connection, made_before: int) -> Unused:
+def unused_queues(db: Database, made_before: int) -> Unused:
     """Keys of the queues that paths have named, of which nothing is left."""
-    if db.execute(_OLD_QUEUE, (made_before,)).fetchone() is None:
+    if db.execute(sql.OLD_QUEUE, (made_before,)).fetchone() is None:
         return Unused((), 0)
-    newest = db.execute("SELECT coalesce(max(id), 0) FROM sequence").fetchone()[0]
-    return Unused(tuple(key for (key,) in db.execute(_UNUSED_QUEUES, (made_before,))), newest)
+    newest = db.execute(sql.LAST_SEQUENCE).fetchone()[0]
+    return Unused(
+        tuple(key for (key,) in db.execute(sql.UNUSED_QUEUES, {"before": made_before, "count": BATCH})), newest
+    )
 
 
 def forget_queues(tx: Transaction, unused: Unused) -> int:
     """Delete them, with their dead-letter queues and what was counted of them, but for those that are used again.
     Answers how many."""
-    again = {
-        key for (key,) in tx.execute("SELECT queue FROM sequence WHERE id > ?", (unused.newest_sequence,)).fetchall()
-    }
+    again = {key for (key,) in tx.execute(sql.USED_SINCE, (unused.newest_sequence,)).fetchall()}
     keys = as_json([key for key in unused.queues if key not in again])
-    below = [key for (key,) in tx.execute(f"SELECT id FROM queue WHERE parent IN {_LISTED}", (keys,)).fetchall()]
+    below = [key for (key,) in tx.execute(sql.QUEUES_BELOW, (keys,)).fetchall()]
     tx.forget_queues(below)
-    gone = [key for (key,) in tx.execute(f"SELECT id FROM queue WHERE id IN {_LISTED}", (keys,)).fetchall()]
+    gone = [key for (key,) in tx.execute(sql.QUEUES_LEFT, (keys,)).fetchall()]
     tx.forget_queues(gone)
     counted = as_json([*below, *gone])
-    tx.execute(_KEPT_COUNTS, (counted,))
-    tx.execute(f"DELETE FROM counter WHERE queue IN {_LISTED}", (counted,))
+    tx.execute(sql.KEEP_COUNTS, (counted,))
+    tx.execute(sql.DROP_COUNTS, (counted,))
     return len(gone)

@@ -92,7 +92,7 @@ def settle(
 
 def remarked(tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str) -> None:
     """Write down what the application answered to a message that it took, for nobody else reads that."""
-    tx.execute("UPDATE entry SET reason = ? WHERE id = ?", (ANSWERED_WITH_FAULT, position))
+    tx.execute(sql.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
     tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=storable(remark))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.space import room
 
@@ -27,7 +27,7 @@ class Settlement:
     """What an acknowledgement of its sequence says now."""
 
 
-def settlement(db: sqlite3.Connection, position: int, policy: QueuePolicy | None = None) -> Settlement | None:
+def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -> Settlement | None:
     """How the message at ``position`` was settled; ``None`` while it is not. The acknowledgement tells the room that is
     left where ``policy`` wants that."""
     found = db.execute(sql.OUTCOME_AND_REPLY, {"key": position}).fetchone()

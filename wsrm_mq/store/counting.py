@@ -13,29 +13,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from wsrm_mq.store.refusals import Refusals, Refused
-from wsrm_mq.store.tables import counter, refusal
-from wsrm_mq.store.together import Inserts
 
-__all__ = ["COUNTERS", "REFUSALS", "Key", "Tally"]
+__all__ = ["SHOWN", "Key", "Tally"]
 
 Key = tuple[str, int, str]
 """What is counted, the key of its queue (0 where there is none), and a label."""
 
 EVERY_SECONDS: Final = 0.1
-
-COUNTERS: Final = Inserts(
-    counter,
-    conflict=lambda plain: plain.on_conflict_do_update(
-        index_elements=["name", "queue", "label"], set_={"value": counter.c.value + plain.excluded.value}
-    ),
-)
-REFUSALS: Final = Inserts(
-    refusal,
-    conflict=lambda plain: plain.on_conflict_do_update(
-        index_elements=["reason", "partner"],
-        set_={"times": refusal.c.times + plain.excluded.times, "last_at": plain.excluded.last_at},
-    ),
-)
+SHOWN: Final = 200
+"""Queues whose counts are told apart, those with the first keys: no other takes the place of one that is gone, for then
+what is counted of the others would fall. A peer that makes up paths makes no time series."""
 
 
 class Tally:
@@ -57,11 +44,11 @@ class Tally:
         return time.monotonic() - self._written_at >= EVERY_SECONDS
 
     def with_waiting(self, counts: Mapping[Key, int]) -> list[tuple[str, int, str, int]]:
-        """Rows for ``COUNTERS``: what waits, and ``counts``."""
+        """Rows for ``together.COUNTERS``: what waits, and ``counts``."""
         return [(*key, value) for key, value in _sum(self._waiting, counts).items()]
 
     def refused(self) -> list[Refused]:
-        """Rows for ``REFUSALS``."""
+        """Rows for ``together.REFUSALS``."""
         self._refused = self.refusals.waiting()
         return self._refused
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final, NamedTuple
+
+from wsrm_mq.store.port import Database
 
 __all__ = ["Room", "room"]
 
@@ -27,7 +28,7 @@ class Room(NamedTuple):
         return 2 * self.used + SLACK
 
 
-def room(db: sqlite3.Connection) -> Room:
+def room(db: Database) -> Room:
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     (page_size,) = db.execute("PRAGMA page_size").fetchone()

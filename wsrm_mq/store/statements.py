@@ -102,12 +102,14 @@ ENDED_OWNERS: Final = compiled(
 REVIVE_INSTANCE: Final = compiled(
     update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_not(None)).values(ended_at=None)
 )
+END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
+INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 
 # messages and entries
 
 # Which entries a sequence has, live or settled, is in the index up to the watermark, and behind it only in the entries
-# themselves: who looks for one that is settled asks in both parts. See ``queue.sequence_index``.
+# themselves: who looks for one that is settled asks in both parts. See ``late_index``.
 _IS_NUMBER: Final = and_(entry.c.sequence == p("sequence"), entry.c.number == p("number"))
 _INDEXED: Final = select(sequence_entry.c.entry).where(
     sequence_entry.c.sequence == p("sequence"), sequence_entry.c.number == p("number")
@@ -161,7 +163,7 @@ RUN: Final = compiled(
     .limit(p("count"))
 )
 # What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
-# question has both parts. See ``queue.connection_index``.
+# question has both parts. See ``late_index``.
 _WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connection_message")
 _LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(
     connection_message.c.connection == p("connection")
@@ -288,6 +290,16 @@ RETRIES: Final = compiled(
 )
 FREE_RETRY: Final = compiled(
     update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0)
+)
+BEGIN_LADDER: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0, failures=0)
+)
+RETRY_LATER: Final = compiled(
+    update(entry).where(entry.c.id == p("key")).values(retry_from=p("now"), retry_at=p("retry_at"))
+)
+REMARK: Final = compiled(update(entry).where(entry.c.id == p("key")).values(reason=p("reason")))
+COUNT_UNSETTLED: Final = compiled(
+    select(func.count()).where(entry.c.sequence == p("sequence"), entry.c.outcome.is_(None))
 )
 UNNAMED: Final = compiled(
     select(entry.c.number).where(entry.c.sequence == p("sequence"), entry.c.named == 0).order_by(entry.c.number)
@@ -424,6 +436,13 @@ HELD_BYTES: Final = compiled(
     .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
 )
 CLAIMS_OF: Final = compiled(select(sequence.c.id, sequence.c.fence).where(sequence.c.owner == p("owner")))
+OWNED: Final = compiled(select(sequence.c.id).where(sequence.c.owner.is_not(None)))
+UNFINISHED: Final = compiled(
+    select(sequence.c.id)
+    .where(or_(sequence.c.state != "ended", sequence.c.owner.is_not(None)))
+    .union(select(entry.c.sequence).where(entry.c.outcome.is_(None), entry.c.sequence.is_not(None)))
+)
+"""Keys of sequences that are open, run or have something unsettled."""
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _DELIVERABLE = and_(
     sequence.c.owner.is_(None),

@@ -92,7 +92,7 @@ message: Final = _table(
 
 # Two indexes that are filled later, each up to the watermark of its name: which messages came on a connection, and
 # which entries a sequence has. Each connection and each sequence has a leaf of its own in them: kept with every
-# message, they would be two pages more for each that is stored. See ``queue.late_index``.
+# message, they would be two pages more for each that is stored. See ``late_index``.
 connection_message: Final = _table(
     "connection_message",
     Column("connection", Text, primary_key=True),

@@ -16,9 +16,21 @@ from sqlalchemy import BindParameter, Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from wsrm_mq.store.statements import PROGRESS_COLUMNS, STEADY_COLUMNS, positional
-from wsrm_mq.store.tables import entry, message, range_, sequence
+from wsrm_mq.store.tables import counter, entry, message, range_, refusal, sequence
 
-__all__ = ["DELIVERED", "ENTRIES", "MESSAGES", "PROGRESS", "RANGES", "STEADY", "Inserts", "Row", "Together"]
+__all__ = [
+    "COUNTERS",
+    "DELIVERED",
+    "ENTRIES",
+    "MESSAGES",
+    "PROGRESS",
+    "RANGES",
+    "REFUSALS",
+    "STEADY",
+    "Inserts",
+    "Row",
+    "Together",
+]
 
 Row = Sequence[Any]
 _FEW, _MANY = 16, 32
@@ -112,3 +124,16 @@ PROGRESS: Final = Together(_changes_of_sequences(PROGRESS_COLUMNS))
 """Rows: a sequence's key, then PROGRESS_COLUMNS."""
 STEADY: Final = Together(_changes_of_sequences(STEADY_COLUMNS))
 """Rows: a sequence's key, then STEADY_COLUMNS: the others are as they were."""
+COUNTERS: Final = Inserts(
+    counter,
+    conflict=lambda plain: plain.on_conflict_do_update(
+        index_elements=["name", "queue", "label"], set_={"value": counter.c.value + plain.excluded.value}
+    ),
+)
+REFUSALS: Final = Inserts(
+    refusal,
+    conflict=lambda plain: plain.on_conflict_do_update(
+        index_elements=["reason", "partner"],
+        set_={"times": refusal.c.times + plain.excluded.times, "last_at": plain.excluded.last_at},
+    ),
+)

@@ -14,17 +14,18 @@ import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.applications import NAMELESS, Serving, foreign
-from wsrm_mq.store.counting import COUNTERS, REFUSALS, Key, Tally
+from wsrm_mq.store.bodies import write_body
+from wsrm_mq.store.counting import Key, Tally
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.space import room
-from wsrm_mq.store.together import DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, STEADY, Row
+from wsrm_mq.store.together import COUNTERS, DELIVERED, ENTRIES, MESSAGES, PROGRESS, RANGES, REFUSALS, STEADY, Row
 
 __all__ = ["ConnectionCache", "SequenceCache", "Transaction"]
 
@@ -291,6 +292,11 @@ class Transaction:
     def delivered(self, position: int) -> None:
         """Settle an entry as delivered."""
         self._delivered.append((position,))
+
+    def write_body(self, message: int, size: int, body: BinaryIO) -> None:
+        """The body of a message that was added without, ``size`` bytes."""
+        self._write_rows()
+        write_body(self.db, message, size, body)
 
     def _next_position(self) -> int:
         last = self._cache.last_position

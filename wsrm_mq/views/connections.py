@@ -9,7 +9,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotFound
-from wsrm_mq.queue.connection_index import BY_CONNECTION, CONNECTIONS
+from wsrm_mq.store.late_index import BY_CONNECTION, CONNECTIONS
 
 __all__ = ["ConnectionView", "connection", "connections", "find_connection"]
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
 
 __all__ = ["INVARIANTS", "Finding", "Invariant", "all_findings"]
 

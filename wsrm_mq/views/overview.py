@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wsrm_mq.store import reserve
+from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.space import room
 from wsrm_mq.views.applications import Unserved, unserved
@@ -248,9 +249,6 @@ class Counted(NamedTuple):
     value: int
 
 
-SHOWN: Final = 200
-"""Queues that are told apart, those with the first keys: no other takes the place of one that is gone, for then what
-is counted of the others would fall. A peer that makes up paths makes no time series."""
 OTHER: Final = "(other)"
 
 

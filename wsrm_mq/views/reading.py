@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from wsrm_mq.errors import NotFound
-from wsrm_mq.queue.connection_index import BY_CONNECTION
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
 
 __all__ = [
     "ANSWERED_WITH_FAULT",

@@ -1,4 +1,6 @@
-"""Indexes that are filled later.
+"""Indexes that are filled later: which messages came on a connection, and which entries a sequence has, settled ones
+too. What a delivery needs is what is not settled: that has an index of its own, ``entry_live``, written with every
+message and small.
 
 Few ask for what they say, and each connection, each sequence has a leaf of its own in them: kept with every message,
 they would be two pages more for each. So they are brought forward afterwards, many rows at a time in their own order.
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BATCH", "LateIndex", "piece"]
+__all__ = ["BATCH", "BY_CONNECTION", "BY_SEQUENCE", "CONNECTIONS", "LOOK", "LateIndex", "piece"]
 
 BATCH: Final = 200
 """Rows in one transaction, at least: half a millisecond, and where each is of another connection some for the disk."""
@@ -83,3 +85,25 @@ class LateIndex:
                 values.setdefault(first, []).append(second)
         for first, its in values.items():
             tx.execute(self._drop, (first, json.dumps(its)))
+
+
+BY_CONNECTION: Final = LateIndex("connection_message", "message", ("connection", "message"), ("connection", "id"))
+BY_SEQUENCE: Final = LateIndex("sequence_entry", "entry", ("sequence", "number", "entry"), ("sequence", "number", "id"))
+LOOK: Final = f"SELECT {BY_CONNECTION.upto}, {BY_SEQUENCE.upto}, max({BY_CONNECTION.behind}, {BY_SEQUENCE.behind})"
+"""Both watermarks, and how many keys the index that is further behind has to come."""
+
+CONNECTIONS: Final = f"""
+    WITH RECURSIVE each (name) AS (
+        SELECT min(connection) FROM connection_message
+        UNION ALL
+        SELECT (SELECT min(connection) FROM connection_message WHERE connection > each.name)
+        FROM each WHERE each.name IS NOT NULL
+    )
+    SELECT name, (SELECT max(message) FROM connection_message WHERE connection = name) AS last
+    FROM each WHERE name IS NOT NULL
+    UNION ALL
+    SELECT connection, max(id) FROM message WHERE id > {BY_CONNECTION.upto} AND connection IS NOT NULL
+    GROUP BY connection
+"""
+"""Names of connections, and the last message of each. From one name to the next along the index, whatever number of
+messages each has; one that is in both parts comes twice, with the later one second."""

@@ -1,0 +1,113 @@
+"""SQL of retention: what may go, and how it goes. A ``?`` is a JSON list of keys where nothing else is said.
+
+The statements are plain text: a command line that only looks must not pay for the import of SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.store.counting import SHOWN
+from wsrm_mq.store.late_index import BY_SEQUENCE
+
+__all__: list[str] = []
+
+_LISTED: Final = "(SELECT value FROM json_each(?))"
+_SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"
+_NOT_OVER: Final = "(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled)"
+
+# what is due
+
+PARTNERS: Final = "SELECT DISTINCT partner FROM sequence"
+LAST_ENTRY: Final = "SELECT coalesce(max(id), 0) FROM entry"
+RECEIVED_AT: Final = """
+SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE e.id <= ? ORDER BY e.id DESC LIMIT 1
+"""
+"""Of the last position up to ``?``."""
+DUE: Final = f"""
+SELECT e.id, m.id, e.settled_at, s.partner, iif(m.body IS NULL, 0, m.body_size),
+       e.wants_reply = 1 AND s.state <> 'ended'
+FROM entry e JOIN message m ON m.id = e.message LEFT JOIN sequence s ON s.id = e.sequence
+WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.format("e.")} AND e.settled_at <= :latest
+  AND NOT (e.wants_reply = 1 AND s.state <> 'ended' AND m.body IS NULL)
+ORDER BY e.id LIMIT :count
+"""
+OVER: Final = f"""
+SELECT s.ended_at, s.id, s.partner FROM sequence s
+WHERE (s.ended_at, s.id) > (:at, :key) AND s.ended_at <= :latest AND s.state = 'ended' AND s.owner IS NULL
+  AND s.id < (SELECT max(id) FROM sequence)
+  AND NOT EXISTS (
+      SELECT 1 FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id AND {_NOT_OVER}
+  )
+  AND s.id NOT IN (
+      SELECT e.sequence FROM entry e WHERE e.id > {BY_SEQUENCE.upto} AND e.sequence IS NOT NULL AND {_NOT_OVER}
+  )
+ORDER BY s.ended_at, s.id LIMIT :count
+"""
+"""The newest sequence stays: the next one's key is above it, so no key is used again, without a counter that each new
+sequence would have to write."""
+OLD_LEDGER: Final = """
+SELECT at, id FROM ledger
+WHERE sequence IS NULL AND position IS NULL AND (at, id) > (:at, :key) AND at <= :latest
+ORDER BY at, id LIMIT :count
+"""
+
+# messages
+
+DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
+DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format('')} RETURNING sequence, number"
+DROP_LEDGER: Final = f"DELETE FROM ledger WHERE id IN {_LISTED}"
+DROP_LEDGER_OF_ENTRIES: Final = f"""
+DELETE FROM ledger WHERE position IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.id = ledger.position)
+"""
+DROP_MESSAGES: Final = f"""
+DELETE FROM message WHERE id IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
+RETURNING id, connection
+"""
+FREE_BODIES: Final = f"""
+UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))
+RETURNING id
+"""
+COUNT_PRUNED: Final = "UPDATE sequence SET pruned = pruned + ? WHERE id = ?"
+
+# sequences
+
+EMPTY: Final = f"""
+SELECT value FROM json_each(?)
+WHERE NOT EXISTS (SELECT 1 FROM sequence_entry WHERE sequence = value)
+  AND value NOT IN (SELECT sequence FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence IS NOT NULL)
+"""
+DROP_LEDGER_OF_SEQUENCE: Final = "DELETE FROM ledger WHERE sequence = ?"
+
+# instances
+
+OLD_INSTANCE: Final = """
+SELECT id FROM instance WHERE ended_at < ? AND id NOT IN (SELECT owner FROM sequence WHERE owner IS NOT NULL)
+"""
+DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
+
+# queues
+
+_GONE: Final = -1
+"""Has what was counted of queues that are gone and had no time series of their own: no sum falls."""
+OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind = 'app' AND created_at < ?"
+UNUSED_QUEUES: Final = """
+SELECT id FROM queue q WHERE kind = 'app' AND created_at < :before AND id NOT IN (SELECT queue FROM sequence)
+  AND NOT EXISTS (
+      SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
+  )
+  AND id NOT IN (SELECT queue FROM entry)
+  AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
+ORDER BY id LIMIT :count
+"""
+LAST_SEQUENCE: Final = "SELECT coalesce(max(id), 0) FROM sequence"
+USED_SINCE: Final = "SELECT queue FROM sequence WHERE id > ?"
+QUEUES_BELOW: Final = f"SELECT id FROM queue WHERE parent IN {_LISTED}"
+QUEUES_LEFT: Final = f"SELECT id FROM queue WHERE id IN {_LISTED}"
+KEEP_COUNTS: Final = f"""
+INSERT INTO counter (name, queue, label, value)
+SELECT name, {_GONE}, label, sum(value) FROM counter WHERE queue IN {_LISTED} AND queue > {SHOWN} GROUP BY name, label
+ON CONFLICT (name, queue, label) DO UPDATE SET value = value + excluded.value
+"""
+DROP_COUNTS: Final = f"DELETE FROM counter WHERE queue IN {_LISTED}"
