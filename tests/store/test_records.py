@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.statements import PROGRESS_COLUMNS, SEQUENCE_COLUMNS, STANDING_COLUMNS, STEADY_COLUMNS
@@ -91,15 +92,15 @@ def test_the_cursor_jumps_from_received_number_to_received_number(record: Sequen
     assert record.cursor == 2
     record.passed(2)
     assert record.cursor == record.value.limit == 3
-    assert not record.is_deliverable
+    assert not record.has_next
     record.passed(1)
     assert record.cursor == 3, "what lies behind the cursor does not move it"
 
 
 def test_a_wait_that_began_in_the_future_is_over(record: SequenceRecord) -> None:
     record.wait(1_000, 1_500)
-    assert record.waits_for_retry(1_499)
-    assert not record.waits_for_retry(1_500)
-    assert not record.waits_for_retry(999), "the clock was set back"
+    assert record.delivery_state(1_499) is DeliveryState.RETRYING
+    assert record.delivery_state(1_500) is DeliveryState.READY
+    assert record.delivery_state(999) is DeliveryState.READY, "the clock was set back"
     record.wait(1_000, None)
-    assert not record.waits_for_retry(1_000)
+    assert record.delivery_state(1_000) is DeliveryState.READY

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import secrets
 import uuid
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step
@@ -36,6 +36,7 @@ from wsrm_mq.sequence.inbound import (
     grant,
     receive,
 )
+from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
@@ -56,6 +57,9 @@ __all__ = [
     "find",
     "look_around",
 ]
+
+
+_STUCK: Final = (DeliveryState.BLOCKED, DeliveryState.RETRYING)
 
 
 class Sender(NamedTuple):
@@ -445,7 +449,7 @@ def look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> No
     receipt.sequence = record.id
     receipt.partner = record.partner
     receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
-    receipt.is_stuck = not receipt.settled and (record.blocked is not None or record.waits_for_retry(tx.now))
+    receipt.is_stuck = not receipt.settled and record.owner is None and record.delivery_state(tx.now) in _STUCK
     receipt.owned_elsewhere = record.owner is not None and record.owner != tx.instance
     receipt.discarding = record.discarding
 

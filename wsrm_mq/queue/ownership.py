@@ -16,6 +16,7 @@ from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.poison import after_failure
 from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -56,9 +57,9 @@ class Claim(NamedTuple):
 
 def take(tx: Transaction, record: SequenceRecord) -> Claim | None:
     """Take a free sequence that has something deliverable now; ``None`` where there is nothing to take."""
-    if record.owner is not None or not record.is_deliverable or not tx.serves(record.queue):
+    if record.owner is not None or record.delivery_state(tx.now) is not DeliveryState.READY:
         return None
-    if record.waits_for_retry(tx.now):
+    if not tx.serves(record.queue):
         return None
     record.owner = tx.instance
     record.fence += 1
@@ -91,7 +92,7 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
     given back; if not, the claim still holds and there is more to run."""
     record = still_mine(tx, held)
     settle_cursor(tx, record)
-    if record.is_deliverable and not stopping:
+    if record.has_next and not stopping:
         waiting_until = _all_wait_until(tx, record)
         if waiting_until is None:
             return False
@@ -186,7 +187,7 @@ def take_from_dead(
     nothing is deliverable."""
     free(record)
     mark_redelivery(tx, record)
-    if not record.is_deliverable:
+    if not record.has_next:
         return None
     head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
     if head is None:

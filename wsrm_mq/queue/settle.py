@@ -98,7 +98,7 @@ def remarked(tx: Transaction, record: SequenceRecord | None, position: int, numb
 
 def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> bool:
     """``give_back``, without a query in the usual cases: nothing is deliverable, or the next message is."""
-    if not record.is_deliverable:
+    if not record.has_next:
         free(record)
         return True
     return False if record.value.terms.ordered else give_back(tx, held)

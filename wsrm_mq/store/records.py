@@ -7,6 +7,7 @@ from typing import Any
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
 from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
@@ -204,21 +205,29 @@ class SequenceRecord:
         return self.value.terms.rm is not UNSEQUENCED
 
     @property
-    def is_deliverable(self) -> bool:
-        """Something is below the limit, unsettled, and neither blocked nor given up."""
-        return self.blocked is None and self.cursor < self.value.deliver_below
+    def has_next(self) -> bool:
+        """Something is to be delivered now or after a retry. Its owner asks: the state is running whatever is left."""
+        return is_unsettled(self.cursor, self.value.limit, self.value.discard_from)
+
+    def delivery_state(self, now: int) -> DeliveryState:
+        value = self.value
+        return delivery_state(
+            blocked=self.blocked,
+            owner=self.owner,
+            cursor=self.cursor,
+            limit=value.limit,
+            discard_from=value.discard_from,
+            retry_from=self.retry_from,
+            retry_at=self.retry_at,
+            discarding=self.discarding,
+            held=self.held,
+            now=now,
+        )
 
     @property
     def is_over(self) -> bool:
-        """Ended, and nobody has anything to do with it any more."""
-        done = self.owner is None and not self.discarding and self.cursor >= self.value.deliver_below
-        return done and self.value.state is State.ENDED
-
-    def waits_for_retry(self, now: int) -> bool:
-        """Its head failed and its next try is not due."""
-        if self.retry_at is None or self.retry_at <= now:
-            return False
-        return self.retry_from is None or self.retry_from <= now
+        """Ended, and nothing is left to be done with it, now or later."""
+        return self.value.state is State.ENDED and self.delivery_state(self.value.active_at) is DeliveryState.IDLE
 
     def wait(self, now: int, retry_at: int | None) -> None:
         """Try the head again at ``retry_at``; ``None``: whenever it can be."""

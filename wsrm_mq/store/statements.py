@@ -20,6 +20,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    not_,
     or_,
     select,
     update,
@@ -27,6 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.store.running import delivery_is, is_paused
 from wsrm_mq.store.tables import (
     connection_message,
     entry,
@@ -72,11 +75,6 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
 
 
 p = bindparam
-
-
-def _waited(retry_from: ColumnElement[int], retry_at: ColumnElement[int]) -> ColumnElement[bool]:
-    """No wait, or one that is over at ``:now``."""
-    return or_(retry_at.is_(None), retry_at <= p("now"), retry_from > p("now"))
 
 
 # queues and instances
@@ -157,7 +155,7 @@ RUN: Final = compiled(
         entry.c.number < p("upper"),
         entry.c.outcome.is_(None),
         # In order, the head's wait is the sequence's: passing it over would deliver what follows it.
-        or_(p("ordered") == 1, _waited(entry.c.retry_from, entry.c.retry_at)),
+        or_(p("ordered") == 1, not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now")))),
     )
     .order_by(entry.c.number)
     .limit(p("count"))
@@ -444,22 +442,16 @@ UNFINISHED: Final = compiled(
 )
 """Keys of sequences that are open, run or have something unsettled."""
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
-_DELIVERABLE = and_(
-    sequence.c.owner.is_(None),
-    sequence.c.blocked.is_(None),
-    sequence.c.cursor < sequence.c.limit,
-    or_(sequence.c.discard_from.is_(None), sequence.c.cursor < sequence.c.discard_from),
-)
 _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
 _OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
 RUNNABLE: Final = compiled(
-    select(sequence.c.id)
-    .where(_DELIVERABLE, _OURS, _waited(sequence.c.retry_from, sequence.c.retry_at))
-    .limit(p("count"))
+    select(sequence.c.id).where(delivery_is(DeliveryState.READY, now=p("now")), _OURS).limit(p("count"))
 )
 NEXT_RETRY: Final = compiled(
-    select(func.min(sequence.c.retry_at)).where(_DELIVERABLE, _OURS, sequence.c.retry_at.is_not(None))
+    select(func.min(sequence.c.retry_at)).where(
+        delivery_is(DeliveryState.RETRYING, DeliveryState.READY, now=p("now")), _OURS, sequence.c.retry_at.is_not(None)
+    )
 )
 DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1).limit(p("count")))
 DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))

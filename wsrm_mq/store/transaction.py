@@ -124,7 +124,7 @@ class SequenceCache:
 
     def put(self, record: SequenceRecord) -> None:
         """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
-        if record.is_over:
+        if record.ended_at is not None and record.is_over:
             self.drop(record.id)
             return
         before = self._by_id.get(record.id)

@@ -1,0 +1,81 @@
+"""The state of a delivery in SQL is that in Python, over every combination of the columns that it depends on."""
+
+from __future__ import annotations
+
+import sqlite3
+from itertools import product
+from pathlib import Path
+
+from sqlalchemy import bindparam, select
+
+from wsrm_mq.sequence.running import DeliveryState, delivery_state, entry_state, is_paused
+from wsrm_mq.store import running, statements
+from wsrm_mq.store.statements import compiled
+from wsrm_mq.store.tables import entry, sequence
+
+NOW = bindparam("now")
+AT = 1_000
+WAITS = [(None, None), (None, AT + 1), (AT - 1, AT + 1), (AT, AT + 1), (AT + 1, AT + 2), (AT - 2, AT), (AT - 2, AT - 1)]
+"""``retry_from`` and ``retry_at``: none, under way, of a clock that was stepped back, over."""
+COLUMNS = ("blocked", "owner", "cursor", "limit", "discard_from", "retry_from", "retry_at", "discarding", "held")
+SEQUENCES = [
+    (blocked, owner, cursor, 5, discard_from, *wait, discarding, held)
+    for blocked, owner, cursor, discard_from, wait, discarding, held in product(
+        (None, 0, 9), (None, 0, 7), (1, 4, 5), (None, 1, 4, 5, 6), WAITS, (0, 1), (0, 1, 2)
+    )
+]
+ENTRIES = [(key, *entry) for key, entry in enumerate(product((1, 4, 5, 6), WAITS))]
+
+
+def stored() -> sqlite3.Connection:
+    """Every sequence with each of the entries, in tables that have no other columns."""
+    db = sqlite3.connect(":memory:")
+    columns = ", ".join(f'"{name}"' for name in COLUMNS)
+    db.execute(f"CREATE TABLE sequence (id INTEGER PRIMARY KEY, {columns}, queue)")
+    db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at)")
+    db.executemany(f"INSERT INTO sequence VALUES (NULL{', ?' * len(COLUMNS)}, 1)", SEQUENCES)
+    db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", [(key, number, *wait) for key, number, wait in ENTRIES])
+    return db
+
+
+def expected(columns: tuple[int | None, ...]) -> DeliveryState:
+    row = dict(zip(COLUMNS, columns, strict=True))
+    return delivery_state(**row | {"discarding": bool(row["discarding"]), "now": AT})  # type: ignore[arg-type]
+
+
+def test_the_state_of_a_delivery_is_the_same_in_sql() -> None:
+    text = compiled(select(running.delivery_state(NOW)).select_from(sequence).order_by(sequence.c.id))
+    found = [state for (state,) in stored().execute(text, {"now": AT})]
+    assert found == [expected(columns).value for columns in SEQUENCES]
+    assert set(found) == set(DeliveryState)
+
+
+def test_what_the_watch_looks_for_is_a_state() -> None:
+    db = stored()
+    states = [expected(columns) for columns in SEQUENCES]
+    runnable = db.execute(statements.RUNNABLE, {"now": AT, "count": -1, "foreign": "[]"})
+    assert {key for (key,) in runnable} == {n for n, state in enumerate(states, 1) if state is DeliveryState.READY}
+    db.execute("DELETE FROM sequence WHERE retry_at <= ?", (AT,))
+    (retry_at,) = db.execute(statements.NEXT_RETRY, {"now": AT, "foreign": "[]"}).fetchone()
+    retrying = [row for row, state in zip(SEQUENCES, states, strict=True) if state is DeliveryState.RETRYING]
+    assert retry_at == min(row[COLUMNS.index("retry_at")] or 0 for row in retrying)
+
+
+def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
+    asked = select(running.entry_state(NOW), running.entry_reason(NOW), sequence.c.id, entry.c.id)
+    found = stored().execute(compiled(asked.select_from(sequence.join(entry, sequence.c.id > 0))), {"now": AT})
+    seen = set()
+    for state, reason, key, entry_key in found:
+        row = dict(zip(COLUMNS, SEQUENCES[key - 1], strict=True))
+        _key, number, wait = ENTRIES[entry_key]
+        waits = is_paused(*wait, AT) or is_paused(row.pop("retry_from"), row.pop("retry_at"), AT)
+        columns = {name: row[name] for name in ("blocked", "owner", "cursor", "limit", "discard_from")}
+        assert (state, reason) == entry_state(number, is_paused=waits, **columns)  # type: ignore[arg-type]
+        seen.add((state, reason))
+    assert len(seen) == 5
+
+
+def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Path) -> None:
+    db = sqlite3.connect(path)
+    plan = db.execute(f"EXPLAIN QUERY PLAN {statements.RUNNABLE}", {"now": AT, "count": 1, "foreign": "[]"}).fetchall()
+    assert "sequence_runnable" in plan[0][3]

@@ -1,0 +1,148 @@
+"""The machine that runs what was accepted: the state of a sequence's delivery and of each of its entries.
+
+Neither state is stored. Both are derived from facts about the row and the time, by a table: a row fits where each of
+its cells is the fact or ``ANY``, and exactly one row fits whatever the facts are (a test tries all). The store makes
+its SQL from the same tables (``store.running``).
+"""
+
+from __future__ import annotations
+
+import enum
+from itertools import product
+from typing import Final, TypeVar
+
+__all__ = [
+    "ANY",
+    "DELIVERY",
+    "ENTRY",
+    "DeliveryState",
+    "Row",
+    "decide",
+    "delivery_state",
+    "entry_state",
+    "is_paused",
+    "is_unsettled",
+]
+
+
+class DeliveryState(enum.StrEnum):
+    """What the delivery of a sequence does now."""
+
+    BLOCKED = "blocked"
+    """A message stopped it: an operator resumes the sequence or skips the message."""
+    RUNNING = "running"
+    """An instance owns it."""
+    RETRYING = "retrying"
+    """Its head failed and the next try is not due."""
+    READY = "ready"
+    """Any instance may take it."""
+    DISCARDING = "discarding"
+    """Nothing is to be delivered; a tail is still to be moved to the dead letters."""
+    WAITING = "waiting"
+    """Messages are held for a missing number, or until the sequence is complete."""
+    IDLE = "idle"
+    """All that was accepted is settled."""
+
+
+ANY: Final = None
+Row = tuple[bool | None, ...]
+
+DELIVERY: Final[tuple[tuple[DeliveryState, Row], ...]] = (
+    # blocked: an entry stopped it. owned: an instance has it. unsettled: the cursor is below the limit and
+    # discard_from. paused: a retry is not due. discarding: a tail is given up. holding: numbers wait at the limit.
+    #
+    #                          blocked owned  unsettled paused discarding holding
+    (DeliveryState.BLOCKED,    (True,  ANY,   ANY,      ANY,   ANY,       ANY)),
+    (DeliveryState.RUNNING,    (False, True,  ANY,      ANY,   ANY,       ANY)),
+    (DeliveryState.RETRYING,   (False, False, True,     True,  ANY,       ANY)),
+    (DeliveryState.READY,      (False, False, True,     False, ANY,       ANY)),
+    (DeliveryState.DISCARDING, (False, False, False,    ANY,   True,      ANY)),
+    (DeliveryState.WAITING,    (False, False, False,    ANY,   False,     True)),
+    (DeliveryState.IDLE,       (False, False, False,    ANY,   False,     False)),
+)  # fmt: skip
+
+ENTRY: Final[tuple[tuple[tuple[str, str | None], Row], ...]] = (
+    # State and reason of an entry without an outcome. given_up: its number is at or above discard_from. beyond: at or
+    # above the limit. blocked: its sequence is. paused: it or its sequence waits for a retry. at_head: it is the cursor
+    # of a sequence that an instance owns.
+    #
+    #                        given_up beyond blocked paused at_head
+    (("held", "sequence"),   (True,   ANY,   ANY,    ANY,   ANY)),
+    (("held", "gap"),        (False,  True,  ANY,    ANY,   ANY)),
+    (("held", "sequence"),   (False,  False, True,   ANY,   ANY)),
+    (("held", "backoff"),    (False,  False, False,  True,  ANY)),
+    (("leased", None),       (False,  False, False,  False, True)),
+    (("ready", None),        (False,  False, False,  False, False)),
+)  # fmt: skip
+
+Result = TypeVar("Result")
+
+
+def decide(table: tuple[tuple[Result, Row], ...]) -> dict[tuple[bool, ...], Result]:
+    """The table written out: facts → result. Raises ``ValueError`` where two rows fit the same facts, or none does."""
+    decided: dict[tuple[bool, ...], Result] = {}
+    for facts in product((False, True), repeat=len(table[0][1])):
+        (decided[facts],) = (result for result, row in table if all(map(_fits, row, facts)))
+    return decided
+
+
+def _fits(cell: bool | None, fact: bool) -> bool:
+    return cell is ANY or cell is fact
+
+
+_DELIVERY: Final = decide(DELIVERY)
+_ENTRY: Final = decide(ENTRY)
+
+
+def is_paused(retry_from: int | None, retry_at: int | None, now: int) -> bool:
+    """A retry is not due. A wait that begins in the future is over: the clock was stepped back."""
+    return retry_at is not None and retry_at > now and (retry_from is None or retry_from <= now)
+
+
+def is_unsettled(cursor: int, limit: int, discard_from: int | None) -> bool:
+    """Something below the limit is neither settled nor given up."""
+    return cursor < limit and (discard_from is None or cursor < discard_from)
+
+
+def delivery_state(
+    *,
+    blocked: int | None,
+    owner: int | None,
+    cursor: int,
+    limit: int,
+    discard_from: int | None,
+    retry_from: int | None,
+    retry_at: int | None,
+    discarding: bool,
+    held: int,
+    now: int,
+) -> DeliveryState:
+    """The state of a sequence's delivery. Parameters are columns of its row; ``now`` is in ms since the epoch."""
+    return _DELIVERY[
+        blocked is not None,
+        owner is not None,
+        is_unsettled(cursor, limit, discard_from),
+        retry_at is not None and is_paused(retry_from, retry_at, now),
+        discarding,
+        held > 0,
+    ]
+
+
+def entry_state(
+    number: int,
+    *,
+    is_paused: bool,
+    blocked: int | None,
+    owner: int | None,
+    cursor: int,
+    limit: int,
+    discard_from: int | None,
+) -> tuple[str, str | None]:
+    """State and reason of an entry without an outcome; ``is_paused``: it or its sequence is."""
+    return _ENTRY[
+        discard_from is not None and number >= discard_from,
+        number >= limit,
+        blocked is not None,
+        is_paused,
+        owner is not None and number == cursor,
+    ]

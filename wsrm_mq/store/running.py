@@ -1,0 +1,80 @@
+"""The tables of ``sequence.running`` as SQL: the state of a sequence's delivery, and of its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Case, ColumnElement, and_, case, not_, or_
+
+from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row
+from wsrm_mq.store.tables import entry, sequence
+
+__all__ = ["delivery_is", "delivery_state", "entry_reason", "entry_state", "is_paused"]
+
+_UNSETTLED: Final = and_(
+    sequence.c.cursor < sequence.c.limit,
+    or_(sequence.c.discard_from.is_(None), sequence.c.cursor < sequence.c.discard_from),
+)
+_ROWS: Final = dict(DELIVERY)
+
+
+def is_paused(
+    retry_from: ColumnElement[int], retry_at: ColumnElement[int], now: ColumnElement[int]
+) -> ColumnElement[bool]:
+    """``sequence.running.is_paused``; never NULL."""
+    return and_(retry_at.is_not(None), retry_at > now, or_(retry_from.is_(None), retry_from <= now))
+
+
+def _delivery_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
+    return (
+        sequence.c.blocked.is_not(None),
+        sequence.c.owner.is_not(None),
+        _UNSETTLED,
+        is_paused(sequence.c.retry_from, sequence.c.retry_at, now),
+        sequence.c.discarding == 1,
+        sequence.c.held > 0,
+    )
+
+
+def _entry_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
+    return (
+        and_(sequence.c.discard_from.is_not(None), entry.c.number >= sequence.c.discard_from),
+        entry.c.number >= sequence.c.limit,
+        sequence.c.blocked.is_not(None),
+        or_(
+            is_paused(entry.c.retry_from, entry.c.retry_at, now),
+            is_paused(sequence.c.retry_from, sequence.c.retry_at, now),
+        ),
+        and_(sequence.c.owner.is_not(None), entry.c.number == sequence.c.cursor),
+    )
+
+
+def _fits(row: Iterable[bool | None], facts: Iterable[ColumnElement[bool]]) -> ColumnElement[bool]:
+    return and_(*(fact if cell else not_(fact) for cell, fact in zip(row, facts, strict=True) if cell is not ANY))
+
+
+def delivery_is(*states: DeliveryState, now: ColumnElement[int]) -> ColumnElement[bool]:
+    """The delivery of ``sequence`` is in one of ``states``, which differ in one fact."""
+    cells = zip(*(_ROWS[state] for state in states), strict=True)
+    shared: Row = tuple(first if all(one is first for one in rest) else ANY for first, *rest in cells)
+    return _fits(shared, _delivery_facts(now))
+
+
+def delivery_state(now: ColumnElement[int]) -> Case[str]:
+    """The word of the state of ``sequence``'s delivery."""
+    facts = _delivery_facts(now)
+    return case(*((_fits(row, facts), state.value) for state, row in DELIVERY))
+
+
+def entry_state(now: ColumnElement[int]) -> Case[str]:
+    """The word of the state of an ``entry`` without an outcome, joined to its ``sequence``. Without one it is ready."""
+    facts = _entry_facts(now)
+    rows = [(_fits(row, facts), state) for (state, _reason), row in ENTRY]
+    return case(*rows[:-1], else_=rows[-1][1])
+
+
+def entry_reason(now: ColumnElement[int]) -> Case[str | None]:
+    """Why it is in that state; NULL where the state says it."""
+    facts = _entry_facts(now)
+    return case(*((_fits(row, facts), reason) for (_state, reason), row in ENTRY if reason is not None))
