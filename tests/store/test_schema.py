@@ -25,11 +25,11 @@ from wsrm_mq.store.tables import metadata
 
 
 def described(path: Path) -> dict[tuple[str, str], Any]:
-    """All that SQLite knows of a schema, but white space and quotation marks."""
+    """All that SQLite knows of the tables of a schema, but white space and quotation marks."""
     db = sqlite3.connect(path)
     kinds = ("table_xinfo", "index_list", "foreign_key_list")
     found: dict[tuple[str, str], Any] = {}
-    for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
+    for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master WHERE type <> 'view'").fetchall():
         if name == "alembic_version" or name.startswith("sqlite_"):
             continue
         pragmas = kinds if kind == "table" else ("index_xinfo",)

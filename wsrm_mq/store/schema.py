@@ -21,7 +21,7 @@ from wsrm_mq.store.scrub import is_pending, scrub
 
 __all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision"]
 
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]
@@ -106,6 +106,8 @@ def _upgrade(path: Path) -> None:
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 
+    from wsrm_mq.store.published import drop_views, make_views
+
     # Not by a URL: a path may hold characters that mean something there.
     engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(path, timeout=30), poolclass=NullPool)
 
@@ -124,7 +126,9 @@ def _upgrade(path: Path) -> None:
         with engine.begin() as connection:
             _refuse_under_others(path, connection.connection.driver_connection)
             config.attributes["connection"] = connection
+            drop_views(connection.exec_driver_sql)
             command.upgrade(config, HEAD)
+            make_views(connection.exec_driver_sql)
     except Exception as error:
         original = getattr(error, "orig", None)
         if isinstance(original, sqlite3.Error):

@@ -1,0 +1,356 @@
+"""The read views: what the store shows to everything that only looks, in this package or a stranger's SQL.
+
+The views are the promise, the tables behind them may change; ``docs/views.md`` says what each column means and what may
+change. Times are ms since the epoch. A sequence goes by its identifier, a message by its position, a queue and an
+instance by its name. Every upgrade makes the views anew, so they always fit the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Integer,
+    MetaData,
+    Table,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+)
+from sqlalchemy.sql.selectable import SelectBase
+
+from wsrm_mq.store.statements import compiled
+from wsrm_mq.store.tables import (
+    connection_message,
+    counter,
+    entry,
+    instance,
+    ledger,
+    message,
+    queue,
+    range_,
+    refusal,
+    reply,
+    sequence,
+    sequence_entry,
+    watermark,
+)
+
+__all__ = [
+    "VERSION",
+    "VIEWS",
+    "attempts",
+    "connection_messages",
+    "connections",
+    "counters",
+    "drop_views",
+    "faulted",
+    "instances",
+    "ledger_events",
+    "make_views",
+    "messages",
+    "queues",
+    "ranges",
+    "refusals",
+    "replies",
+    "sequence_messages",
+    "sequences",
+]
+
+VERSION: Final = 1
+"""Grows when a column goes or changes its meaning; a view or a column more leaves it as it is."""
+
+LOOKED_AT: Final = 1_000
+"""So many unsettled messages of a sequence are looked at for the oldest: a look at a million held ones stays short."""
+
+ATTEMPTS: Final = ("failed", "holder_died", "broke_off", "answered_with_fault")
+"""Events of the ledger that tell of a delivery that did not go well."""
+
+NOW: Final[ColumnElement[int]] = literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer())
+
+VIEWS: Final[dict[str, str]] = {}
+"""The text of each view, by name."""
+
+_published: Final = MetaData()
+
+
+def _view(name: str, definition: SelectBase) -> Table:
+    """Publish a view; answers it for statements that read it."""
+    VIEWS[name] = f"CREATE VIEW {name} AS {compiled(definition)}"
+    return Table(name, _published, *(Column(one.name, one.type) for one in definition.selected_columns))
+
+
+def make_views(execute: Callable[[str], object]) -> None:
+    for text in VIEWS.values():
+        execute(text)
+
+
+def drop_views(execute: Callable[[str], Any]) -> None:
+    """Those of an older version too, so that a migration may change the tables behind them."""
+    for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+        execute(f'DROP VIEW "{name}"')
+
+
+def _name_of(key: ColumnElement[int | None]) -> ColumnElement[str | None]:
+    """The name of the queue with this key."""
+    other = queue.alias("other")
+    return select(other.c.name).where(other.c.id == key).scalar_subquery()
+
+
+def _upto(late_index: Table) -> ColumnElement[int]:
+    """The last key that an index which is filled later has; what came behind it is in the indexed table only."""
+    return select(watermark.c.upto).where(watermark.c.name == late_index.name).scalar_subquery()
+
+
+_view("read_views", select(literal(VERSION).label("version")))
+
+
+# queues and instances
+
+_letters: Final = queue.alias("letters")
+queues: Final = _view(
+    "queues",
+    select(
+        queue.c.id.label("key"),
+        queue.c.name.label("queue"),
+        queue.c.kind,
+        _name_of(queue.c.parent).label("parent"),
+        queue.c.application,
+        queue.c.created_at,
+        select(func.count())
+        .select_from(_letters.join(entry, entry.c.queue == _letters.c.id))
+        .where(_letters.c.parent == queue.c.id, _letters.c.kind == "dead_letter", entry.c.outcome == "dead")
+        .scalar_subquery()
+        .label("dead_letters"),
+    ),
+)
+
+instances: Final = _view(
+    "instances",
+    select(
+        instance.c.id.label("key"),
+        instance.c.name.label("instance"),
+        *(instance.c.host, instance.c.pid, instance.c.started_at, instance.c.ended_at),
+        *(instance.c.application, instance.c.paths),
+    ),
+)
+
+# sequences
+
+
+def _in_ranges(count: ColumnElement[int], *where: ColumnElement[bool]) -> ColumnElement[int]:
+    """A sum over the received ranges of a sequence."""
+    return (
+        select(func.coalesce(func.sum(count), 0))
+        .where(range_.c.sequence == sequence.c.id, *where)
+        .correlate(sequence)
+        .scalar_subquery()
+    )
+
+
+_ready: Final = _in_ranges(
+    func.min(range_.c.upper, sequence.c.limit - 1) - func.max(range_.c.lower, sequence.c.cursor) + 1,
+    range_.c.upper >= sequence.c.cursor,
+    range_.c.lower < sequence.c.limit,
+)
+_unsettled: Final = (
+    select(entry.c.message)
+    .where(entry.c.sequence == sequence.c.id, entry.c.number >= sequence.c.cursor, entry.c.outcome.is_(None))
+    .order_by(entry.c.number)
+    .limit(LOOKED_AT)
+    .correlate(sequence)
+    .subquery("unsettled")
+)
+_oldest_at: Final = (
+    select(message.c.received_at)
+    .where(message.c.id == select(func.min(_unsettled.c.message)).scalar_subquery())
+    .scalar_subquery()
+)
+_idle_at: Final = sequence.c.active_at + sequence.c.inactivity
+
+sequences: Final = _view(
+    "sequences",
+    select(
+        sequence.c.id.label("key"),
+        sequence.c.identifier.label("sequence"),
+        queue.c.name.label("queue"),
+        *(sequence.c.principal, sequence.c.peer, sequence.c.partner, sequence.c.rm, sequence.c.soap),
+        *(sequence.c.addressing, sequence.c.behavior, sequence.c.assurance, sequence.c.ordered),
+        *(sequence.c.created_at, sequence.c.expires_at, sequence.c.inactivity),
+        *(sequence.c.state, sequence.c.ended, sequence.c.ended_at, sequence.c.active_at),
+        case(
+            (
+                sequence.c.state != "ended",
+                func.min(
+                    func.coalesce(sequence.c.expires_at, _idle_at), func.coalesce(_idle_at, sequence.c.expires_at)
+                ),
+            )
+        ).label("due_at"),
+        *(sequence.c.last_number, sequence.c.expected, sequence.c.cursor, sequence.c.limit),
+        *(sequence.c.discard_from, sequence.c.discard_reason, sequence.c.discarding),
+        select(instance.c.name).where(instance.c.id == sequence.c.owner).scalar_subquery().label("owner"),
+        *(sequence.c.running_since, sequence.c.retry_from, sequence.c.retry_at, sequence.c.blocked),
+        *(sequence.c.redelivery_below, sequence.c.duplicates, sequence.c.kind, sequence.c.connection),
+        _in_ranges(range_.c.upper - range_.c.lower + 1).label("received"),
+        *(sequence.c.held, _ready.label("ready"), _oldest_at.label("oldest_at"), sequence.c.pruned),
+    ).join(queue, queue.c.id == sequence.c.queue),
+)
+
+ranges: Final = _view(
+    "ranges",
+    select(sequence.c.identifier.label("sequence"), range_.c.lower, range_.c.upper).join(
+        sequence, sequence.c.id == range_.c.sequence
+    ),
+)
+
+# messages
+
+_waits: Final = or_(
+    *(
+        and_(of.c.retry_at.is_not(None), func.coalesce(of.c.retry_from, 0) <= NOW, of.c.retry_at > NOW)
+        for of in (entry, sequence)
+    )
+)
+_CONDITIONS: Final[tuple[tuple[ColumnElement[bool], str, str | None], ...]] = (
+    (entry.c.number >= sequence.c.discard_from, "held", "sequence"),
+    (entry.c.number >= sequence.c.limit, "held", "gap"),
+    (sequence.c.blocked.is_not(None), "held", "sequence"),
+    (_waits, "held", "backoff"),
+    (and_(sequence.c.owner.is_not(None), entry.c.number == sequence.c.cursor), "leased", None),
+)
+"""What may be true of an unsettled message, its state then, and the reason; the first that holds says it."""
+
+_state: Final = case(
+    (entry.c.outcome.is_not(None), entry.c.outcome),
+    *((holds, state) for holds, state, _reason in _CONDITIONS),
+    else_="ready",
+)
+_reason: Final = case(
+    (entry.c.outcome.is_not(None), entry.c.reason),
+    *((holds, null() if reason is None else reason) for holds, _state, reason in _CONDITIONS),
+)
+messages: Final = _view(
+    "messages",
+    select(
+        entry.c.id.label("position"),
+        queue.c.name.label("queue"),
+        sequence.c.identifier.label("sequence"),
+        *(entry.c.number, message.c.message_id, message.c.action),
+        _state.label("state"),
+        _reason.label("reason"),
+        *(entry.c.outcome, message.c.received_at, entry.c.settled_at),
+        *(entry.c.deliveries, entry.c.failures, entry.c.retry_at, entry.c.last_error),
+        *(message.c.principal, message.c.connection),
+        func.json_extract(message.c.environ, "$.REMOTE_ADDR").label("peer"),
+        message.c.body_size,
+        message.c.body.is_not(None).label("has_body"),
+        message.c.environ.label("request"),
+        *(entry.c.wants_reply, entry.c.named),
+        _name_of(entry.c.origin).label("origin"),
+        entry.c.replay_of,
+    )
+    # Outer joins, which SQLite leaves out where no column of theirs is asked for.
+    .select_from(entry)
+    .outerjoin(sequence, sequence.c.id == entry.c.sequence)
+    .outerjoin(queue, queue.c.id == entry.c.queue)
+    .outerjoin(message, message.c.id == entry.c.message),
+)
+
+_view("bodies", select(entry.c.id.label("position"), message.c.body).join(message, message.c.id == entry.c.message))
+
+replies: Final = _view(
+    "replies",
+    select(reply.c.entry.label("position"), reply.c.status, reply.c.headers, reply.c.stored_at, reply.c.body),
+)
+
+sequence_messages: Final = _view(
+    "sequence_messages",
+    union_all(
+        select(
+            sequence.c.identifier.label("sequence"), sequence_entry.c.number, sequence_entry.c.entry.label("position")
+        ).join(sequence, sequence.c.id == sequence_entry.c.sequence),
+        select(sequence.c.identifier, entry.c.number, entry.c.id)
+        .join(sequence, sequence.c.id == entry.c.sequence)
+        .where(entry.c.id > _upto(sequence_entry)),
+    ),
+)
+
+faulted: Final = _view(
+    "faulted",
+    select(entry.c.id.label("position"), queue.c.name.label("queue"), sequence.c.identifier.label("sequence"))
+    .add_columns(entry.c.number, entry.c.settled_at)
+    .select_from(entry)
+    .outerjoin(sequence, sequence.c.id == entry.c.sequence)
+    .outerjoin(queue, queue.c.id == entry.c.queue)
+    .where(entry.c.reason == "answered_with_fault"),
+)
+
+# connections
+
+_is_behind: Final = and_(message.c.id > _upto(connection_message), message.c.connection.is_not(None))
+
+connection_messages: Final = _view(
+    "connection_messages",
+    union_all(
+        select(connection_message.c.connection, connection_message.c.message.label("position")),
+        select(message.c.connection, message.c.id).where(_is_behind),
+    ),
+)
+
+
+def _connections() -> SelectBase:
+    """From one name to the next along the index, however many messages each has. A connection in both parts has its
+    last message behind the watermark."""
+    following = connection_message.alias("following")
+    named = select(func.min(connection_message.c.connection).label("name")).cte("named", recursive=True)
+    after = select(func.min(following.c.connection)).where(following.c.connection > named.c.name).scalar_subquery()
+    named = named.union_all(select(after).where(named.c.name.is_not(None)))
+    last = (
+        select(func.max(connection_message.c.message))
+        .where(connection_message.c.connection == named.c.name)
+        .scalar_subquery()
+    )
+    each = union_all(
+        select(named.c.name.label("connection"), last.label("last_position")).where(named.c.name.is_not(None)),
+        select(message.c.connection, func.max(message.c.id)).where(_is_behind).group_by(message.c.connection),
+    ).subquery("each")
+    return select(each.c.connection, func.max(each.c.last_position).label("last_position")).group_by(each.c.connection)
+
+
+connections: Final = _view("connections", _connections())
+
+# the ledger, and what is counted
+
+_event: Final = (
+    select(
+        *(ledger.c.id.label("key"), ledger.c.at, ledger.c.event),
+        _name_of(ledger.c.queue).label("queue"),
+        sequence.c.identifier.label("sequence"),
+        *(ledger.c.number, ledger.c.position, ledger.c.instance, ledger.c.attempt, ledger.c.reason, ledger.c.actor),
+    )
+    .select_from(ledger)
+    .outerjoin(sequence, sequence.c.id == ledger.c.sequence)
+)
+ledger_events: Final = _view("ledger_events", _event)
+
+attempts: Final = _view("attempts", _event.where(or_(*(ledger.c.event == event for event in ATTEMPTS))))
+
+counters: Final = _view(
+    "counters",
+    select(
+        counter.c.name,
+        case((counter.c.queue == 0, ""), else_=_name_of(counter.c.queue)).label("queue"),
+        *(counter.c.label, counter.c.value),
+    ),
+)
+
+refusals: Final = _view("refusals", select(refusal.c.reason, refusal.c.partner, refusal.c.times, refusal.c.last_at))
