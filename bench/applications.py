@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bench.messages import FACTORY
 
-__all__ = ["ASGIApplication", "Account", "Environ", "WSGIApplication", "asgi_null", "wsgi_null"]
+__all__ = ["ASGIApplication", "Account", "Environ", "WSGIApplication", "asgi_null", "live", "wsgi_null"]
 
 Environ = dict[str, Any]
 WSGIApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -74,7 +74,7 @@ def asgi_null(account: Account, answer: bytes, sleep: float = 0.0) -> ASGIApplic
 
     async def application(scope: Any, receive: Callable[[], Awaitable[Any]], send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await live(receive, send)
             return
         account.note(scope)
         while (await receive()).get("more_body"):
@@ -88,7 +88,7 @@ def asgi_null(account: Account, answer: bytes, sleep: float = 0.0) -> ASGIApplic
     return application
 
 
-async def _live(receive: Callable[[], Awaitable[Any]], send: Any) -> None:
+async def live(receive: Callable[[], Awaitable[Any]], send: Any) -> None:
     for _ in range(2):
         event = (await receive())["type"]
         await send({"type": f"{event}.complete"})

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -111,18 +112,45 @@ def _granian_asgi(make: Make, announce: Announce) -> None:
     _granian(make, announce, "asgi")
 
 
-def _uvicorn(make: Make, announce: Announce) -> None:
+def _uvicorn(make: Make, announce: Announce, **settings: Any) -> None:
     """Python on uvloop and httptools: one event loop for all."""
     import uvicorn
 
+    listening, application = _for_loop(make)
+    config = uvicorn.Config(application, loop="uvloop", http="httptools", access_log=False, **settings)
+    announce(listening.getsockname()[1])
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+_plain_uvicorn: Final = partial(_uvicorn, log_level="critical")
+_uvicorn_as_serve: Final = partial(
+    _uvicorn,
+    ws="none",
+    log_config=None,
+    proxy_headers=False,
+    server_header=False,
+    headers=[("server", "wsrm-mq")],
+)
+"""With the settings of ``wsrm-mq serve``, without its bounds."""
+
+
+def _serve(make: Make, announce: Announce) -> None:
+    """The server of ``wsrm-mq serve``."""
+    from wsrm_mq.serving.uvicorn_server import BoundedServer
+
+    listening, application = _for_loop(make)
+    port = listening.getsockname()[1]
+    server = BoundedServer(application, announce=lambda: announce(port), ending=lambda: None, drain_seconds=1)
+    server.run(sockets=[listening])
+
+
+def _for_loop(make: Make) -> tuple[socket.socket, Any]:
     from wsrm_mq.cli.serve import spare_the_collector
 
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     application = make()
     spare_the_collector()  # as `wsrm-mq serve` does
-    config = uvicorn.Config(application, loop="uvloop", http="httptools", log_level="critical", access_log=False)
-    announce(listening.getsockname()[1])
-    uvicorn.Server(config).run(sockets=[listening])
+    return listening, application
 
 
 def _uwsgi(_make: Make, _announce: Announce) -> None:
@@ -172,10 +200,12 @@ FRONTS: Final[dict[str, Front]] = {
     "gunicorn": Front(_gunicorn, "wsgi"),
     "uWSGI": Front(_uwsgi, "wsgi"),
     "granian": Front(_granian_wsgi, "wsgi"),
-    "uvicorn": Front(_uvicorn, "asgi"),
+    "uvicorn": Front(_plain_uvicorn, "asgi"),
+    "uvicorn-as-serve": Front(_uvicorn_as_serve, "asgi"),
+    "serve": Front(_serve, "asgi"),
     "granian-asgi": Front(_granian_asgi, "asgi"),
-    "uvicorn-asgi-app": Front(_uvicorn, "asgi", wraps="asgi"),
-    "serve-wrapped": Front(_uvicorn, "asgi", is_taken=True),
+    "uvicorn-asgi-app": Front(_plain_uvicorn, "asgi", wraps="asgi"),
+    "serve-wrapped": Front(_plain_uvicorn, "asgi", is_taken=True),
 }
 """What is shown of them is in ``SHOWN``; one wraps an ASGI application, each other front one of WSGI."""
 
@@ -185,6 +215,8 @@ SHOWN: Final = {
     "uWSGI": "uWSGI",
     "granian": "granian WSGI",
     "uvicorn": "uvicorn",
+    "uvicorn-as-serve": "uvicorn, as serve",
+    "serve": "serve",
     "granian-asgi": "granian ASGI",
     "uvicorn-asgi-app": "uvicorn, ASGI application",
     "serve-wrapped": "serve, wrapped",

@@ -1,9 +1,11 @@
 """The server that is measured: a front, the middleware or not, and an application that does nothing.
 
-    python -m bench.server [--front FRONT] [--store STORE] [--answer FILE] [--sleep-ms N] [--stop-at CALL] [--stages]
+    python -m bench.server [--front FRONT] [--store STORE [--floor]] [--answer FILE] [--sleep-ms N] [--stop-at CALL]
+                           [--stages]
 
 Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first; dies with whoever started it.
 Without ``--store`` there is no middleware: the application itself answers. It answers what the file holds, or nothing.
+With ``--floor`` a floor stands where the middleware does.
 ``--stop-at`` makes it stay in that call for ever. With ``--stages`` it looks where its CPU goes.
 
 Two requests are the bench's own: ``GET /state`` says what the application has seen, ``GET /hold?identifier=…&last=…``
@@ -25,7 +27,7 @@ from urllib.parse import parse_qs
 
 from bench.applications import Account, ASGIApplication, Environ, WSGIApplication, asgi_null, wsgi_null
 from bench.dying import die_with_parent
-from bench.fronts import FRONTS, handed_to_uwsgi
+from bench.fronts import FRONTS, Front, handed_to_uwsgi
 from bench.messages import FACTORY
 from bench.stages import Stages
 from wsrm_mq.config import Settings
@@ -83,15 +85,19 @@ def _arrival_of_number_2(engine: Engine, identifier: str) -> tuple[Arrival, int]
     return arrival, highest + 1
 
 
-def _own_answer(account: Account, engine: Engine | None, stages: Stages, path: str, query: str) -> bytes:
+def _own_answer(account: Account, served: Any, stages: Stages, path: str, query: str) -> bytes:
     """To the bench's own two requests."""
     if path == "/hold":
-        assert engine is not None
         wanted = parse_qs(query)
-        hold(engine, wanted["identifier"][0], int(wanted["last"][0]))
-    writer = engine.store.writer if engine else None
-    commits = writer.commits if writer else 0
-    return json.dumps({**account.state(), "commits": commits, "stages": stages.seconds()}).encode()
+        hold(served.engine, wanted["identifier"][0], int(wanted["last"][0]))
+    return json.dumps({**account.state(), "commits": _commits(served), "stages": stages.seconds()}).encode()
+
+
+def _commits(served: Any) -> int:
+    """Since it was started; 0 where nothing is stored."""
+    if hasattr(served, "floor"):
+        return int(served.floor.commits)
+    return int(served.engine.store.writer.commits) if hasattr(served, "engine") else 0
 
 
 def _wsgi(served: WSGIApplication, own: Callable[[str, str], bytes]) -> WSGIApplication:
@@ -138,6 +144,7 @@ def _chosen(arguments: list[str]) -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m bench.server")
     options.add_argument("--front", choices=FRONTS, default="waitress")
     options.add_argument("--store")
+    options.add_argument("--floor", action="store_true")
     options.add_argument("--answer", type=Path)
     options.add_argument("--sleep-ms", type=float, default=0.0)
     options.add_argument("--stop-at", type=int)
@@ -149,34 +156,43 @@ _NULL: Final[dict[str, Callable[..., Any]]] = {"wsgi": wsgi_null, "asgi": asgi_n
 _WITH_OWN: Final[dict[str, Callable[..., Any]]] = {"wsgi": _wsgi, "asgi": _asgi}
 
 
-def _middleware(interface: str) -> Any:
-    if interface == "wsgi":
+def _reliable(front: Front, application: Any, store: str) -> Any:
+    # Each is imported where it serves: how long that takes is measured too.
+    if front.speaks == "wsgi" or front.is_taken:
         from wsrm_mq.wsgi import WSRMMiddleware
 
-        return WSRMMiddleware
+        application = WSRMMiddleware(application, store=store)
+        if front.speaks == "wsgi":
+            return application
     from wsrm_mq.asgi import WSRMASGIMiddleware
 
-    return WSRMASGIMiddleware
+    if front.is_taken:
+        return WSRMASGIMiddleware.in_place_of(application, Settings().threads)
+    return WSRMASGIMiddleware(application, store=store)
+
+
+def _floor(front: Front, application: Any, store: str) -> Any:
+    from bench.floor_granian import WSGIFloor
+    from bench.floor_uvicorn import ASGIFloor
+
+    return (WSGIFloor if front.speaks == "wsgi" else ASGIFloor)(application, Path(store))
 
 
 def _make(chosen: argparse.Namespace) -> Any:
     die_with_parent()  # the process that serves may be another than the one that was started
     front = FRONTS[chosen.front]
-    account, engine, stages = Account(chosen.stop_at), None, Stages()
+    account, stages = Account(chosen.stop_at), Stages()
     if chosen.stages:
         stages.watch()
     answer = chosen.answer.read_bytes() if chosen.answer else b""
     interface = front.wraps if chosen.store else front.speaks
     served = _NULL[interface](account, answer, chosen.sleep_ms / 1_000)
-    if chosen.store:
-        served = _middleware("wsgi" if front.is_taken else front.speaks)(served, store=chosen.store)
-        if front.is_taken:
-            from wsrm_mq.asgi import WSRMASGIMiddleware
-
-            served = WSRMASGIMiddleware.in_place_of(served, Settings().threads)
-        engine = served.engine
-        engine.ask()  # this process serves, as one says with `with application:`
-    return _WITH_OWN[front.speaks](served, partial(_own_answer, account, engine, stages))
+    if chosen.floor:
+        served = _floor(front, served, chosen.store)
+    elif chosen.store:
+        served = _reliable(front, served, chosen.store)
+        served.engine.ask()  # this process serves, as one says with `with application:`
+    return _WITH_OWN[front.speaks](served, partial(_own_answer, account, served, stages))
 
 
 def _announce(port: int, started: int) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from bench.messages import NOBODY, template
 from bench.parts import PARTS
 from bench.report import report
 from bench.samples import Sample, medians
-from bench.sides import Amount, Side, unless_too_busy
+from bench.sides import Amount, Side, reliable, unless_too_busy
 from bench.stages import STAGES
 from wsrm_mq.testing import Reply
 
@@ -280,6 +281,31 @@ def test_what_is_missed_is_said_of_the_median_of_the_rounds() -> None:
     (kept,), (short,) = (PARTS["a"].reach(rounds(*ratios)) for ratios in ((0.1, 0.9, 0.9), (0.9, 0.1, 0.1)))
     assert kept.is_kept
     assert not short.is_kept
+
+
+@needs("gcc")
+@pytest.mark.parametrize(("product", "floor"), [("serve", "uvicorn-as-serve"), ("granian", "granian")])
+def test_a_floor_writes_and_answers_what_the_product_does(product: str, floor: str, tmp_path: Path) -> None:
+    """Acknowledged, delivered once and in order, says ``side``."""
+    written: list[list[set[str]]] = []
+    answers: list[float] = []
+    for front, options in ((product, ()), (floor, ("--floor",))):
+        with reliable(front, tmp_path / "bench.db", *options) as server:
+            done = server.side(3, Amount(0.3, messages=90))
+            assert 0 < done.commits <= 1.5
+            answers.append(done.load.answer_bytes)
+            written.append([_filled_columns(server.store, table) for table in ("message", "entry")])
+    assert written[0] == written[1]
+    assert answers[0] == pytest.approx(answers[1], abs=2)
+
+
+def _filled_columns(store: Path, table: str) -> set[str]:
+    db = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+    try:
+        db.row_factory = sqlite3.Row
+        return {name for row in db.execute(f"SELECT * FROM {table}") for name in row.keys() if row[name] is not None}  # noqa: SIM118
+    finally:
+        db.close()
 
 
 STARTER = """
