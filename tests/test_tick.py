@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.stored import write_locked
-from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import database
@@ -45,9 +43,7 @@ def noted(store: Store) -> list[str]:
 
 
 def tick_of(store: Store) -> Tick:
-    """With a pool that is given nothing."""
-    idle: Pool[Any] = Pool(lambda _: None, threads=2, max_threads=2, events=Events())
-    return Tick(asyncio.get_running_loop(), store.writer, idle)
+    return Tick(asyncio.get_running_loop(), store.writer)
 
 
 async def together(store: Store, words: list[str], tick: Tick | None = None) -> tuple[list[str], int]:

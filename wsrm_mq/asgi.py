@@ -305,7 +305,7 @@ class WSRMASGIMiddleware(Served):
         writer = engine.store.writer
         tick, loop = self._tick, asyncio.get_running_loop()
         if tick is None or tick.writer is not writer or tick.loop is not loop:
-            self._tick = tick = Tick(loop, writer, engine.dispatcher.pool)
+            self._tick = tick = Tick(loop, writer)
         return tick
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:

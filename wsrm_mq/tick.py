@@ -15,7 +15,6 @@ from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from wsrm_mq.delivery.errand import LOOK_SECONDS, Patience
-from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
@@ -63,14 +62,11 @@ class Regulars:
 
 
 class Tick:
-    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's. While one tick follows the
-    other, the threads of ``pool`` are woken when the loop waits for the disk: at any other moment they would fight with
-    it for the interpreter's lock."""
+    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer, pool: Pool[Any]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
         self.loop = loop
         self.writer = writer
-        self.pool = pool
         self._thread = get_ident()
         self._regulars = Regulars()
         self._here: list[str] = []
@@ -162,8 +158,7 @@ class Tick:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
             self.writer.attend(True)
             self._timer = self.loop.call_later(LINGER_SECONDS, self._late)
-        self.pool.put_off(self.loop.time() - self._led_at < LINGER_SECONDS)
-        self.writer.lead(self.pool.send)
+        self.writer.lead()
         self._led_at = self.loop.time()
         now = time.monotonic()
         for client in here:
@@ -177,8 +172,6 @@ class Tick:
             return
         self._timer = None
         self.writer.attend(False)
-        self.pool.put_off(False)
-        self.pool.send()
         self.writer.lead()
 
 

@@ -23,7 +23,7 @@ from wsrm_mq.delivery.errand import Errand, Ran, ThreadErrand
 from wsrm_mq.delivery.fresh import Fresh
 from wsrm_mq.delivery.hands import RequestClaims
 from wsrm_mq.delivery.pipeline import Pipeline
-from wsrm_mq.delivery.pool import Pace, Pool
+from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.recording import UNSTORABLE, Recording, Unrecorded, settling, size_of, why_not_stored
 from wsrm_mq.delivery.waiting import Signal, Waiters
 from wsrm_mq.engine.duty import Duty
@@ -87,7 +87,7 @@ class Dispatcher:
         self._errands: Pool[_Given] = Pool(
             self._do, threads=threads, max_threads=request_threads, events=events, of="requests"
         )
-        """Apart: requests that block leave the sequences their threads, and one-way operations keep their own pace."""
+        """Apart: requests that block leave the sequences their threads."""
         self._requests = RequestClaims()
         self._fresh = Fresh()
         self._recording = Recording(store, policy_of, waiters, self._fresh, events, self.give, on_retry)
@@ -123,8 +123,8 @@ class Dispatcher:
         one, if there is one by now."""
         for claim in self._requests.overdue():
             self.give(claim)
-        self.pool.send()
-        self._errands.send()
+        self.pool.look_after()
+        self._errands.look_after()
         with self._store.reader() as db:
             owned = {Claim(*row) for row in db.execute(sql.CLAIMS_OF, {"owner": self._store.instance})}
         dropped = owned - self._in_hand() if owned else owned
@@ -186,7 +186,7 @@ class Dispatcher:
             errand = ThreadErrand(self._store)
             self.run_for(claim, delivery, errand)
             return errand
-        outcome = self._called(delivery, self.pool.pace)
+        outcome = self._called(delivery)
         under_way = _UnderWay()
         verb, finish = self._of_request(claim, delivery, outcome)
 
@@ -223,7 +223,7 @@ class Dispatcher:
             self._give_back(claim)
             return False
         errand.calling()
-        outcome = self._called(delivery, self._errands.pace)
+        outcome = self._called(delivery)
         errand.storing()
         verb, finish = self._of_request(claim, delivery, outcome)
 
@@ -335,7 +335,7 @@ class Dispatcher:
         """Deliver one message and submit its settlement. Answers whether the claim has left this run: after a
         failure, and with the ``last`` known message, whose settling commit gives it back or on to the pool. No
         settlement is under way where there is no ``pipeline``."""
-        outcome = self._called(delivery, self.pool.pace)
+        outcome = self._called(delivery)
         if outcome.error is not None:
             if pipeline is not None:
                 pipeline.drain()
@@ -375,11 +375,10 @@ class Dispatcher:
 
     def _settle_then_call(self, claim: Claim, delivery: Delivery, errand: Errand | None = None) -> None:
         """At most once: a crash from here on loses the message, nothing repeats it."""
-        pace = self.pool.pace if errand is None else self._errands.pace
         done = self._store.call(settling(claim, delivery, Outcome(), release=False), keep=True)
         if errand is not None:
             errand.calling()
-        outcome = self._called(delivery, pace)
+        outcome = self._called(delivery)
         if errand is not None:
             errand.storing()
         self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
@@ -412,11 +411,10 @@ class Dispatcher:
         if outcome.error is not None:
             self._recording.tell("delivery.lost", delivery, outcome.error)
 
-    def _called(self, delivery: Delivery, pace: Pace) -> Outcome:
+    def _called(self, delivery: Delivery) -> Outcome:
         begun = time.perf_counter()
         outcome = self._call(delivery)
         outcome.seconds = time.perf_counter() - begun
-        pace.took(outcome.seconds)
         return outcome
 
 

@@ -67,7 +67,6 @@ class Step:
         self,
         db: sqlite3.Connection | None,
         batch: list[Waiting[Any]],
-        before_commit: Callable[[], None] = lambda: None,
         *,
         wait: bool = True,
     ) -> BaseException | None:
@@ -91,7 +90,6 @@ class Step:
                 item.result = item.verb(tx)
             tx.flush()
             mark = db.execute(ADVANCE).fetchone()[1] if tx.has_counted else None
-            before_commit()
             is_committing = True
             db.execute("COMMIT")
         except BaseException as error:

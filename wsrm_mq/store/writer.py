@@ -201,9 +201,9 @@ class Writer:
         with self._lock:
             self._attended = attended
 
-    def lead(self, before_commit: Callable[[], None] = lambda: None) -> None:
+    def lead(self) -> None:
         """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
-        to the writer's thread. ``before_commit`` is called when this thread is about to wait for the disk."""
+        to the writer's thread."""
         if not self._writing.acquire(timeout=0 if self._step.at_lock else LEAD_SECONDS):
             return self.urge()
         try:
@@ -211,7 +211,7 @@ class Writer:
                 well = self._db is not None and not (self._stopping or self._step.checkpoint_due or self._in_trouble)
                 batch = self._line.take(LED_BYTES, alone=False) if well else []
                 is_left = len(self._line) > 0
-            kept = self._led(batch, before_commit) if batch else []
+            kept = self._led(batch) if batch else []
             with self._lock:
                 self._line.put_back(kept)
         finally:
@@ -219,10 +219,10 @@ class Writer:
         if kept or is_left or self._step.checkpoint_due:
             self.urge()
 
-    def _led(self, batch: list[Waiting[Any]], before_commit: Callable[[], None]) -> list[Waiting[Any]]:
+    def _led(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
         try:
-            if self._step.run(self._db, batch, before_commit, wait=False) is not None:
+            if self._step.run(self._db, batch, wait=False) is not None:
                 return batch
             self._tell(batch)
             return []
