@@ -6,7 +6,6 @@ from tests.queue.build import USUAL, Instance, Node
 from wsrm_mq.queue.ending import bury_batch, due, expire, expire_due
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
-from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import statements as sql
 
@@ -155,7 +154,7 @@ def test_a_silent_sequence_ends_after_its_inactivity_limit(one: Instance, node: 
     node.clock.advance(1)
     assert one.run(lambda tx: due(tx, 10)) == [key]
     one.run(lambda tx: expire_due(tx, 10))
-    assert one.record(identifier).value.ended is Ended.EXPIRED
+    assert one.record(identifier).value.state is State.EXPIRED
 
 
 @pytest.mark.spec("SEC-010", versions="all")

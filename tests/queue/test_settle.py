@@ -272,7 +272,7 @@ def test_terminate_gives_up_what_a_sequence_left_when_its_source_had_ended_it(on
     assert one.runnable() == []
     one.run(lambda tx: bury_batch(tx, claim.sequence))
     assert one.outcomes(claim.sequence) == {1: "dead", 2: "dead"}
-    assert one.record(identifier).value.ended == "terminated"
+    assert one.record(identifier).value.state == "terminated"
 
 
 # without order

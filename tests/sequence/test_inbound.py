@@ -19,10 +19,10 @@ from tests.sequence.build import (
 )
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds, Disposition, Ended, GaveUp, TimePassed, grant, receive
+from wsrm_mq.sequence.inbound import Bounds, Disposition, GaveUp, Lapsed, TimePassed, grant, receive
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSRM_1_0, WSRM_1_1, RMVersion
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
 
 BOTH = pytest.mark.parametrize("rm", VERSIONS, ids=["rm10", "rm11"])
 ONLY_1_0 = pytest.mark.parametrize("rm", [WSRM_1_0], ids=["rm10"])
@@ -93,7 +93,7 @@ def test_above_the_largest_number_a_1_0_sequence_ends(rm: RMVersion, number: int
     step = message(opened(rm), number)
     assert isinstance(step.fault, faults.MessageNumberRollover)
     assert step.ended_now
-    assert step.sequence.ended is Ended.REFUSED
+    assert step.sequence.state is State.REFUSED
 
 
 @BOTH
@@ -131,7 +131,7 @@ def test_a_number_above_the_last_ends_the_sequence(rm: RMVersion) -> None:
     sequence = message(opened(rm), 1, last=True).sequence
     step = message(sequence, 2)
     assert isinstance(step.fault, faults.LastMessageNumberExceeded)
-    assert step.sequence.ended is Ended.REFUSED
+    assert step.sequence.state is State.REFUSED
     assert isinstance(message(step.sequence, 3).fault, faults.UnknownSequence)
 
 
@@ -144,7 +144,7 @@ def test_last_message_on_a_number_that_cannot_be_the_last_ends_the_sequence(rm: 
         sequence = message(opened(rm), 5, last=True).sequence
     step = message(sequence, number, last=True)
     assert isinstance(step.fault, faults.SequenceTerminated)
-    assert step.sequence.state is State.ENDED
+    assert step.sequence.state is State.REFUSED
 
 
 @ONLY_1_0
@@ -205,7 +205,7 @@ def test_close_and_terminate_need_no_last_number(rm: RMVersion, numbers: tuple[i
     assert closed.acknowledgement().ranges == AckRanges.of(numbers).ranges
     for ended in (terminate(closed), terminate(sequence)):
         assert (ended.act, ended.ended_now) == (Act.TERMINATE, True)
-        assert ended.sequence.ended is Ended.TERMINATED
+        assert ended.sequence.state is State.TERMINATED
 
 
 @ONLY_1_1
@@ -216,7 +216,7 @@ def test_a_last_number_that_contradicts_ends_the_sequence_as_the_senders_mistake
         assert isinstance(step.fault, faults.SequenceTerminated)
         assert step.fault.blame is faults.FaultCode.SENDER
         assert step.ended_now
-        assert step.sequence.ended is Ended.REFUSED
+        assert step.sequence.state is State.REFUSED
 
 
 @BOTH
@@ -247,7 +247,7 @@ def test_1_0_never_says_final(rm: RMVersion) -> None:
 @BOTH
 def test_a_sequence_that_this_side_gave_up_says_so_and_that_it_is_to_blame(rm: RMVersion) -> None:
     given_up = receive(having(opened(rm), [1]), GaveUp(), NOW)
-    assert given_up.sequence.ended is Ended.FAILED
+    assert given_up.sequence.state is State.FAILED
     fault = message(given_up.sequence, 2).fault
     assert isinstance(fault, faults.SequenceTerminated)
     assert fault.blame is faults.FaultCode.RECEIVER
@@ -365,7 +365,7 @@ def test_expires_counts_from_creation_whatever_the_traffic(rm: RMVersion) -> Non
     assert receive(sequence, TimePassed(), NOW + 99).act is Act.IGNORE
     expired = receive(sequence, TimePassed(), NOW + 100)
     assert (expired.act, expired.fault, expired.ended_now) == (Act.END, None, True)
-    assert expired.sequence.ended is Ended.EXPIRED
+    assert expired.sequence.state is State.EXPIRED
     assert isinstance(message(expired.sequence, 2).fault, faults.UnknownSequence)
     assert expired.sequence.due_at is None
 
@@ -388,7 +388,7 @@ def test_an_event_meets_a_sequence_that_is_already_over(rm: RMVersion) -> None:
 @pytest.mark.spec("D-EXP-005")
 def test_any_message_restarts_the_inactivity_clock(rm: RMVersion) -> None:
     quiet = opened(rm, inactivity=100)
-    assert receive(quiet, TimePassed(), NOW + 100).sequence.ended is Ended.EXPIRED
+    assert receive(quiet, TimePassed(), NOW + 100).sequence.state is State.EXPIRED
     nearly = NOW + 99
     events = [
         message(quiet, 1, now=nearly),
@@ -405,3 +405,21 @@ def test_the_sooner_of_expires_and_inactivity_is_due() -> None:
     assert opened(expires_at=NOW + 50, inactivity=100).due_at == NOW + 50
     assert opened(expires_at=NOW + 500, inactivity=100).due_at == NOW + 100
     assert opened().due_at is None
+
+
+def test_an_input_that_the_machine_does_not_know_is_an_error_and_no_end() -> None:
+    with pytest.raises(TypeError, match="no input of a sequence"):
+        receive(opened(), object(), NOW)  # type: ignore[arg-type]
+
+
+@BOTH
+@pytest.mark.spec("D-EXP-001")
+def test_what_was_never_used_may_be_ended_before_its_time(rm: RMVersion) -> None:
+    step = receive(opened(rm, expires_at=NOW + 1_000), Lapsed(), NOW)
+    assert (step.act, step.sequence.state, step.ended_now) == (Act.END, State.EXPIRED, True)
+    assert receive(step.sequence, Lapsed(), NOW).act is Act.IGNORE
+
+
+def test_a_connection_that_was_silent_for_too_long_is_over_and_was_granted_no_time() -> None:
+    silent = receive(opened(UNSEQUENCED, inactivity=100), TimePassed(), NOW + 100)
+    assert silent.sequence.state is State.TERMINATED

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sequence.build import ENTIRE, FOLLOWING, NO_DISCARD, NOW, close, deliverable, having, opened, terminate
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import Ended, GaveUp, InboundSequence, Step, TimePassed, receive
+from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Step, TimePassed, receive
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import State
 
@@ -140,7 +140,7 @@ def test_what_a_close_has_decided_is_not_decided_again(way: str) -> None:
 
 def test_a_contradicted_end_applies_the_behavior_too() -> None:
     step = terminate(having(opened(), [1, 3, 5]), last_number=2)
-    assert step.sequence.ended is Ended.REFUSED
+    assert step.sequence.state is State.REFUSED
     assert deliverable(step.sequence) == [1, 3, 5]
     assert step.released_across == AckRanges.of([2, 4])
 
@@ -160,8 +160,7 @@ def test_giving_up_gives_up_every_unsettled_message(before: str) -> None:
     step = receive(sequence, GaveUp(), NOW)
     assert deliverable(step.sequence) == []
     assert step.sequence.discard_from == 1
-    assert step.sequence.state is State.ENDED
-    assert step.sequence.ended is (Ended.TERMINATED if before == "terminated" else Ended.FAILED)
+    assert step.sequence.state is (State.TERMINATED if before == "terminated" else State.FAILED)
     assert step.ended_now == (before != "terminated")
 
 

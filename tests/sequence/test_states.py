@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wsrm_mq.sequence import faults
-from wsrm_mq.sequence.states import TRANSITIONS, Act, Cell, Event, State
+from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, Cell, Event, State
 from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
 
 VERSIONS = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])
@@ -35,6 +35,7 @@ def test_no_version_answers_with_a_fault_of_the_other(rm: RMVersion) -> None:
 def test_no_event_leads_back(rm: RMVersion) -> None:
     order = list(State)
     assert not [place for place, cell in cells(rm).items() if order.index(cell.state) < order.index(place[0])]
+    assert not [place for place, cell in cells(rm).items() if place[0] in ENDED and cell.state is not place[0]]
 
 
 @VERSIONS
@@ -45,21 +46,23 @@ def test_only_an_open_sequence_accepts(rm: RMVersion) -> None:
 
 @VERSIONS
 def test_an_act_that_ends_or_closes_leads_to_its_state(rm: RMVersion) -> None:
-    leads_to = {Act.CLOSE: State.CLOSED, Act.TERMINATE: State.ENDED, Act.END: State.ENDED}
+    leads_to = {Act.CLOSE: {State.CLOSED}, Act.TERMINATE: {State.TERMINATED}, Act.END: ENDED}
     for place, cell in cells(rm).items():
         if isinstance(cell.act, Act) and cell.act in leads_to:
-            assert cell.state is leads_to[cell.act], place
+            assert cell.state in leads_to[cell.act], place
 
 
 @VERSIONS
 @pytest.mark.spec("D-TRM-005")
 def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersion) -> None:
-    ended = TRANSITIONS[rm.label][State.ENDED]
-    assert ended[Event.TERMINATE] == Cell(Act.CONFIRM, State.ENDED)
-    assert ended[Event.END_CONTRADICTED].act is faults.SequenceTerminated
     silent = {Event.EXPIRED, Event.FAILED, Event.ABANDONED, Event.ACCUSED}
-    others = set(Event) - silent - {Event.TERMINATE, Event.END_CONTRADICTED}
-    assert {ended[event].act for event in others} == {faults.UnknownSequence}
+    others = set(Event) - silent - {Event.TERMINATE, Event.TERMINATE_CONTRADICTED}
+    for state in ENDED:
+        ended = TRANSITIONS[rm.label][state]
+        assert ended[Event.TERMINATE] == Cell(Act.CONFIRM, state)
+        assert ended[Event.TERMINATE_CONTRADICTED].act is faults.SequenceTerminated
+        known = faults.SequenceTerminated if state is State.FAILED else faults.UnknownSequence
+        assert {ended[event].act for event in others} == {known}
 
 
 @VERSIONS
@@ -67,7 +70,7 @@ def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersi
 def test_no_fault_of_the_source_is_answered_with_one(rm: RMVersion) -> None:
     for state in State:
         assert isinstance(TRANSITIONS[rm.label][state][Event.ABANDONED].act, Act)
-        assert TRANSITIONS[rm.label][state][Event.ABANDONED].state is State.ENDED
+        assert TRANSITIONS[rm.label][state][Event.ABANDONED].state in ENDED
         assert TRANSITIONS[rm.label][state][Event.ACCUSED] == Cell(Act.IGNORE, state)
 
 
@@ -76,14 +79,19 @@ def test_no_fault_of_the_source_is_answered_with_one(rm: RMVersion) -> None:
     [
         (State.CREATED, Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.CREATED),
         (State.CREATED, Event.LAST, faults.MalformedMessage, State.CREATED),
-        (State.CREATED, Event.END_CONTRADICTED, faults.SequenceTerminated, State.ENDED),
+        (State.CREATED, Event.CLOSE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CREATED, Event.TERMINATE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CREATED, Event.EXPIRED, Act.END, State.EXPIRED),
+        (State.CREATED, Event.FAILED, Act.END, State.FAILED),
         (State.CLOSED, Event.NEW, faults.SequenceClosed, State.CLOSED),
         (State.CLOSED, Event.DUPLICATE, Act.REPEAT, State.CLOSED),
         (State.CLOSED, Event.ABOVE_MAXIMUM, faults.SequenceClosed, State.CLOSED),
         (State.CLOSED, Event.ACK_REQUESTED, Act.ACKNOWLEDGE, State.CLOSED),
         (State.CLOSED, Event.CLOSE, Act.CONFIRM, State.CLOSED),
-        (State.CLOSED, Event.TERMINATE, Act.TERMINATE, State.ENDED),
-        (State.CLOSED, Event.END_CONTRADICTED, faults.SequenceTerminated, State.ENDED),
+        (State.CLOSED, Event.TERMINATE, Act.TERMINATE, State.TERMINATED),
+        (State.CLOSED, Event.CLOSE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CLOSED, Event.TERMINATE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CLOSED, Event.EXPIRED, Act.END, State.EXPIRED),
     ],
 )
 def test_cells_of_1_1_are_those_of_the_specification(state: State, event: Event, act: object, after: State) -> None:
@@ -94,11 +102,11 @@ def test_cells_of_1_1_are_those_of_the_specification(state: State, event: Event,
     ("event", "act", "after"),
     [
         (Event.LAST, Act.ACCEPT, State.CREATED),
-        (Event.ABOVE_LAST, faults.LastMessageNumberExceeded, State.ENDED),
-        (Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.ENDED),
-        (Event.LAST_CONTRADICTED, faults.SequenceTerminated, State.ENDED),
+        (Event.ABOVE_LAST, faults.LastMessageNumberExceeded, State.REFUSED),
+        (Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.REFUSED),
+        (Event.LAST_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
         (Event.CLOSE, faults.MalformedMessage, State.CREATED),
-        (Event.TERMINATE, Act.TERMINATE, State.ENDED),
+        (Event.TERMINATE, Act.TERMINATE, State.TERMINATED),
     ],
 )
 def test_cells_of_1_0_differ_where_the_specification_does(event: Event, act: object, after: State) -> None:

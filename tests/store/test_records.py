@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
+from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Terms
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import State
@@ -39,7 +39,6 @@ VALUES = st.builds(
     unnamed=st.builds(AckRanges.of, st.sets(st.integers(1, 20), max_size=3)),
     limit=st.integers(1, 2**63 - 1),
     last_number=st.none() | st.integers(1, 20),
-    ended=st.none() | st.sampled_from(Ended),
     discard_from=st.none() | st.integers(1, 20),
     discard_reason=st.none() | st.text(max_size=5),
 )

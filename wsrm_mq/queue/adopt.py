@@ -13,7 +13,7 @@ from typing import NamedTuple
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import free, take_from_dead
 from wsrm_mq.sequence.inbound import GaveUp, receive
-from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import identity
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.transaction import Transaction
@@ -58,7 +58,7 @@ def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
 def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
     record = tx.sequence(key)
     assert record is not None
-    is_open = record.value.state is not State.ENDED
+    is_open = record.value.state not in ENDED
     (unsettled,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": key}).fetchone()
     gives_up = bool(unsettled) and not deliver
     free(record)

@@ -30,7 +30,7 @@ def apply_step(
         tx.ledger("closed", record, number=step.sequence.last_number)
     if step.ended_now:
         record.ended_at = tx.now
-        tx.ledger("ended", record, reason=reason or str(step.sequence.ended))
+        tx.ledger("ended", record, reason=reason or str(step.sequence.state))
     if step.released_across:
         tx.ledger("released_across_gap", record, reason=f"missing {step.released_across}")
     if newly_discarding:

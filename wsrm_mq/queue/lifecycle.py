@@ -12,7 +12,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, SequenceFault, TerminateSequence
 from wsrm_mq.sequence.inbound import receive
-from wsrm_mq.sequence.states import Act, State
+from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -59,7 +59,7 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
         receipt.fault = faults.UnknownSequence("The fault names no sequence, or is none of WS-ReliableMessaging.")
         return receipt
     record = find(tx, sender, arrived.identifier, receipt)
-    if record is None or record.value.state is State.ENDED:
+    if record is None or record.value.state in ENDED:
         return receipt
     step = receive(record.value, arrived, tx.now)
     said = {"sequence": record.id, "event": "fault_received", "reason": arrived.code}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from wsrm_mq.queue.accept import Arrival, Receipt, Sender, accept, find
 from wsrm_mq.sequence.ranges import EMPTY
-from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
@@ -20,7 +20,7 @@ def may_take(db: Database, sender: Sender, identifier: str) -> bool:
     if row is None:
         return False
     record = SequenceRecord.load(row, EMPTY, EMPTY)
-    return record.principal == sender.principal and record.value.state is not State.ENDED
+    return record.principal == sender.principal and record.value.state not in ENDED
 
 
 def turn_away(tx: Transaction, arrival: Arrival) -> Receipt:
@@ -28,7 +28,7 @@ def turn_away(tx: Transaction, arrival: Arrival) -> Receipt:
     the sender is told to come again."""
     receipt = Receipt()
     record = find(tx, arrival.sender, arrival.header.identifier, receipt)
-    if record is None or record.value.state is State.ENDED:
+    if record is None or record.value.state in ENDED:
         return accept(tx, arrival)
     receipt.no_room = "The sequence was not known yet when the message came."
     return receipt

@@ -14,8 +14,8 @@ from wsrm_mq.queue.connection_room import crowded
 from wsrm_mq.queue.ending import apply_step, expire
 from wsrm_mq.queue.room import full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
-from wsrm_mq.sequence.inbound import Ended, InboundSequence, Terms, receive
-from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.inbound import InboundSequence, Terms, receive
+from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -44,8 +44,8 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None 
     count(tx, arrival, receipt, record.queue)
     if asking is not None:
         answer_ack_requested(tx, asking, arrival.policy, arrival.ack_requested, receipt, None)
-    if record.connection is None:  # nothing can follow it, so nobody need hear of its end
-        record.follow(record.value._replace(state=State.ENDED, ended=Ended.TERMINATED))
+    if record.connection is None:  # nothing can follow it: its end is no news
+        record.follow(receive(record.value, TerminateSequence(header.identifier), tx.now).sequence)
         record.ended_at = tx.now
     return receipt
 
@@ -56,7 +56,7 @@ def end_connections(tx: Transaction, names: list[str]) -> int:
     ended = 0
     for key in keys:
         record = tx.sequence(key)
-        if record is not None and record.value.state is not State.ENDED:
+        if record is not None and record.value.state not in ENDED:
             apply_step(tx, record, receive(record.value, TerminateSequence(record.value.terms.identifier), tx.now))
             ended += 1
     return ended
@@ -72,7 +72,7 @@ def _open(tx: Transaction, arrival: Arrival) -> SequenceRecord | None:
         found = tx.execute(sql.OPEN_OF_CONNECTION, {"connection": arrival.connection, "queue": queue}).fetchone()
         key = found[0] if found else None
     record = tx.sequence(key) if key is not None else None
-    if record is None or record.value.state is State.ENDED or expire(tx, record.id):
+    if record is None or record.value.state in ENDED or expire(tx, record.id):
         return None
     tx.connections.set_sequence(arrival.connection, queue, record.id)
     return record

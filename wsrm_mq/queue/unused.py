@@ -10,8 +10,8 @@ from typing import Final
 
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.room import Room, too_many_sequences
-from wsrm_mq.sequence.inbound import lapse
-from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.inbound import Lapsed, receive
+from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.transaction import Transaction
 
@@ -35,8 +35,8 @@ def make_way(tx: Transaction, principal: str | None, address: str | None, room: 
         record = tx.sequence(key)
         if record is None or record.value.received or record.value.active_at > tx.now - UNUSED_AFTER:
             continue  # used by now, in this very transaction
-        if record.value.state is not State.ENDED:  # else by an earlier request of this transaction, unseen by a query
-            apply_step(tx, record, lapse(record.value), reason="unused; max_sequences was reached")
+        if record.value.state not in ENDED:  # else by an earlier request of this transaction, unseen by a query
+            apply_step(tx, record, receive(record.value, Lapsed(), tx.now), reason="unused; max_sequences was reached")
         ended += 1
         if not too_many_sequences(tx, principal, address, room, but=ended):
             return True

@@ -28,22 +28,21 @@ from wsrm_mq.sequence.elements import (
     TerminateSequence,
 )
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
-from wsrm_mq.sequence.states import TRANSITIONS, Act, Event, State
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, Event, State
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
     "Bounds",
     "DeliveryAssurance",
     "Disposition",
-    "Ended",
     "GaveUp",
     "InboundSequence",
+    "Lapsed",
     "Step",
     "Terms",
     "TimePassed",
     "decline",
     "grant",
-    "lapse",
     "receive",
 ]
 
@@ -60,17 +59,6 @@ class DeliveryAssurance(enum.StrEnum):
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
     """Settled before it is dispatched: a crash loses it, nothing repeats it."""
-
-
-class Ended(enum.StrEnum):
-    """How a sequence ended."""
-
-    TERMINATED = "terminated"
-    EXPIRED = "expired"
-    REFUSED = "refused"
-    """The source broke the protocol; it was told SequenceTerminated or the fault that says what it did."""
-    FAILED = "failed"
-    """This side gave it up; the source is told SequenceTerminated."""
 
 
 class Disposition(enum.StrEnum):
@@ -129,7 +117,6 @@ class InboundSequence(NamedTuple):
     limit: int = 1
     last_number: int | None = None
     """The last number, once the source has said it (LastMessage, LastMsgNumber)."""
-    ended: Ended | None = None
     discard_from: int | None = None
     """Unsettled numbers from here on go to the dead letters; they are never delivered."""
     discard_reason: str | None = None
@@ -145,7 +132,7 @@ class InboundSequence(NamedTuple):
     @property
     def due_at(self) -> int | None:
         """When the clock ends it, ms since the epoch."""
-        if self.state is State.ENDED:
+        if self.state in ENDED:
             return None
         expires_at, inactivity = self.terms.expires_at, self.terms.inactivity
         if inactivity is None:
@@ -167,13 +154,18 @@ class InboundSequence(NamedTuple):
     def acknowledgement(self) -> SequenceAcknowledgement:
         """What an acknowledgement says now: every accepted number but the unnamed; once final, every one."""
         final = self.state is not State.CREATED
-        named = self.received if final else self.received.without(self.unnamed)
+        named = self.received if final or not self.unnamed.ranges else self.received.without(self.unnamed)
         return SequenceAcknowledgement(self.terms.identifier, named.ranges, final=final and self.terms.rm.has_none)
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The clock, for a sequence nobody writes to."""
+    """Nothing arrived; the clock may end the sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """This side ends a sequence that was never used, before its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +177,7 @@ class GaveUp:
     """What is unsettled goes to the dead letters, marked with this; ``None``: the behavior decides."""
 
 
-Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | SequenceFault | TimePassed | GaveUp
+Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | SequenceFault | TimePassed | Lapsed | GaveUp
 
 
 class Step(NamedTuple):
@@ -210,11 +202,6 @@ def grant(request: CreateSequence, terms: Terms, now: int, max_expires: int) -> 
     return InboundSequence(replace(terms, expires_at=now + lifetime), active_at=now)
 
 
-def lapse(sequence: InboundSequence) -> Step:
-    """End a sequence that was never used, before its time."""
-    return _end(sequence, Ended.EXPIRED)
-
-
 def receive(
     sequence: InboundSequence,
     event: Input,
@@ -232,34 +219,26 @@ def receive(
     """
     due_at = sequence.due_at
     if due_at is not None and now >= due_at:
-        # A connection that was silent for so long is over; nobody was granted a time for it.
-        expired = _end(sequence, Ended.TERMINATED if sequence.terms.rm is UNSEQUENCED else Ended.EXPIRED)
+        expired = _move(sequence, Event.EXPIRED, event, now)
         if isinstance(event, TimePassed):
             return expired
         step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
         return step._replace(ended_now=True, released_across=expired.released_across)
     if isinstance(event, TimePassed):
         return Step(sequence, Act.IGNORE)
-
     kind = _classify(sequence, event)
-    cell = TRANSITIONS[sequence.terms.rm.label][sequence.state][kind]
-    if not isinstance(cell.act, Act):
-        return _refuse(sequence, cell.act, cell.state, now)
-    if cell.act is Act.ACCEPT:
+    if TRANSITIONS[sequence.terms.rm.label][sequence.state][kind].act is Act.ACCEPT:
         assert isinstance(event, SequenceHeader)
         return _accept(sequence, event, now, bounds, named, empty_last)
-    if cell.act in (Act.CLOSE, Act.TERMINATE, Act.END):
-        return _finish(sequence, event, cell.act, cell.state, now)
-    if cell.act is Act.CONFIRM:
-        sequence = _with_last(sequence, event)
-    return Step(sequence._replace(active_at=now), cell.act)
+    return _move(sequence, kind, event, now)
 
 
 def _classify(sequence: InboundSequence, event: Input) -> Event:
     match event:
         case SequenceHeader(number=number, last=last):
             known_last = sequence.last_number
-            if number in sequence.received:
+            # In order a number is above all others: nearly always, and without a search.
+            if number <= sequence.received.highest and number in sequence.received:
                 contradicted = last and number != known_last
                 return Event.LAST_CONTRADICTED if contradicted else Event.DUPLICATE
             if number > _LARGEST_NUMBER:
@@ -273,14 +252,16 @@ def _classify(sequence: InboundSequence, event: Input) -> Event:
         case AckRequested():
             return Event.ACK_REQUESTED
         case CloseSequence(last_number=stated):
-            is_wrong = sequence.state is not State.ENDED and _contradicts(sequence, stated)
-            return Event.END_CONTRADICTED if is_wrong else Event.CLOSE
+            return Event.CLOSE_CONTRADICTED if _contradicts(sequence, stated) else Event.CLOSE
         case TerminateSequence(last_number=stated):
-            return Event.END_CONTRADICTED if _contradicts(sequence, stated) else Event.TERMINATE
+            return Event.TERMINATE_CONTRADICTED if _contradicts(sequence, stated) else Event.TERMINATE
         case SequenceFault(code=code):
             return Event.ABANDONED if code in _ABANDONING else Event.ACCUSED
-        case _:
+        case Lapsed():
+            return Event.EXPIRED
+        case GaveUp():
             return Event.FAILED
+    raise TypeError(f"{event!r} is no input of a sequence")
 
 
 def _contradicts(sequence: InboundSequence, stated: int | None) -> bool:
@@ -295,7 +276,8 @@ def _accept(
     sequence: InboundSequence, header: SequenceHeader, now: int, bounds: Bounds, named: bool, empty_last: bool
 ) -> Step:
     number, terms = header.number, sequence.terms
-    no_room = _no_room(sequence, number, bounds)
+    # What fills the first gap is always taken: it makes room.
+    no_room = "" if number == sequence.received.expected else _no_room(sequence, number, bounds)
     if no_room:
         return decline(sequence, now, no_room)
     disposition = None
@@ -323,16 +305,14 @@ def _limit(sequence: InboundSequence, received: AckRanges, number: int, last_num
     if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
         known_complete = last_number is not None and received.expected == last_number + 1
         return last_number + 1 if known_complete and last_number is not None else sequence.limit
-    if sequence.terms.skips_gaps:
-        return max(sequence.limit, received.highest + 1)
-    return received.end_of(number) + 1 if number == sequence.limit else sequence.limit
+    if number == sequence.limit:
+        return received.end_of(number) + 1
+    return max(sequence.limit, received.highest + 1) if sequence.terms.skips_gaps else sequence.limit
 
 
 def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
-    """Why ``number`` cannot be taken. What fills the first gap is always taken: it makes room."""
-    expected = sequence.expected
-    if number == expected:
-        return ""
+    """Why ``number``, which lies behind a gap, cannot be taken."""
+    expected = sequence.received.expected
     if bounds.window is not None and number >= expected + bounds.window:
         return f"number {number} is beyond the window of {bounds.window} from {expected}"
     if (
@@ -362,25 +342,27 @@ def _would_be_held(sequence: InboundSequence, number: int) -> bool:
     return number > sequence.limit and not sequence.terms.skips_gaps
 
 
-def _finish(sequence: InboundSequence, event: Input, act: Act, state: State, now: int) -> Step:
-    sequence = _with_last(sequence, event)
-    if isinstance(event, GaveUp):
-        ended: Ended | None = sequence.ended or Ended.FAILED
-        settled = (
-            sequence._replace(discard_from=1, discard_reason=event.discard_reason)
-            if event.discard_reason is not None
-            else _apply_behavior(sequence)
-        )
-    else:
-        ended = Ended.TERMINATED if state is State.ENDED else None
-        settled = _apply_behavior(sequence)
-    following = settled._replace(state=state, ended=ended, active_at=now)
+def _move(sequence: InboundSequence, kind: Event, event: Input, now: int) -> Step:
+    """What the table says of anything but an accepted message."""
+    answer, state = TRANSITIONS[sequence.terms.rm.label][sequence.state][kind]
+    act, fault = (answer, None) if isinstance(answer, Act) else (None, _fault(sequence, answer))
+    if fault is not None and sequence.state in ENDED:
+        return Step(sequence, fault=fault)
+    following = sequence if fault is not None else _with_last(sequence, event)
+    moves = state is not sequence.state
+    if isinstance(event, GaveUp) and event.discard_reason is not None:
+        following = following._replace(discard_from=1, discard_reason=event.discard_reason)
+    elif moves:
+        following = _apply_behavior(following)
+    active_at = sequence.active_at if kind is Event.EXPIRED else now
+    following = following._replace(state=state, active_at=active_at)
     return Step(
         following,
         act,
-        released_across=_crossed(sequence, following),
-        closed_now=state is State.CLOSED,
-        ended_now=state is State.ENDED and sequence.state is not State.ENDED,
+        fault,
+        released_across=_crossed(sequence, following) if moves else EMPTY,
+        ended_now=moves and state in ENDED,
+        closed_now=moves and state is State.CLOSED,
     )
 
 
@@ -391,27 +373,11 @@ def _with_last(sequence: InboundSequence, event: Input) -> InboundSequence:
     return sequence
 
 
-def _refuse(sequence: InboundSequence, fault: type[faults.Fault], state: State, now: int) -> Step:
+def _fault(sequence: InboundSequence, fault: type[faults.Fault]) -> faults.Fault:
     identifier = sequence.terms.identifier
-    if sequence.state is State.ENDED and sequence.ended is Ended.FAILED:
-        fault = faults.SequenceTerminated
-    answer: faults.Fault
     if fault is faults.MessageNumberRollover:
-        answer = faults.MessageNumberRollover(_REASONS[fault], identifier, max_number=_LARGEST_NUMBER)
-    else:
-        ours = sequence.ended is Ended.FAILED
-        answer = fault(_REASONS[fault], identifier, ours=ours)
-    if sequence.state is State.ENDED:
-        return Step(sequence, fault=answer)
-    if state is State.ENDED:
-        return _end(sequence, Ended.REFUSED)._replace(act=None, fault=answer)
-    return Step(sequence._replace(active_at=now), fault=answer)
-
-
-def _end(sequence: InboundSequence, how: Ended) -> Step:
-    """The end that no TerminateSequence asked for."""
-    following = _apply_behavior(sequence)._replace(state=State.ENDED, ended=how)
-    return Step(following, Act.END, released_across=_crossed(sequence, following), ended_now=True)
+        return faults.MessageNumberRollover(_REASONS[fault], identifier, max_number=_LARGEST_NUMBER)
+    return fault(_REASONS[fault], identifier, ours=sequence.state is State.FAILED)
 
 
 def _apply_behavior(sequence: InboundSequence) -> InboundSequence:

@@ -27,10 +27,14 @@ def _lower(item: AckRange) -> int:
 class AckRanges:
     """Sorted, disjoint, non-adjacent ranges (WS-RM 1.1 §3.9)."""
 
-    __slots__ = ("ranges",)
+    __slots__ = ("expected", "highest", "ranges")
 
     def __init__(self, ranges: tuple[AckRange, ...] = ()) -> None:
         self.ranges = ranges
+        self.expected = ranges[0][1] + 1 if ranges and ranges[0][0] == 1 else 1
+        """The lowest number not received."""
+        self.highest = ranges[-1][1] if ranges else 0
+        """The highest number received; 0 for none."""
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> AckRanges:
@@ -66,8 +70,6 @@ class AckRanges:
         return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in self.ranges)
 
     def __contains__(self, number: int) -> bool:
-        if number > self.highest:  # in order, here and below: no search
-            return False
         at = bisect_left(self.ranges, number, key=_upper)
         return at < len(self.ranges) and self.ranges[at][0] <= number
 
@@ -128,16 +130,6 @@ class AckRanges:
         if at == len(self.ranges):
             return end
         return min(max(start, self.ranges[at][0]), end)
-
-    @property
-    def expected(self) -> int:
-        """The lowest number not received."""
-        return self.ranges[0][1] + 1 if self.ranges and self.ranges[0][0] == 1 else 1
-
-    @property
-    def highest(self) -> int:
-        """The highest number received; 0 for none."""
-        return self.ranges[-1][1] if self.ranges else 0
 
     def count(self, start: int = 0) -> int:
         """How many numbers are at or above ``start``."""

@@ -1,7 +1,8 @@
 """The state machine of a sequence at its RM Destination: all of it, and only here.
 
 One total table for each RM version: (state, event) -> what to do and the next state (WS-RM 1.1 §3 and its state
-tables; 1.0 where it differs). A cell is an ``Act``, or the class of the fault to answer.
+tables; 1.0 where it differs). A cell is an ``Act``, or the class of the fault to answer. No rule elsewhere changes a
+state or chooses between a cell's answer and another.
 
 Closing and terminating, where this side waits for the source's answer, need a channel to the source; their rows come
 with it.
@@ -10,12 +11,13 @@ with it.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from wsrm_mq.sequence import faults
 from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1
 
-__all__ = ["TRANSITIONS", "Act", "Cell", "Event", "State"]
+__all__ = ["ENDED", "TRANSITIONS", "Act", "Cell", "Event", "State"]
 
 
 class State(enum.StrEnum):
@@ -23,10 +25,18 @@ class State(enum.StrEnum):
     """Takes new numbers."""
     CLOSED = "closed"
     """Takes no new number. The ranges are final; known numbers are still acknowledged."""
-    ENDED = "ended"
-    """Over, kept as a tombstone: its identifier is never used again and its numbers never delivered again."""
+    # Ended, in one of four ways. A tombstone stays: the identifier is never used again, no number delivered again.
+    TERMINATED = "terminated"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    """The source broke the protocol; it was told SequenceTerminated or the fault that says what it did."""
+    FAILED = "failed"
+    """This side gave it up; the source is told SequenceTerminated."""
 
     __hash__ = str.__hash__  # in C, as below: each message looks a cell up
+
+
+ENDED: Final = frozenset((State.TERMINATED, State.EXPIRED, State.REFUSED, State.FAILED))
 
 
 class Event(enum.Enum):
@@ -40,9 +50,10 @@ class Event(enum.Enum):
     LAST_CONTRADICTED = "LastMessage on a number that cannot be the last"
     ACK_REQUESTED = "AckRequested"
     CLOSE = "CloseSequence"
+    CLOSE_CONTRADICTED = "CloseSequence whose LastMsgNumber contradicts what is known"
     TERMINATE = "TerminateSequence"
-    END_CONTRADICTED = "CloseSequence or TerminateSequence whose LastMsgNumber contradicts what is known"
-    EXPIRED = "Expires, counted from creation, or the inactivity limit"
+    TERMINATE_CONTRADICTED = "TerminateSequence whose LastMsgNumber contradicts what is known"
+    EXPIRED = "Expires, counted from creation, or the inactivity limit; or room is made where it was never used"
     FAILED = "this side gives the sequence up"
     ABANDONED = "SequenceTerminated or UnknownSequence from the source"
     ACCUSED = "another fault from the source"
@@ -66,26 +77,39 @@ class Cell(NamedTuple):
     state: State
 
 
-_ENDED_CELLS: Final = {
-    Event.NEW: Cell(faults.UnknownSequence, State.ENDED),
-    Event.LAST: Cell(faults.UnknownSequence, State.ENDED),
-    Event.DUPLICATE: Cell(faults.UnknownSequence, State.ENDED),
-    Event.ABOVE_LAST: Cell(faults.UnknownSequence, State.ENDED),
-    Event.ABOVE_MAXIMUM: Cell(faults.UnknownSequence, State.ENDED),
-    Event.LAST_CONTRADICTED: Cell(faults.UnknownSequence, State.ENDED),
-    Event.ACK_REQUESTED: Cell(faults.UnknownSequence, State.ENDED),
-    Event.CLOSE: Cell(faults.UnknownSequence, State.ENDED),
-    # The response may have been lost: a repeated TerminateSequence is confirmed, not refused.
-    Event.TERMINATE: Cell(Act.CONFIRM, State.ENDED),
-    Event.END_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
-    Event.EXPIRED: Cell(Act.IGNORE, State.ENDED),
-    # What was accepted before the end is still delivered, and may fail for good.
-    Event.FAILED: Cell(Act.END, State.ENDED),
-    Event.ABANDONED: Cell(Act.IGNORE, State.ENDED),
-    Event.ACCUSED: Cell(Act.IGNORE, State.ENDED),
+Table = Mapping[State, Mapping[Event, Cell]]
+
+
+def _ended(state: State, answer: type[faults.Fault] = faults.UnknownSequence) -> dict[Event, Cell]:
+    return {
+        Event.NEW: Cell(answer, state),
+        Event.LAST: Cell(answer, state),
+        Event.DUPLICATE: Cell(answer, state),
+        Event.ABOVE_LAST: Cell(answer, state),
+        Event.ABOVE_MAXIMUM: Cell(answer, state),
+        Event.LAST_CONTRADICTED: Cell(answer, state),
+        Event.ACK_REQUESTED: Cell(answer, state),
+        Event.CLOSE: Cell(answer, state),
+        Event.CLOSE_CONTRADICTED: Cell(answer, state),
+        # The response may have been lost: a repeated TerminateSequence is confirmed, not refused.
+        Event.TERMINATE: Cell(Act.CONFIRM, state),
+        Event.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, state),
+        Event.EXPIRED: Cell(Act.IGNORE, state),
+        # What was accepted before the end is still delivered, and may fail for good.
+        Event.FAILED: Cell(Act.END, state),
+        Event.ABANDONED: Cell(Act.IGNORE, state),
+        Event.ACCUSED: Cell(Act.IGNORE, state),
+    }
+
+
+_ENDED: Final = {
+    State.TERMINATED: _ended(State.TERMINATED),
+    State.EXPIRED: _ended(State.EXPIRED),
+    State.REFUSED: _ended(State.REFUSED),
+    State.FAILED: _ended(State.FAILED, faults.SequenceTerminated),
 }
 
-_1_1: Final = {
+_1_1: Final[Table] = {
     State.CREATED: {
         Event.NEW: Cell(Act.ACCEPT, State.CREATED),
         Event.LAST: Cell(faults.MalformedMessage, State.CREATED),
@@ -96,11 +120,12 @@ _1_1: Final = {
         Event.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CREATED),
         Event.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CREATED),
         Event.CLOSE: Cell(Act.CLOSE, State.CLOSED),
-        Event.TERMINATE: Cell(Act.TERMINATE, State.ENDED),
-        Event.END_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
-        Event.EXPIRED: Cell(Act.END, State.ENDED),
-        Event.FAILED: Cell(Act.END, State.ENDED),
-        Event.ABANDONED: Cell(Act.END, State.ENDED),
+        Event.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Event.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
+        Event.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Event.EXPIRED: Cell(Act.END, State.EXPIRED),
+        Event.FAILED: Cell(Act.END, State.FAILED),
+        Event.ABANDONED: Cell(Act.END, State.TERMINATED),
         Event.ACCUSED: Cell(Act.IGNORE, State.CREATED),
     },
     State.CLOSED: {
@@ -112,23 +137,24 @@ _1_1: Final = {
         Event.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CLOSED),
         Event.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CLOSED),
         Event.CLOSE: Cell(Act.CONFIRM, State.CLOSED),
-        Event.TERMINATE: Cell(Act.TERMINATE, State.ENDED),
-        Event.END_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
-        Event.EXPIRED: Cell(Act.END, State.ENDED),
-        Event.FAILED: Cell(Act.END, State.ENDED),
-        Event.ABANDONED: Cell(Act.END, State.ENDED),
+        Event.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Event.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
+        Event.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Event.EXPIRED: Cell(Act.END, State.EXPIRED),
+        Event.FAILED: Cell(Act.END, State.FAILED),
+        Event.ABANDONED: Cell(Act.END, State.TERMINATED),
         Event.ACCUSED: Cell(Act.IGNORE, State.CLOSED),
     },
-    State.ENDED: _ENDED_CELLS,
+    **_ENDED,
 }
 
-_1_0: Final = {
+_1_0: Final[Table] = {
     State.CREATED: {
         **_1_1[State.CREATED],
         Event.LAST: Cell(Act.ACCEPT, State.CREATED),
-        Event.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.ENDED),
-        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.ENDED),
-        Event.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
+        Event.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.REFUSED),
+        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
+        Event.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
         Event.CLOSE: Cell(faults.MalformedMessage, State.CREATED),
     },
     # 1.0 has no close. Where the table is asked all the same, it answers as for an open sequence's end.
@@ -136,14 +162,24 @@ _1_0: Final = {
         **_1_1[State.CLOSED],
         Event.NEW: Cell(faults.SequenceTerminated, State.CLOSED),
         Event.LAST: Cell(faults.SequenceTerminated, State.CLOSED),
-        Event.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.ENDED),
-        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.ENDED),
-        Event.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.ENDED),
+        Event.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.REFUSED),
+        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
+        Event.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
         Event.CLOSE: Cell(faults.MalformedMessage, State.CLOSED),
     },
-    State.ENDED: _ENDED_CELLS,
+    **_ENDED,
 }
 
-TRANSITIONS: Final = {WSRM_1_0.label: _1_0, WSRM_1_1.label: _1_1, UNSEQUENCED.label: _1_1}
-"""RM version's label -> state -> event -> cell; every combination is there (a test counts them). A sequence that this
-side numbers behaves as one of 1.1 does."""
+# A sequence that this side numbers is one of 1.1, but for its time: a connection that was silent for so long is over.
+_UNSEQUENCED: Final[Table] = {
+    **_1_1,
+    State.CREATED: {**_1_1[State.CREATED], Event.EXPIRED: Cell(Act.END, State.TERMINATED)},
+    State.CLOSED: {**_1_1[State.CLOSED], Event.EXPIRED: Cell(Act.END, State.TERMINATED)},
+}
+
+TRANSITIONS: Final[Mapping[str, Table]] = {
+    WSRM_1_0.label: _1_0,
+    WSRM_1_1.label: _1_1,
+    UNSEQUENCED.label: _UNSEQUENCED,
+}
+"""RM version's label -> state -> event -> cell; every combination is there (a test counts them)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import DeliveryAssurance, Ended, InboundSequence, Terms
+from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Terms
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
-from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
 from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
@@ -89,12 +89,11 @@ class SequenceRecord:
         value = InboundSequence(
             terms,
             active_at=columns["active_at"],
-            state=State(columns["state"]),
+            state=State(columns["ended"] or columns["state"]),
             received=ranges,
             unnamed=unnamed,
             limit=columns["limit"],
             last_number=columns["last_number"],
-            ended=Ended(columns["ended"]) if columns["ended"] else None,
             discard_from=columns["discard_from"],
             discard_reason=columns["discard_reason"],
         )
@@ -176,9 +175,10 @@ class SequenceRecord:
     def standing(self) -> tuple[object, ...]:
         """``STANDING_COLUMNS``: what changes rarely."""
         value = self.value
+        has_ended = value.state in ENDED
         return (
-            value.state,
-            value.ended,
+            "ended" if has_ended else value.state.value,
+            value.state.value if has_ended else None,
             self.ended_at,
             self.due_at,
             value.last_number,
@@ -195,9 +195,7 @@ class SequenceRecord:
     @property
     def saved_row(self) -> dict[str, object]:
         """``SAVED_COLUMNS`` by name."""
-        row = dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
-        ended = self.value.ended
-        return row | {"state": self.value.state.value, "ended": ended.value if ended else None}
+        return dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
 
     @property
     def is_rm(self) -> bool:
@@ -227,7 +225,7 @@ class SequenceRecord:
     @property
     def is_over(self) -> bool:
         """Ended, and nothing is left to be done with it, now or later."""
-        return self.value.state is State.ENDED and self.delivery_state(self.value.active_at) is DeliveryState.IDLE
+        return self.value.state in ENDED and self.delivery_state(self.value.active_at) is DeliveryState.IDLE
 
     def wait(self, now: int, retry_at: int | None) -> None:
         """Try the head again at ``retry_at``; ``None``: whenever it can be."""
@@ -245,9 +243,10 @@ class SequenceRecord:
             self.cursor = accepted
         if self.held and (value.limit != previous.limit or value.discard_from is not None):
             self._release()
-        due_at = value.due_at
-        if due_at is None or self.due_at is None or due_at < self.due_at:
-            self.due_at = due_at
+        if value.state is not previous.state or value.active_at < previous.active_at:  # else it is due no earlier
+            due_at = value.due_at
+            if due_at is None or self.due_at is None or due_at < self.due_at:
+                self.due_at = due_at
 
     def hold(self, size: int) -> None:
         """A message of ``size`` bytes was accepted and waits."""

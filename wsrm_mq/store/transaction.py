@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
-from wsrm_mq.sequence.inbound import Ended
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
+from wsrm_mq.sequence.states import State
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.applications import NAMELESS, Serving, foreign
 from wsrm_mq.store.bodies import write_body
@@ -466,7 +466,7 @@ _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answ
 def _notice(
     event: str, record: SequenceRecord, number: int | None, attempt: int | None, reason: str | None
 ) -> tuple[str, dict[str, Any]]:
-    has_failed = event == "ended" and record.value.ended is Ended.FAILED
+    has_failed = event == "ended" and record.value.state is State.FAILED
     fields = {
         "sequence": record.value.terms.identifier,
         "number": number,
