@@ -31,7 +31,7 @@ from wsrm_mq import WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.cli.exits import Exit
-from wsrm_mq.config import OPTIONS, Settings, load
+from wsrm_mq.config import OPTIONS, PURPOSES, Settings, load
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import PARTNER_DEFAULTS, PARTNER_OPTIONS
 from wsrm_mq.views.verdict import WORDS
@@ -390,6 +390,11 @@ def test_every_option_of_a_partner_is_told() -> None:
     )
     assert listed is not None
     assert re.findall(r"`(\w+)`", listed[1]) == [name for name in PARTNER_OPTIONS if name in OPTIONS]
+
+
+def test_who_changes_an_option_and_when_is_told_as_the_options_have_it() -> None:
+    rows = table_after(_CONFIGURATION, "Who changes what, and when")
+    assert rows == [[f"`{option}`", purpose.who, purpose.when] for option, purpose in PURPOSES.items()]
 
 
 def test_every_keyword_of_the_middleware_is_told() -> None:

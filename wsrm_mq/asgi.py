@@ -25,7 +25,7 @@ from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication
 from wsrm_mq.destination.answers import Answer, forwarded, http_headers
 from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
 from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
-from wsrm_mq.destination.request_body import BodyRefused, Spool, told_length, too_large
+from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
@@ -237,9 +237,9 @@ class WSRMASGIMiddleware(Served):
             if (told_length({"CONTENT_LENGTH": length}) or 0) > front.settings.max_body:
                 raise too_large(front.settings.max_body)
             first = await receive()
-            body = _in_hand(first, min(front.settings.spool_over, front.settings.max_body))
+            body = _in_hand(first, min(SPOOL_OVER, front.settings.max_body))
             if body is None:
-                body = await _collected(first, receive, front.settings.max_body, front.settings.spool_over)
+                body = await _collected(first, receive, front.settings.max_body)
             if body is None:
                 return None  # the client is gone
             if not body.size and "HTTP_UPGRADE" in environ and (length or "HTTP_TRANSFER_ENCODING" in environ):
@@ -340,7 +340,7 @@ class WSRMASGIMiddleware(Served):
         self, environ: Environ, scope: Scope, receive: Receive, send: Send, *, is_doubtful: bool
     ) -> None:
         if is_doubtful:
-            body = await _collected(await receive(), receive, DISGUISED_BYTES, DISGUISED_BYTES)
+            body = await _collected(await receive(), receive, DISGUISED_BYTES)
             if body is None:
                 return None
             if carries_rm(body.content or b""):
@@ -427,10 +427,10 @@ def _in_hand(message: Message, most: int) -> Body | None:
     return Body(content) if len(content) <= most else None
 
 
-async def _collected(message: Message, receive: Receive, limit: int, spool_over: int) -> Body | None:
+async def _collected(message: Message, receive: Receive, limit: int) -> Body | None:
     """The whole body, of which ``message`` is the first; large ones go to a temporary file as they come in. ``None``:
     the client has gone. Raises ``BodyRefused``."""
-    spool = Spool(limit, spool_over)
+    spool = Spool(limit)
     while message["type"] == "http.request":
         spool.add(message.get("body", b""))
         if not message.get("more_body"):

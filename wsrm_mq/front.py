@@ -19,7 +19,7 @@ from wsrm_mq.destination.connections import Connections, correct_peer
 from wsrm_mq.destination.coverage import NOT_COMPRESSED, NOT_GZIP, Business, Coverage, not_rm, path_of
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.destination.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
-from wsrm_mq.destination.request_body import BodyRefused, too_large
+from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.stream import content_coding
@@ -93,7 +93,7 @@ class Front:
         self.only_soap = spyne_compat.speaks_soap(app)
         self._cannot_expand = self.only_soap and settings.headers == "pass"
         """Spyne takes a compressed body for what it looks like: every try would fail."""
-        self.limits = Limits(header_bytes=settings.max_header, body_bytes=settings.max_body)
+        self.limits = Limits(body_bytes=settings.max_body)
         self.has_hooks = hooks.authenticate is not None or hooks.connection_key is not None
         """That see the request."""
         self._authenticate = _answering_text("authenticate", hooks.authenticate) or _authenticated
@@ -114,11 +114,8 @@ class Front:
                 call, self._policy_of, headers=settings.headers, limits=self.limits, max_reply=settings.max_reply
             ),
             self._policy_of,
-            threads=settings.dispatch_threads,
             request_threads=settings.threads,
             max_waiting=settings.max_waiting,
-            max_queued=settings.max_queued,
-            max_queued_bytes=settings.max_queued_bytes,
             on_event=hooks.on_event,
             clock=hooks.clock,
             chores=(self._end_connections,) if settings.queue_one_way else (),
@@ -162,7 +159,7 @@ class Front:
         if business is Business.DOUBTFUL and self._may_require_rm:
             correct_peer(environ)
             try:
-                _principal, peer = self._identify(environ, 0, _NO_HEADERS)
+                _principal, peer = self._identify(environ, _NO_HEADERS)
             except (NotAuthenticated, ConfigurationError) as error:
                 return self.refusal(error)
             if peer.require_rm:
@@ -188,7 +185,7 @@ class Front:
         caller = self._caller(environ, self.kept_headers.capture(environ) if kept is None else kept, call)
         if caller.content_encoding and (self._cannot_expand or caller.content_encoding != "gzip"):
             return self.turned_away(NOT_COMPRESSED if self._cannot_expand else NOT_GZIP)
-        return self.destination.examine(Request(caller, body, partial(self._identify, environ, body.size)))
+        return self.destination.examine(Request(caller, body, partial(self._identify, environ)))
 
     def _caller(self, environ: Environ, kept: str, call: object) -> Caller:
         key = (kept, self._connections.name(environ, call))
@@ -260,18 +257,13 @@ class Front:
             verb = partial(end_connections, names=names)
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
-    def _identify(self, environ: Environ, size: int, headers: Headers) -> tuple[str | None, Peer]:
-        """Who sends ``size`` bytes. Raises ``BodyRefused`` where that is more than he may."""
+    def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
+        """Who sends this request."""
         principal = self._authenticate(environ, headers)
         if not self._peers:
             return principal, self._default_peer
         matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
-        if matched is None:
-            return principal, self._default_peer
-        peer = self._peers[matched[0]]
-        if peer.max_body is not None and size > peer.max_body:
-            raise too_large(peer.max_body)
-        return principal, peer
+        return principal, self._default_peer if matched is None else self._peers[matched[0]]
 
     def _policy_of(self, partner: str | None) -> QueuePolicy:
         """The policy of a partner; that of everybody else where his section is gone."""
@@ -344,12 +336,13 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
 
 def _peer(settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
     """What holds for a partner; without one, for everybody who has no section."""
-    options = ("sender_fault_status", "require_rm", "strict_addressing", "verify_body", "max_body")
+    options = ("sender_fault_status", "require_rm", "strict_addressing")
     return Peer(
         settings.policy(partner),
         name,
         one_way_answer=partner.one_way_answer if partner is not None else "acknowledgement",
-        max_waiting=settings.effective("max_waiting_peer", partner),
+        verify_body=settings.verify_body,
+        max_waiting=settings.max_waiting_peer,
         **{option: settings.effective(option, partner) for option in options},
     )
 

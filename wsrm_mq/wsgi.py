@@ -102,7 +102,7 @@ class WSRMMiddleware(Served):
             return _send(refuse_delivery(environ), start_response)
         answer: Answer | Forward
         try:
-            body = read_body(environ, limit=front.settings.max_body, spool_over=front.settings.spool_over)
+            body = read_body(environ, limit=front.settings.max_body)
             answer = self._answer(environ, body, start_response)
         except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
             answer = front.refusal(error)

@@ -6,6 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from wsrm_mq.delivery.janitor import Janitor
+from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import identity
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock, Reply
@@ -26,11 +28,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def service(tmp_path: Path, clock: ManualClock) -> Iterator[InProcess]:
+def service(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcess]:
+    monkeypatch.setattr("wsrm_mq.config.settings.QueuePolicy", partial(QueuePolicy, retain_ended=40 * DAY))
+
     def app(_environ: dict[str, Any], start_response: Any) -> Any:
         return taken(start_response)
 
-    service = InProcess(tmp_path, app, clock=clock, one_way=("urn:example:orders/put_order",), retain_ended=40 * 86_400)
+    service = InProcess(tmp_path, app, clock=clock, one_way=("urn:example:orders/put_order",))
     yield service
     service.middleware.close()
 

@@ -19,7 +19,8 @@ BARE = "application/soap+xml; charset=utf-8"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ASGIServer]:
-    server = ASGIServer(tmp_path_factory.mktemp("granian"), "granian-wsgi", "wsgi", spool_over=SPOOLED // 2)
+    bounds = {"wsrm_mq.wsgi.read_body": {"spool_over": SPOOLED // 2}}
+    server = ASGIServer(tmp_path_factory.mktemp("granian"), "granian-wsgi", "wsgi", bounds=bounds)
     server.start()
     yield server
     server.kill()

@@ -177,7 +177,7 @@ def test_identifiers_do_not_repeat_and_leave_nothing_to_guess(source: Source) ->
 @each_rm
 def test_even_numbers_only_stay_within_the_cap(servers: Servers, source: Source) -> None:
     """A cap of 300: what would be one range more is turned away, what joins two is taken."""
-    with Source(servers(max_ranges=300), source.speak) as even:
+    with Source(servers(bounds={"wsrm_mq.config.settings.MAX_RANGES": 300}), source.speak) as even:
         identifier = even.create()
         for number in range(2, 602, 2):
             assert len(even.put(identifier, number).reply.ack.ranges) == number // 2

@@ -24,36 +24,57 @@ FAR = 4611686018427387904
 def limited(servers: Servers) -> OrdersServer:
     """A server with a path for each low limit."""
     sections = {
-        "few": {"max_sequences": 2},
         "idle": {"inactivity": IDLE},
         "near": {"window": 100},
         "hundred": {"max_held": 100},
-        "small": {"max_held_bytes": 4_000},
-        "whole": {"behavior": "DiscardEntireSequence", "max_held_bytes": 4_000},
         "wcf": {"stack": "wcf", "window": 4},
-        "patient": {"max_waiting_peer": 1},
         "sparing": {"one_way_answer": "empty", "acknowledgement_interval": 3600},
         "strict": {"strict_addressing": True},
-        "checked": {"verify_body": True},
-        "short": {"max_body": 2_000},
-        "binding": {"sender_fault_status": 400, "verify_body": True},
     }
     partners = {name: {"path": f"/{name}", **options} for name, options in sections.items()}
     return servers(partners=partners, hold_wait=HOLD_WAIT, max_waiting=4, threads=16)
 
 
 @pytest.fixture
-def at(limited: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
-    """Sources at a path of it, each of a principal."""
+def narrow(servers: Servers) -> OrdersServer:
+    """A server with low limits for all."""
+    return servers(
+        partners={
+            "whole": {"path": "/whole", "behavior": "DiscardEntireSequence"},
+            "binding": {"path": "/binding", "sender_fault_status": 400},
+        },
+        bounds={"wsrm_mq.config.settings.Room": {"max_held_bytes": 4_000}},
+        max_sequences=2,
+        max_waiting_peer=1,
+        max_body=20_000,
+        verify_body=True,
+        hold_wait=HOLD_WAIT,
+        max_waiting=4,
+        threads=16,
+    )
+
+
+def sources(server: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
+    """At a path of the server, each of a principal."""
     opened: list[Source] = []
 
     def source(path: str, user: str = "acme") -> Source:
-        opened.append(Source(limited, speak, path, fields=(f"X-User: {user}",)))
+        opened.append(Source(server, speak, path, fields=(f"X-User: {user}",)))
         return opened[-1]
 
     yield source  # type: ignore[misc]
     for each in opened:
         each.wire.close()
+
+
+@pytest.fixture
+def at(limited: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
+    yield from sources(limited, speak)
+
+
+@pytest.fixture
+def narrowly(narrow: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
+    yield from sources(narrow, speak)
 
 
 def turned_away(answer: Answer) -> None:
@@ -65,9 +86,9 @@ def turned_away(answer: Answer) -> None:
 @every_version
 @pytest.mark.spec("SEC-009")
 @pytest.mark.peer("P-33")
-def test_a_peer_that_opens_too_many_sequences_is_refused_and_the_others_notice_nothing(at, request) -> None:
+def test_a_peer_that_opens_too_many_sequences_is_refused_and_the_others_notice_nothing(narrowly, request) -> None:
     ours, others = (f"{name} {request.node.callspec.id}" for name in ("greedy", "modest"))
-    greedy, modest = at("/few", ours), at("/few", others)
+    greedy, modest = narrowly("/orders", ours), narrowly("/orders", others)
     first, second = greedy.create(), greedy.create()
     refused = greedy.post(greedy.speak.create_sequence())
     assert refused.status == 500
@@ -160,7 +181,8 @@ def test_message_101_beyond_a_gap_is_turned_away_without_a_trace_until_there_is_
 @pytest.mark.spec("SEC-014")
 def test_what_is_held_altogether_is_bounded_over_all_sequences(servers: Servers, speak: EnvelopeFactory) -> None:
     """In count and bytes, whoever they belong to; and in time: the sequence ends, what it held is delivered."""
-    limited = servers(max_held_total=3, max_held_bytes_total=6_000, inactivity=IDLE)
+    room = {"max_held_total": 3, "max_held_bytes_total": 6_000}
+    limited = servers(bounds={"wsrm_mq.config.settings.Room": room}, inactivity=IDLE)
     with Source(limited, speak, fields=("X-User: one",)) as one, Source(limited, speak) as other:
         first, second, third = one.create(), other.create(), one.create()
         assert one.put(first, 2).acked == [(2, 2)]
@@ -179,8 +201,8 @@ def test_what_is_held_altogether_is_bounded_over_all_sequences(servers: Servers,
 
 @each_rm
 @pytest.mark.spec("SEC-014")
-def test_what_is_over_the_bytes_that_may_wait_is_taken_when_there_is_room(at) -> None:
-    source = at("/small")
+def test_what_is_over_the_bytes_that_may_wait_is_taken_when_there_is_room(narrowly, request) -> None:
+    source = narrowly("/orders", request.node.name)
     identifier = source.create()
     text = "x" * 800
     assert source.put(identifier, 2, text).acked == [(2, 2)]
@@ -194,8 +216,8 @@ def test_what_is_over_the_bytes_that_may_wait_is_taken_when_there_is_room(at) ->
 
 @in_1_1
 @pytest.mark.spec("SEC-014")
-def test_a_sequence_that_waits_to_be_whole_is_terminated_when_it_is_too_large(at) -> None:
-    source = at("/whole")
+def test_a_sequence_that_waits_to_be_whole_is_terminated_when_it_is_too_large(narrowly, request) -> None:
+    source = narrowly("/whole", request.node.name)
     identifier = source.create()
     text = "x" * 800
     for number in (1, 2):
@@ -209,8 +231,9 @@ def test_a_sequence_that_waits_to_be_whole_is_terminated_when_it_is_too_large(at
 
 @each_rm
 @pytest.mark.spec("SEC-030")
-def test_a_peer_may_have_few_requests_wait_and_the_others_still_may(at) -> None:
-    greedy, again, modest = at("/patient", "greedy"), at("/patient", "greedy"), at("/patient", "modest")
+def test_a_peer_may_have_few_requests_wait_and_the_others_still_may(narrowly, request) -> None:
+    one, other = (f"{name} {request.node.name}" for name in ("patient", "alone"))
+    greedy, again, modest = narrowly("/orders", one), narrowly("/orders", one), narrowly("/orders", other)
     seconds: dict[str, float] = {}
 
     def wait(name: str, source: Source) -> None:
@@ -277,29 +300,32 @@ def test_with_empty_answers_an_acknowledgement_comes_after_its_interval_and_when
 
 
 @each_rm
-def test_a_partner_may_be_asked_for_more_than_others_and_send_less(at) -> None:
+def test_a_partner_may_be_asked_for_more_than_others(at) -> None:
     usual = at("/orders")
     incomplete = usual.speak.create_sequence(message_id=None, reply_to=None)
     assert usual.post(incomplete).status == 200 or usual.speak.soap is SOAPVersion.SOAP_1_1
     fault = at("/strict").post(incomplete).reply.fault
     assert fault is not None
-    for path, status in (("/orders", 200), ("/checked", 500)):
-        source = at(path)
+
+
+@each_rm
+def test_a_body_may_be_bounded_and_checked(at, narrowly, request) -> None:
+    usual, checked = at("/orders"), narrowly("/orders", request.node.name)
+    for source, status in ((usual, 200), (checked, 500)):
         broken = source.order(source.create(), 1).replace(b"</t:text>", b"</t:txet>")
         assert source.post(broken).status == status
-    short = at("/short")
-    identifier = short.create()
-    assert short.put(identifier, 1, "x" * 2_000).status == 413
-    assert short.put(identifier, 1, "x").acked == [(1, 1)]
+    identifier = checked.create()
+    assert checked.put(identifier, 1, "x" * 20_000).status == 413
+    assert checked.put(identifier, 1, "x").acked == [(1, 1)]
 
 
 @pytest.mark.spec("H-012", "H-013")
 @every_version
-def test_a_fault_of_the_sender_is_under_500_but_for_the_partner_whose_section_wants_400(at) -> None:
+def test_a_fault_of_the_sender_is_under_500_but_for_the_partner_whose_section_wants_400(narrowly, request) -> None:
     """A CXF client does not read what comes under 400: its caller waits for a minute."""
-    is_1_2 = at("/orders").speak.soap is SOAPVersion.SOAP_1_2
-    for path, expected in (("/orders", 500), ("/binding", 400 if is_1_2 else 500)):
-        source = at(path)
+    for path, under_1_2 in (("/orders", 500), ("/binding", 400)):
+        source = narrowly(path, request.node.name)
+        expected = under_1_2 if source.speak.soap is SOAPVersion.SOAP_1_2 else 500
         identifier = source.create()
         answers = [
             source.put("urn:example:unknown", 1),

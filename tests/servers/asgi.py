@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from tests.servers.bounds import lower
 from wsrm_mq import NotAuthenticated, WSRMMiddleware, once
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.asgi_calls import Receive, Scope, Send
@@ -196,4 +197,5 @@ def build_wsgi() -> WSRMMiddleware:
     served = json.loads(os.environ["SERVED"])
     home = Path(served["home"])
     options = _OPTIONS | served["options"]
+    lower(options.pop("bounds", {}))
     return WSRMMiddleware(wsgi(Service(home)), home / "store.db", authenticate=authenticate, **options)

@@ -24,6 +24,7 @@ from spyne import Application, Fault, Integer, ServiceBase, Unicode, rpc
 from spyne.protocol.soap import Soap11, Soap12
 from spyne.server.wsgi import WsgiApplication
 
+from tests.servers.bounds import lower
 from tests.servers.clock import shifted_clock
 from tests.servers.fronts import FRONTS, serve
 from tests.servers.plain import plain
@@ -186,10 +187,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--clock", type=Path, help="file that says by how many seconds the clock is wrong")
-    parser.add_argument("--options", type=json.loads, default={}, help="JSON object: options of the middleware")
+    parser.add_argument("--options", type=json.loads, default={}, help="JSON object: options; bounds to lower")
     arguments = parser.parse_args()
 
     options = {"one_way": ONE_WAY} | arguments.options
+    lower(options.pop("bounds", {}))
     serve(
         arguments.front,
         orders(arguments.service_db),

@@ -127,7 +127,7 @@ def _bounds(settings: Settings, tell: Callable[..., None]) -> Bounds:
     connections, limit = files_for(settings.max_connections)
     if connections < settings.max_connections:
         tell("serve.few_files", connections=connections, limit=limit)
-    return Bounds(connections, settings.keep_alive, settings.request_timeout)
+    return Bounds(connections, settings.keep_alive)
 
 
 def _close(reliable: list[Served], *, has_ended: bool) -> bool:

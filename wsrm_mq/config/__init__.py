@@ -8,6 +8,7 @@ the default. In the file the options are top-level keys; a partner's habits and 
 from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, read, settings_from
 from wsrm_mq.config.operations import named_operations
 from wsrm_mq.config.options import toml
+from wsrm_mq.config.purposes import PURPOSES
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings, under
 from wsrm_mq.config.writing import as_toml, as_values
 
@@ -15,6 +16,7 @@ __all__ = [
     "FILE_NAME",
     "OPTIONS",
     "PARTNER_OPTIONS",
+    "PURPOSES",
     "Loaded",
     "Partner",
     "Settings",

@@ -122,19 +122,39 @@ def _partners(sections: Any, where: str) -> dict[str, Partner]:
         if isinstance(section, Mapping):
             section = Partner(**_checked(PARTNER_OPTIONS, section, f"{place}."))
         if section.principal is section.path is section.address is None:
-            raise ConfigurationError(f"{place}: fits nobody; give it a principal, a path or an address.")
+            raise ConfigurationError(f"{place}: fits no request; give it a principal, a path or an address.")
         partners[name] = section
     return partners
 
 
 _GENERAL: Final = (
-    "is not allowed in a partner section, because it holds for everybody; "
+    "is not allowed in a partner section, because it holds for all partners; "
     "it belongs to the top level, above the first section."
 )
 _OF_A_PARTNER: Final = "is allowed in a partner section only; it belongs to [partner.NAME]."
 
 
+_REMOVED: Final = {
+    "request_timeout": "60 seconds",
+    "max_header": "256 KiB",
+    "spool_over": "1 MiB",
+    "max_ranges": "4,096",
+    "max_held_bytes": "4 GiB; max_held and max_store bound what may wait",
+    "max_held_total": "5,000,000; max_store bounds the store",
+    "max_held_bytes_total": "16 GiB; max_store bounds the store",
+    "retain_ended": "30 days, and as long as a message of the sequence is kept",
+    "retain_ledger": "30 days",
+    "max_queued": "1,024 requests",
+    "max_queued_bytes": "64 MiB",
+    "dispatch_threads": "8, and up to 64 while all are busy",
+}
+"""Options of older versions, each with the value that is fixed now."""
+
+
 def _unknown(where: str, name: str, known: Iterable[str]) -> str:
+    fixed = _REMOVED.get(name.removeprefix(PREFIX).lower())
+    if fixed is not None:
+        return f"{where}{name}: is no option any more; leave it out. It is always {fixed}."
     near = difflib.get_close_matches(name, list(known), 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "`wsrm-mq config init -` shows all there are."
     return f"{where}{name}: there is no such option; {hint}"
@@ -178,7 +198,7 @@ def _refuse_contradictions(settings: Settings) -> None:
             if contradicts(lambda option, partner=partner: settings.effective(option, partner)):  # type: ignore[misc]
                 raise ConfigurationError(f"partner.{name}: {text}" if name else text)
         if partner is not None:
-            _refuse_partner(name, partner, settings)
+            _refuse_partner(name, partner)
     if settings.connection_header is not None and not settings.trusted_proxies:
         raise ConfigurationError(
             "connection_header is believed from trusted_proxies only, and there are none. "
@@ -186,14 +206,9 @@ def _refuse_contradictions(settings: Settings) -> None:
         )
 
 
-def _refuse_partner(name: str, partner: Partner, settings: Settings) -> None:
+def _refuse_partner(name: str, partner: Partner) -> None:
     if partner.acknowledgement_interval is not None and partner.one_way_answer != "empty":
         raise ConfigurationError(
             f"partner.{name}: acknowledgement_interval puts acknowledgements off, and every answer carries one. "
             'Set one_way_answer = "empty", or leave acknowledgement_interval out.'
-        )
-    if partner.max_body is not None and partner.max_body > settings.max_body:
-        raise ConfigurationError(
-            f"partner.{name}: max_body is {partner.max_body}, and nobody may send more than {settings.max_body}. "
-            "Raise the general max_body, and give the others less in sections of their own."
         )

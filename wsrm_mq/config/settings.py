@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
-from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
@@ -21,8 +21,8 @@ OnIncomplete = Literal["deliver", "dead_letter"]
 
 
 class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A peer's habits and limits: whom it means (all that is given has to fit), and what differs for him. An
-    option left out (``None``; ``UNSET`` where ``None`` is a value) is the one of ``Settings``."""
+    """A peer's habits and limits: which requests are its own (all that is given has to fit), and what differs for it.
+    An option left out (``None``; ``UNSET`` where ``None`` is a value) is the one of ``Settings``."""
 
     principal: Annotated[str | None, described("The name that `authenticate` answers.")] = None
     path: Annotated[str | None, described("A path, with all below it.")] = None
@@ -48,19 +48,11 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_poison: OnPoison | None = None
     max_expires: float | None = None
     inactivity: float | UnsetType | None = UNSET
-    retain: float | UnsetType | None = UNSET
-    retain_ended: float | UnsetType | None = UNSET
-    max_sequences: int | UnsetType | None = UNSET
     max_held: int | UnsetType | None = UNSET
-    max_held_bytes: int | UnsetType | None = UNSET
-    max_ranges: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
-    max_body: int | None = None
-    max_waiting_peer: int | UnsetType | None = UNSET
     require_rm: bool | None = None
     sender_fault_status: Literal[400, 500] | None = None
     strict_addressing: bool | None = None
-    verify_body: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,9 +75,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Count, described("Connections of `serve` at a time; an idle one is closed for a new one, else 503.")
     ] = 1_000
     keep_alive: Annotated[Seconds, described("How long `serve` keeps a connection without a request.")] = 120.0
-    request_timeout: Annotated[
-        Seconds, described("How long `serve` waits for the head of a request, and in a pause of its body.")
-    ] = 60.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], described("What `serve` logs, on standard error.")
     ] = "info"
@@ -157,10 +146,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Count | None, described("Open sequences of one peer: a principal, without one an address.")
     ] = 10_000
     max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
-    max_held_bytes: Annotated[Size | None, described("Bytes of one sequence that may wait.")] = 4 * 1024**3
-    max_held_total: Annotated[Size | None, described("Messages of all sequences that may wait.")] = 5_000_000
-    max_held_bytes_total: Annotated[Size | None, described("Bytes of all sequences that may wait.")] = 16 * 1024**3
-    max_ranges: Annotated[Count | None, described("Separate ranges of numbers in one sequence.")] = 4_096
     window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
     max_per_connection: Annotated[
         Count | None, described("Messages of one connection that may be in the store undelivered.")
@@ -172,28 +157,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_reply: Annotated[
         Annotated[int, Meta(ge=1, le=900_000_000)], described("Largest answer of the service, expanded.")
     ] = 256 * 1024 * 1024
-    spool_over: Annotated[Size, described("Bodies above this are kept in a temporary file.")] = 1024 * 1024
-    max_header: Annotated[Count, described("Largest SOAP header.")] = 256 * 1024
 
     retain: Annotated[
         Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
     ] = 7 * 86_400.0
-    retain_ended: Annotated[
-        Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long an ended sequence is remembered.")
-    ] = 30 * 86_400.0
-    retain_ledger: Annotated[
-        Annotated[float, Meta(ge=0, le=1e10)] | None,
-        described("How long the ledger keeps what is about no message and no sequence."),
-    ] = 30 * 86_400.0
 
     hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
     max_waiting: Annotated[Size, described("Requests that may wait at a time for a gap or a running duplicate.")] = 4
     max_waiting_peer: Annotated[
         Size | None, described("Requests of one peer that may wait at a time, for whatever.")
     ] = None
-    max_queued: Annotated[Count, described("Requests that may wait for the store; above it 503 at once.")] = 1_024
-    max_queued_bytes: Annotated[Count, described("The same in bytes of their bodies.")] = 64 * 1024 * 1024
-    dispatch_threads: Annotated[Count, described("Threads that call the service for one-way and held messages.")] = 8
 
     trusted_proxies: Annotated[
         tuple[str, ...], described("Addresses and networks whose connection header is believed.")
@@ -242,23 +215,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ordered=of("ordered"),
             max_expires=_ms(of("max_expires")),
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
-            retain=None if of("retain") is None else _ms(of("retain")),
-            retain_ended=None if of("retain_ended") is None else _ms(of("retain_ended")),
-            retain_ledger=None if self.retain_ledger is None else _ms(self.retain_ledger),
-            bounds=Bounds(max_held=of("max_held"), max_ranges=of("max_ranges"), window=of("window")),
+            retain=None if self.retain is None else _ms(self.retain),
+            bounds=Bounds(max_held=of("max_held"), max_ranges=MAX_RANGES, window=of("window")),
             room=Room(
-                max_sequences=of("max_sequences"),
-                max_held_bytes=of("max_held_bytes"),
-                max_held_total=self.max_held_total,
-                max_held_bytes_total=self.max_held_bytes_total,
+                max_sequences=self.max_sequences,
                 max_per_connection=self.max_per_connection,
                 max_store=self.max_store,
             ),
             tells_room=partner is not None and partner.stack == "wcf",
             acknowledgement_interval=_interval(partner),
-            retry_faults=of("retry_faults"),
-            connection_idle=_ms(of("connection_idle")),
-            connection_on_poison=of("connection_on_poison"),
+            retry_faults=self.retry_faults,
+            connection_idle=_ms(self.connection_idle),
+            connection_on_poison=self.connection_on_poison,
         )
 
     def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from wsrm_mq.config.loading import FILE_NAME
 from wsrm_mq.config.options import toml
+from wsrm_mq.config.purposes import PURPOSES
 from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS, Settings
 
 __all__ = ["as_toml", "as_values"]
@@ -36,10 +37,12 @@ def as_toml(settings: Settings, origins: Mapping[str, str] | None = None) -> str
         value = getattr(settings, option)
         mark = "# " if value == getattr(defaults, option) else ""
         origin = f"  # {origins[option]}" if origins else ""
-        lines += ["", f"# {kind.description}", f"# {kind.allowed}", f"{mark}{option} = {toml(value)}{origin}"]
+        purpose = PURPOSES[option]
+        lines += ["", f"# {kind.description}", f"# Changed by the {purpose.who}: {purpose.when}."]
+        lines += [f"# {kind.allowed}", f"{mark}{option} = {toml(value)}{origin}"]
     lines += [
         "",
-        "# A partner: who fits all of the principal, path and address given, and what differs for him of",
+        "# A partner: the principal, path and address given all have to fit; what may differ for it is",
         f"# {', '.join(option for option in PARTNER_OPTIONS if option in OPTIONS)}.",
         "# [partner.NAME]",
     ]

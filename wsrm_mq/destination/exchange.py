@@ -52,8 +52,6 @@ class Peer:
     require_rm: bool = False
     strict_addressing: bool = False
     verify_body: bool = False
-    max_body: int | None = None
-    """Bytes; below what everybody may send."""
     max_waiting: int | None = None
     """How many of his requests may wait at a time (SEC-030)."""
 

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from wsrm_mq.queue.accept import Body
 
-__all__ = ["BodyRefused", "Spool", "read_body", "told_length", "too_large"]
+__all__ = ["SPOOL_OVER", "BodyRefused", "Spool", "read_body", "told_length", "too_large"]
 
+SPOOL_OVER: Final = 1024 * 1024
+"""Bytes above which a body goes to a temporary file."""
 _PIECE: Final = 65_536
 _MAX_DIGITS: Final = 18
 
@@ -34,7 +36,7 @@ def too_large(limit: int) -> BodyRefused:
 class Spool:
     """A body as it comes in, piece by piece: in memory, above ``spool_over`` bytes in a temporary file."""
 
-    def __init__(self, limit: int, spool_over: int) -> None:
+    def __init__(self, limit: int, spool_over: int = SPOOL_OVER) -> None:
         self._limit = limit
         self._spool_over = spool_over
         self._file: Any = tempfile.SpooledTemporaryFile(max_size=spool_over)  # noqa: SIM115 - Body keeps it
@@ -74,7 +76,7 @@ def told_length(environ: Mapping[str, Any]) -> int | None:
     return int(significant or 0) if len(significant) <= _MAX_DIGITS else sys.maxsize
 
 
-def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int) -> Body:
+def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int = SPOOL_OVER) -> Body:
     """Read the whole body. ``limit`` and ``spool_over`` are in bytes. Raises ``BodyRefused``."""
     source, length = _source(environ)
     if length is not None and length > limit:

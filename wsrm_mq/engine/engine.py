@@ -68,11 +68,8 @@ class Engine:
         call: Call,
         policy_of: PolicyOf,
         *,
-        threads: int = 8,
         request_threads: int = 64,
         max_waiting: int = 4,
-        max_queued: int = 1_024,
-        max_queued_bytes: int = 64 * 1024 * 1024,
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
         chores: Sequence[Callable[[], None]] = (),
@@ -84,11 +81,8 @@ class Engine:
         self._serving = serving
         self._call = tracing.processing(call)
         self._policy_of = policy_of
-        self._threads = threads
         self._request_threads = request_threads
         self._max_waiting = max_waiting
-        self._max_queued = max_queued
-        self._max_queued_bytes = max_queued_bytes
         self.events = Events(on_event)
         self._clock = clock
         self._chores = chores
@@ -164,8 +158,6 @@ class Engine:
         store = Store(
             self._where,
             clock=self._clock,
-            max_queued=self._max_queued,
-            max_queued_bytes=self._max_queued_bytes,
             events=self.events,
             keep_headers=self._keep_headers,
             serving=self._serving,
@@ -179,7 +171,6 @@ class Engine:
             self._gate,
             self._policy_of,
             waiters,
-            threads=self._threads,
             request_threads=self._request_threads,
             events=self.events,
             on_retry=lambda at: self.watch.nudge(at),

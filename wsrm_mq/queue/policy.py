@@ -5,12 +5,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 
-__all__ = ["Acknowledge", "OnPoison", "PolicyOf", "QueuePolicy"]
+__all__ = ["MAX_RANGES", "Acknowledge", "OnPoison", "PolicyOf", "QueuePolicy"]
+
+MAX_RANGES: Final = 4_096
+"""Separate ranges of numbers in one sequence: what an acknowledgement says, and a row each."""
 
 
 class OnPoison(enum.StrEnum):
@@ -44,7 +48,7 @@ class QueuePolicy:
     ordered: bool = True
     max_expires: int = 7 * 24 * 3_600_000
     inactivity: int | None = None
-    bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=4_096))
+    bounds: Bounds = field(default_factory=lambda: Bounds(max_held=1_000_000, max_ranges=MAX_RANGES))
     connection_idle: int = 300_000
     """A connection without traffic for so long is over, where the server does not show its end."""
     connection_on_poison: OnPoison = OnPoison.DEAD_LETTER
