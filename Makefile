@@ -15,7 +15,7 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo test pythons soak fuzz conformance floor mutants overload java lint types docs bench bench-inbound bench-against clean
+.PHONY: help setup demo test pythons soak fuzz conformance floor mutants overload java lint types docs bench bench-inbound bench-against bench-calls clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
 	@echo "make bench-against  this code against an older one, in pairs; COMMIT="
+	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="
 	@echo "make java           clients in Java, with their defaults"
 	@echo "make lint types docs"
 
@@ -115,6 +116,10 @@ bench-inbound: $(BENCH_STAMP)
 # COMMIT=: the older one. ARGS="--pairs 15 --connections 8 32".
 bench-against: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.against $(COMMIT) $(ARGS)
+
+# COMMIT=: the older one. ARGS="--most 30": which functions are called most.
+bench-calls: $(STAMP)
+	@$(BIN)/python -m bench.calls $(COMMIT) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -21,6 +21,7 @@ import pytest
 from bench import load as generator
 from bench import own_cpu
 from bench.__main__ import QUICK, run
+from bench.calls import code_lines, counted
 from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
 from bench.measure import Stolen
 from bench.messages import NOBODY, template
@@ -306,6 +307,22 @@ def _filled_columns(store: Path, table: str) -> set[str]:
         return {name for row in db.execute(f"SELECT * FROM {table}") for name in row.keys() if row[name] is not None}  # noqa: SIM118
     finally:
         db.close()
+
+
+def test_lines_of_code_are_counted_without_comments_and_docstrings(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        '"""Of a module,\n\nof two lines."""\n\n# a comment\nx = (\n    1,  # one\n\n)\n"""Of a value."""\n\n\n'
+        'def f():\n    """Of a function."""\n    return """text\n\nof three lines"""\n'
+    )
+    assert code_lines(tmp_path) == 3 + 1 + 3
+
+
+@pytest.mark.parametrize("front", ["wsgi", "asgi"])
+def test_calls_of_a_message_are_counted_in_the_package_alone(front: str) -> None:
+    done = counted(ROOT, front, 2)
+    assert 0 < done["from_elsewhere"] < done["calls"] < 1_000
+    assert 10 < done["modules"] < 100
+    assert done["longest"] <= 60
 
 
 STARTER = """
