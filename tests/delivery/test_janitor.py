@@ -117,7 +117,7 @@ def test_a_queue_of_which_nothing_is_left_goes_and_its_path_is_served_as_before(
     visited(service)
     engine = service.middleware.engine
     engine.store.call(lambda tx: tx.dead_letters(tx.queue("/stranger")))
-    engine.store.call(lambda tx: (tx.count("made up", tx.queue("/stranger")), tx.count_now()))
+    engine.store.call(lambda tx: (tx.counts.update({("made up", tx.queue("/stranger"), ""): 1}), tx.count_now()))
     clock.advance(40 * DAY - 1)
     engine.janitor.sweep()
     assert service.rows(STRANGER) == [("/stranger",), ("/stranger#dead",)]
@@ -140,7 +140,7 @@ def test_what_was_counted_of_a_queue_without_a_time_series_of_its_own_never_fall
     service.rows("UPDATE sqlite_sequence SET seq = 1000 WHERE name = 'queue'")
     for times in (1, 2):
         visited(service)
-        engine.store.call(lambda tx: (tx.count("made up", tx.queue("/stranger")), tx.count_now()))
+        engine.store.call(lambda tx: (tx.counts.update({("made up", tx.queue("/stranger"), ""): 1}), tx.count_now()))
         clock.advance(41 * DAY)
         engine.janitor.sweep()
         assert service.rows(STRANGER) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,9 +19,10 @@ from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, SequenceHea
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import schema
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.transaction import SequenceCache, Transaction
+from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.testing import ManualClock
 from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
@@ -59,7 +61,7 @@ class Instance:
         self.db = connect_writer(path)
         row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
         self.key = int(self.db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
-        self._cache = SequenceCache()
+        self._cache = Cache()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -125,7 +127,7 @@ class Instance:
         with self.transaction() as tx:
             record = tx.sequence_named(identifier)
             assert record is not None
-            return record.copy()
+            return copy(record)
 
     def entry(self, sequence: int, number: int) -> dict[str, Any]:
         (row,) = self.rows("SELECT * FROM entry WHERE sequence = ? AND number = ?", sequence, number)

@@ -21,7 +21,7 @@ def counters(path: Path) -> dict[tuple[str, int, str], int]:
 
 
 def accept(tx: Transaction) -> None:
-    tx.count("accepted", 1, "1.1")
+    tx.counts["accepted", 1, "1.1"] += 1
 
 
 def test_what_is_frequent_is_written_with_a_later_transaction_and_at_the_latest_at_the_end(path: Path) -> None:

@@ -19,6 +19,7 @@ INDEX = {
     "ENTRY_BY_NUMBER": "INTEGER PRIMARY KEY (rowid=?)",
     "RUN": "entry_live (sequence=? AND number>? AND number<?)",
     "NEXT_LIVE": "entry_live (sequence=? AND number>? AND number<?)",
+    "COUNT_UNSETTLED": "entry_live (sequence=?)",
     "NTH_LIVE": "entry_live (sequence=? AND number>? AND number<?)",
     "RETRIES": "entry_live (sequence=? AND number>? AND number<?)",
     "DOOMED": "entry_live (sequence=? AND number>?)",
@@ -31,6 +32,7 @@ INDEX = {
     "LAST_OF_CONNECTION": "watermark USING PRIMARY KEY (name=?)",
     "UNSETTLED_INDEXED": "PRIMARY KEY (connection=? AND message>?)",
     "UNSETTLED_BEHIND": "INTEGER PRIMARY KEY (rowid>?)",
+    "OWNED": "sequence_owned",
     "OWNED_BY": "sequence_owned",
     "CLAIMS_OF": "sequence_owned",
     "RUNNABLE": "sequence_runnable",
@@ -48,9 +50,10 @@ INDEX = {
     "DROP_RANGE": "PRIMARY KEY (sequence=? AND lower=?)",
     "DROP_RANGES": "PRIMARY KEY (sequence=?)",
     "LIVE_INSTANCES": "instance_live",
+    "END_INSTANCES": "instance_live",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES", "ENDED_OWNERS", "HELD_IN_ALL"}
+PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES", "END_INSTANCES", "ENDED_OWNERS", "HELD_IN_ALL"}
 """Read all of an index that holds nothing but what is looked for."""
 
 

@@ -140,7 +140,7 @@ class Watch:
 
         def verb(tx: Transaction) -> None:
             for event, times in counts.items():
-                tx.count("event", 0, event, times)
+                tx.counts["event", 0, event] += times
             tx.count_now()
 
         def told(_result: None, _error: BaseException | None) -> None:

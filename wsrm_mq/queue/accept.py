@@ -285,7 +285,7 @@ def _outcome(receipt: Receipt) -> str:
 def count(tx: Transaction, arrival: Arrival, receipt: Receipt, queue: int) -> None:
     """Say in the receipt what became of a message, and count it."""
     receipt.outcome = _outcome(receipt)
-    tx.count(receipt.outcome, queue, arrival.sender.rm.label)
+    tx.counts[receipt.outcome, queue, arrival.sender.rm.label] += 1
 
 
 def _is_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, interval: int) -> bool:

@@ -35,7 +35,7 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
     """Make this the store, whatever it has forgotten. No process may use it meanwhile. ``deliver``: what is undelivered
     goes to the application, marked as a possible redelivery; else to the dead letters."""
     ended = undelivered = 0
-    for (key,) in tx.execute(sql.UNFINISHED).fetchall():
+    for (key,) in tx.execute(identity.UNFINISHED).fetchall():
         is_open, unsettled = _end(tx, key, deliver)
         ended += is_open
         undelivered += unsettled

@@ -25,21 +25,21 @@ _TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
 def delivered(tx: Transaction, queue: int, seconds: float | None, is_replay: bool) -> None:
     """Its label is the bucket of its duration: one number less to count. ``None``: it is not called yet."""
     if seconds is None:
-        tx.count("delivered", queue)
+        tx.counts["delivered", queue, ""] += 1
     else:
-        tx.count("delivered", queue, _TOOK[bisect_left(BOUNDS, seconds)])
-        tx.count("took_us", queue, "", int(seconds * 1e6))
+        tx.counts["delivered", queue, _TOOK[bisect_left(BOUNDS, seconds)]] += 1
+        tx.counts["took_us", queue, ""] += int(seconds * 1e6)
     if is_replay:
-        tx.count("replayed", queue)
+        tx.counts["replayed", queue, ""] += 1
 
 
 def failed(tx: Transaction, queue: int, fault: str, seconds: float | None = None) -> None:
-    tx.count("failed", queue, fault)
+    tx.counts["failed", queue, fault] += 1
     if seconds is not None:
         took(tx, queue, seconds)
 
 
 def took(tx: Transaction, queue: int, seconds: float) -> None:
     """An operation ran so long, which is not counted with a delivery: its bucket, and the sum in microseconds."""
-    tx.count("took", queue, _TOOK[bisect_left(BOUNDS, seconds)])
-    tx.count("took_us", queue, "", int(seconds * 1e6))
+    tx.counts["took", queue, _TOOK[bisect_left(BOUNDS, seconds)]] += 1
+    tx.counts["took_us", queue, ""] += int(seconds * 1e6)

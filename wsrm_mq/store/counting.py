@@ -44,11 +44,11 @@ class Tally:
         return time.monotonic() - self._written_at >= EVERY_SECONDS
 
     def with_waiting(self, counts: Mapping[Key, int]) -> list[tuple[str, int, str, int]]:
-        """Rows for ``together.COUNTERS``: what waits, and ``counts``."""
+        """Rows for ``bulk.COUNTERS``: what waits, and ``counts``."""
         return [(*key, value) for key, value in _sum(self._waiting, counts).items()]
 
     def refused(self) -> list[Refused]:
-        """Rows for ``together.REFUSALS``."""
+        """Rows for ``bulk.REFUSALS``."""
         self._refused = self.refusals.waiting()
         return self._refused
 

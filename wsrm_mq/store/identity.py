@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADVANCE",
+    "UNFINISHED",
     "Identity",
     "Witness",
     "admit",
@@ -50,6 +51,11 @@ __all__ = [
 
 
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
+UNFINISHED: Final = """
+SELECT id FROM sequence WHERE state <> 'ended' OR owner IS NOT NULL
+UNION SELECT sequence FROM entry WHERE outcome IS NULL AND sequence IS NOT NULL
+"""
+"""Keys of sequences that are open, run or have something unsettled: what a copy of a store may be wrong about."""
 
 
 class Identity(NamedTuple):

@@ -105,6 +105,7 @@ LAST_SEQUENCE: Final = "SELECT coalesce(max(id), 0) FROM sequence"
 USED_SINCE: Final = "SELECT queue FROM sequence WHERE id > ?"
 QUEUES_BELOW: Final = f"SELECT id FROM queue WHERE parent IN {_LISTED}"
 QUEUES_LEFT: Final = f"SELECT id FROM queue WHERE id IN {_LISTED}"
+DROP_QUEUES: Final = f"DELETE FROM queue WHERE id IN {_LISTED}"
 KEEP_COUNTS: Final = f"""
 INSERT INTO counter (name, queue, label, value)
 SELECT name, {_GONE}, label, sum(value) FROM counter WHERE queue IN {_LISTED} AND queue > {SHOWN} GROUP BY name, label

@@ -6,7 +6,7 @@ from typing import Any
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Terms
-from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
 from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
@@ -14,13 +14,15 @@ from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1
 
 __all__ = ["SequenceRecord"]
 
+Written = tuple[tuple[Any, ...], tuple[AckRange, ...]]
+
 _RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
 _SOAP = {version.label: version for version in SOAPVersion}
 _ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 
 class SequenceRecord:
-    """One row of ``sequence`` with its ranges. Mutable inside one transaction, which works on a copy."""
+    """One row of ``sequence`` with its ranges. Only a transaction changes it, and any rollback drops it."""
 
     def __init__(
         self,
@@ -68,8 +70,8 @@ class SequenceRecord:
         self.held_is_exact = False
         self.acknowledged_at = 0
         """When an acknowledgement was sent last, as far as this process knows."""
-        self.written: tuple[tuple[object, ...], tuple[object, ...]] = ((), ())
-        """``standing`` and ``progress`` as its row has them."""
+        self.written: Written = ((), ())
+        """``saved`` and the ranges of what was received, as the store has them."""
 
     @classmethod
     def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
@@ -124,13 +126,8 @@ class SequenceRecord:
         record.duplicates = columns["duplicates"]
         record.discarding = bool(columns["discarding"])
         record.ended_at = columns["ended_at"]
-        record.written = record.standing, record.progress
+        record.mark_written()
         return record
-
-    def copy(self) -> SequenceRecord:
-        twin = object.__new__(SequenceRecord)
-        twin.__dict__.update(self.__dict__)
-        return twin
 
     @property
     def terms_row(self) -> dict[str, object]:
@@ -156,8 +153,8 @@ class SequenceRecord:
         }
 
     @property
-    def progress(self) -> tuple[object, ...]:
-        """``PROGRESS_COLUMNS``: what changes with every message."""
+    def saved(self) -> tuple[Any, ...]:
+        """``SAVED_COLUMNS``; the state, which says how it ended too, as it is in Python."""
         value = self.value
         return (
             value.active_at,
@@ -169,16 +166,8 @@ class SequenceRecord:
             self.owner,
             self.held,
             self.held_bytes,
-        )
-
-    @property
-    def standing(self) -> tuple[object, ...]:
-        """``STANDING_COLUMNS``: what changes rarely."""
-        value = self.value
-        has_ended = value.state in ENDED
-        return (
-            "ended" if has_ended else value.state.value,
-            value.state.value if has_ended else None,
+            value.state,
+            None,
             self.ended_at,
             self.due_at,
             value.last_number,
@@ -192,10 +181,19 @@ class SequenceRecord:
             self.duplicates,
         )
 
+    def mark_written(self) -> Written:
+        """All of it is in the store, or will be with this transaction."""
+        self.written = self.saved, self.value.received.ranges
+        return self.written
+
     @property
     def saved_row(self) -> dict[str, object]:
         """``SAVED_COLUMNS`` by name."""
-        return dict(zip(SAVED_COLUMNS, self.progress + self.standing, strict=True))
+        state = self.value.state
+        row = dict(zip(SAVED_COLUMNS, self.saved, strict=True))
+        if state in ENDED:
+            return row | {"state": "ended", "ended": state.value}
+        return row | {"state": state.value}
 
     @property
     def is_rm(self) -> bool:

@@ -80,6 +80,7 @@ p = bindparam
 # queues and instances
 
 ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")))
+QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
 ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
@@ -343,7 +344,7 @@ PROGRESS_COLUMNS: Final = (
     "held",
     "held_bytes",
 )
-"""And what changes where a sequence begins or ceases to run, or holds messages; see ``SequenceRecord.progress``."""
+"""And what changes where a sequence begins or ceases to run, or holds messages; see ``SequenceRecord.saved``."""
 STANDING_COLUMNS: Final = (
     "state",
     "ended",
@@ -371,9 +372,6 @@ ADD_SEQUENCE: Final = compiled(
             )
         }
     )
-)
-SAVE_SEQUENCE: Final = compiled(
-    update(sequence).where(sequence.c.id == p("key")).values({name: p(name) for name in SAVED_COLUMNS})
 )
 SEQUENCE_COLUMNS: Final = tuple(column.name for column in sequence.columns)
 SEQUENCE_BY_IDENTIFIER: Final = compiled(select(sequence).where(sequence.c.identifier == p("identifier")))
@@ -435,12 +433,6 @@ HELD_BYTES: Final = compiled(
 )
 CLAIMS_OF: Final = compiled(select(sequence.c.id, sequence.c.fence).where(sequence.c.owner == p("owner")))
 OWNED: Final = compiled(select(sequence.c.id).where(sequence.c.owner.is_not(None)))
-UNFINISHED: Final = compiled(
-    select(sequence.c.id)
-    .where(or_(sequence.c.state != "ended", sequence.c.owner.is_not(None)))
-    .union(select(entry.c.sequence).where(entry.c.outcome.is_(None), entry.c.sequence.is_not(None)))
-)
-"""Keys of sequences that are open, run or have something unsettled."""
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
 _OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))

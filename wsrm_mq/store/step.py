@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
+from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.database import begin, translate
 from wsrm_mq.store.guard import Guard
 from wsrm_mq.store.identity import ADVANCE
 from wsrm_mq.store.line import Waiting
 from wsrm_mq.store.reserve import Reserve
-from wsrm_mq.store.transaction import SequenceCache, Transaction
+from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["Clock", "Step"]
 
@@ -36,7 +37,7 @@ class Step:
         self,
         path: Path,
         guard: Guard,
-        cache: SequenceCache,
+        cache: Cache,
         clock: Clock,
         tally: Tally,
         events: Events,
@@ -81,9 +82,8 @@ class Step:
             begin(db, wait=wait)
             self.at_lock = False
             version = db.execute("PRAGMA data_version").fetchone()[0]
-            if version != self._cache.version:
+            if not self._cache.validate(version):
                 self._guard.check_newest(db)
-                self._cache.validate(version)
             tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
             for item in batch:
                 item.error = None

@@ -285,7 +285,7 @@ class Store:
 def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False) -> R:
     """One transaction from outside a running instance (CLI): committed, then the live instances are woken. Raises
     ``StoreUnconfirmed`` as ``Store.open`` does, but for what is allowed on an ``unconfirmed`` store."""
-    from wsrm_mq.store.transaction import SequenceCache
+    from wsrm_mq.store.cache import Cache
 
     witness = Witness(path) if unconfirmed else identity.admit(path)
     db = connect_writer(path)
@@ -294,7 +294,7 @@ def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirme
             db.execute("PRAGMA busy_timeout = 0")
             begin(db)
             try:
-                tx = Transaction(db, clock(), SequenceCache(), 0, "cli")
+                tx = Transaction(db, clock(), Cache(), 0, "cli")
                 result = verb(tx)
                 tx.flush()
                 db.execute(identity.ADVANCE).fetchall()

@@ -32,6 +32,7 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.guard import Guard
@@ -42,7 +43,6 @@ from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.step import Clock, Step
-from wsrm_mq.store.transaction import SequenceCache
 
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
 
@@ -86,7 +86,7 @@ class Writer:
         self.instance = instance
         self.instance_name = instance_name
         self._reserve = reserve
-        self._cache = SequenceCache(serving=serving)
+        self._cache = Cache(serving)
         self._events = events or Events()
         self.tally = Tally(refusals)
         self._line = Line(max_requests, max_request_bytes)

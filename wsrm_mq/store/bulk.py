@@ -1,4 +1,4 @@
-"""Statements that write many rows: what a transaction has to say of one kind, it says at once.
+"""Bulk statements: what a transaction writes of one kind is one statement for many rows.
 
 SQLite asks the same for a row either way. But each statement gives up the interpreter's lock and then waits for it: in
 a busy process that costs more than the row itself.
@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
-from wsrm_mq.store.statements import PROGRESS_COLUMNS, STEADY_COLUMNS, positional
+from wsrm_mq.store.statements import PROGRESS_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS, positional
 from wsrm_mq.store.tables import counter, entry, message, range_, refusal, sequence
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "RANGES",
     "REFUSALS",
     "STEADY",
-    "Inserts",
+    "Bulk",
+    "BulkInsert",
     "Row",
-    "Together",
 ]
 
 Row = Sequence[Any]
@@ -37,7 +37,7 @@ _FEW, _MANY = 16, 32
 """Rows in one statement: any number up to the one, else the other. So few sizes that each statement stays prepared."""
 
 
-class Together:
+class Bulk:
     """``text(n)`` is the SQL of a statement for ``n`` rows, its parameters positional."""
 
     def __init__(self, text: Callable[[int], str]) -> None:
@@ -48,7 +48,7 @@ class Together:
             execute(self._text(len(piece)), [*before, *chain.from_iterable(piece)])
 
 
-class Inserts(Together):
+class BulkInsert(Bulk):
     """An INSERT. ``row`` puts a mapping's values into the statement's order."""
 
     def __init__(self, table: Table, *columns: str, conflict: Callable[[Insert], Insert] = lambda plain: plain) -> None:
@@ -97,8 +97,8 @@ def _changes_of_sequences(columns: Sequence[str]) -> Callable[[int], str]:
     return text
 
 
-MESSAGES: Final = Inserts(message)
-ENTRIES: Final = Inserts(
+MESSAGES: Final = BulkInsert(message)
+ENTRIES: Final = BulkInsert(
     entry,
     "id",
     "queue",
@@ -112,25 +112,27 @@ ENTRIES: Final = Inserts(
     "reason",
     "settled_at",
 )
-RANGES: Final = Inserts(
+RANGES: Final = BulkInsert(
     range_,
     conflict=lambda plain: plain.on_conflict_do_update(
         index_elements=["sequence", "lower"], set_={"upper": plain.excluded.upper}
     ),
 )
-DELIVERED: Final = Together(_delivered)
+DELIVERED: Final = Bulk(_delivered)
 """Rows of one: an entry's key. Before them, the time."""
-PROGRESS: Final = Together(_changes_of_sequences(PROGRESS_COLUMNS))
+PROGRESS: Final = Bulk(_changes_of_sequences(PROGRESS_COLUMNS))
 """Rows: a sequence's key, then PROGRESS_COLUMNS."""
-STEADY: Final = Together(_changes_of_sequences(STEADY_COLUMNS))
+STEADY: Final = Bulk(_changes_of_sequences(STEADY_COLUMNS))
 """Rows: a sequence's key, then STEADY_COLUMNS: the others are as they were."""
-COUNTERS: Final = Inserts(
+CHANGED: Final = Bulk(_changes_of_sequences(SAVED_COLUMNS))
+"""Rows: a sequence's key, then SAVED_COLUMNS."""
+COUNTERS: Final = BulkInsert(
     counter,
     conflict=lambda plain: plain.on_conflict_do_update(
         index_elements=["name", "queue", "label"], set_={"value": counter.c.value + plain.excluded.value}
     ),
 )
-REFUSALS: Final = Inserts(
+REFUSALS: Final = BulkInsert(
     refusal,
     conflict=lambda plain: plain.on_conflict_do_update(
         index_elements=["reason", "partner"],

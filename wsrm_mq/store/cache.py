@@ -1,0 +1,147 @@
+"""What a process knows of the store from one transaction to the next.
+
+It is kept only while ``PRAGMA data_version`` proves that no other connection wrote. What a transaction changes of it is
+true once that is committed; any rollback empties it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.records import SequenceRecord
+
+__all__ = ["Cache", "ConnectionCache", "SequenceCache"]
+
+MAX_WEIGHT: Final = 40_000
+"""Of the sequences: 20,000 received in order, fewer that have gaps."""
+MAX_QUEUES: Final = 1_000
+MAX_CONNECTIONS: Final = 10_000
+
+
+class ConnectionCache:
+    """What is known of connections, for those that ask: nothing here is filled for every message."""
+
+    def __init__(self) -> None:
+        self.sequences: dict[tuple[str, int], int] = {}
+        """Key of the open sequence of a connection's messages without WS-RM in a queue."""
+        self.unsettled: dict[str, int] = {}
+        """How many unsettled messages a connection has, at most."""
+        self.asked_at: dict[str, int] = {}
+        """At which transaction's time they were counted last."""
+        self.floors: OrderedDict[str, int] = OrderedDict()
+        """The key of a message below which, and at which, all of a connection's are settled: for ever, so it stays
+        true whoever writes."""
+
+    def clear(self) -> None:
+        self.sequences.clear()
+        self.unsettled.clear()
+        self.asked_at.clear()
+
+    def set_floor(self, connection: str, key: int) -> None:
+        self.floors[connection] = key
+        self.floors.move_to_end(connection)
+        if len(self.floors) > MAX_CONNECTIONS:
+            gone, _key = self.floors.popitem(last=False)
+            self.unsettled.pop(gone, None)
+            self.asked_at.pop(gone, None)
+
+    def set_sequence(self, connection: str, queue: int, key: int) -> None:
+        if len(self.sequences) > MAX_CONNECTIONS:
+            self.sequences.clear()
+        self.sequences[connection, queue] = key
+
+
+class SequenceCache:
+    """Sequences, the least recently used first out. One weighs as much as it has ranges, which may be thousands, and
+    one more."""
+
+    def __init__(self, max_weight: int = MAX_WEIGHT) -> None:
+        self.records: OrderedDict[int, SequenceRecord] = OrderedDict()
+        self.keys: dict[str, int] = {}
+        """By identifier."""
+        self.weight = 0
+        self._max_weight = max_weight
+        self._weights: dict[int, int] = {}
+        self.held_in_all: tuple[int, int] | None = None
+        """Messages and bytes held in all sequences of the store; ``None``: not asked yet."""
+
+    def clear(self) -> None:
+        self.records.clear()
+        self.keys.clear()
+        self._weights.clear()
+        self.weight = 0
+        self.held_in_all = None
+
+    def keep(self, records: Iterable[SequenceRecord]) -> None:
+        """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
+        for record in records:
+            if record.ended_at is not None and record.is_over:
+                self.drop(record.id)
+                continue
+            key, value = record.id, record.value
+            weight = 1 + len(value.received.ranges) + len(value.unnamed.ranges)
+            self.weight += weight - self._weights.get(key, 0)
+            self._weights[key] = weight
+            self.keys[value.terms.identifier] = key
+            self.records[key] = record
+            self.records.move_to_end(key)
+            while self.weight > self._max_weight and len(self.records) > 1:
+                self.drop(next(iter(self.records)))
+
+    def drop(self, key: int) -> None:
+        record = self.records.pop(key, None)
+        if record is not None:
+            del self.keys[record.value.terms.identifier]
+            self.weight -= self._weights.pop(key)
+
+    def held_changed(self, messages: int, size: int) -> None:
+        if self.held_in_all is not None:
+            self.held_in_all = (self.held_in_all[0] + messages, self.held_in_all[1] + size)
+
+
+class Cache:
+    """``serving`` is what the process serves."""
+
+    def __init__(self, serving: Serving = NAMELESS) -> None:
+        self.serving = serving
+        self.sequences = SequenceCache()
+        self.connections = ConnectionCache()
+        self.queues: OrderedDict[str, int] = OrderedDict()
+        """Keys by name, the first that was asked for first out."""
+        self.served: set[int] = set()
+        """Keys of queues that the process may run. No other takes one of them away while this one lives."""
+        self.last_position: int | None = None
+        """The last that was given; ``None``: not asked yet."""
+        self._version: int | None = None
+
+    def validate(self, version: int) -> bool:
+        """Empty the cache if another connection has committed since (``PRAGMA data_version``); answers whether none
+        has."""
+        if version == self._version:
+            return True
+        served = self.served
+        self.clear()
+        self.served = served
+        self._version = version
+        return False
+
+    def clear(self) -> None:
+        self.sequences.clear()
+        self.connections.clear()
+        self.queues.clear()
+        self.served = set()
+        self.last_position = None
+
+    def keep_queue(self, name: str, key: int) -> None:
+        self.queues[name] = key
+        if len(self.queues) > MAX_QUEUES:
+            self.queues.popitem(last=False)
+
+    def drop_queues(self, keys: Collection[int]) -> None:
+        """What another process has deleted goes with ``validate``."""
+        self.served.difference_update(keys)
+        for name in [name for name, key in self.queues.items() if key in keys]:
+            del self.queues[name]

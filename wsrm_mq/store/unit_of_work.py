@@ -1,0 +1,200 @@
+"""A unit of work: one write transaction, whatever it is about.
+
+Verbs are plain functions ``verb(tx, …) → result``; a test can call them without threads. Messages, entries and
+deliveries are collected and written many rows to a statement, before whatever else is asked of the database.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any, BinaryIO, Final
+
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.applications import foreign
+from wsrm_mq.store.bodies import write_body
+from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, Row
+from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.counting import Key, Tally
+from wsrm_mq.store.port import Parameters, Rows
+from wsrm_mq.store.pruning import DROP_QUEUES
+from wsrm_mq.store.space import room
+
+__all__ = ["UnitOfWork", "as_json"]
+
+_LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
+"""That of a deleted row is not used again."""
+
+
+class UnitOfWork:
+    """A transaction in progress. ``now`` is one time for all of it, ms since the epoch; ``instance`` is the key of the
+    instance that writes."""
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        now: int,
+        cache: Cache,
+        instance: int,
+        instance_name: str,
+        tally: Tally | None = None,
+    ) -> None:
+        self.db = db
+        self.now = now
+        self.instance = instance
+        self.instance_name = instance_name
+        self.connections = cache.connections
+        self.counts: dict[Key, int] = defaultdict(int)
+        """What this transaction counts; see ``counting`` for when that is in the store."""
+        self.notices: list[tuple[str, dict[str, Any]]] = []
+        """Events to be told once this is committed."""
+        self.has_counted = False
+        """It wrote counters: at most a few transactions a second do."""
+        self._cache = cache
+        self._tally = tally or Tally()
+        self._counts_now = False
+        self._messages: list[Row] = []
+        self._entries: list[Row] = []
+        self._delivered: list[Row] = []
+        self._used_bytes: int | None = None
+        if cache.last_position is None:
+            (cache.last_position,) = db.execute(_LAST_POSITION).fetchone()
+        self._position: int = cache.last_position
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
+        """Run a statement. It sees all that this transaction did before, but changes of sequences."""
+        if self._entries or self._messages or self._delivered:
+            self._write_rows()
+        return self.db.execute(statement, parameters)
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the store's file that hold something."""
+        if self._used_bytes is None:
+            self._used_bytes = room(self.db).used
+        return self._used_bytes
+
+    # messages and entries
+
+    def add_message(self, row: dict[str, Any]) -> int:
+        """Add a row of ``message``, its ``id`` left out; answers that: the position of the entry that comes with it."""
+        row["id"] = self._position = key = self._position + 1
+        self._messages.append(MESSAGES.row(row))
+        return key
+
+    def add_entry(self, row: dict[str, Any]) -> int:
+        """Add a row of ``entry``; answers its position, which is given once and never again. ``id`` is in the row
+        where it came with its message."""
+        if "id" not in row:
+            row["id"] = self._position = self._position + 1
+        self._entries.append(ENTRIES.row(row))
+        return int(row["id"])
+
+    def write_body(self, message: int, size: int, body: BinaryIO) -> None:
+        """The body of a message that was added without, ``size`` bytes."""
+        self._write_rows()
+        write_body(self.db, message, size, body)
+
+    def delivered(self, position: int) -> None:
+        """Settle an entry as delivered."""
+        self._delivered.append((position,))
+
+    def _write_rows(self) -> None:
+        MESSAGES.write(self.db.execute, self._messages)
+        ENTRIES.write(self.db.execute, self._entries)
+        DELIVERED.write(self.db.execute, self._delivered, self.now)
+        self._messages, self._entries, self._delivered = [], [], []
+
+    # queues
+
+    def queue(self, name: str, kind: str = "app", parent: int | None = None) -> int:
+        """The key of the queue with this name, which is made if it is missing."""
+        known = self.queue_named(name)
+        if known is not None:
+            return known
+        application = self._cache.serving.application if kind == "app" else None
+        row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now, "application": application}
+        key = self.execute(sql.ADD_QUEUE, row).lastrowid or 0
+        self._cache.keep_queue(name, key)
+        return key
+
+    def queue_named(self, name: str) -> int | None:
+        """The key of the queue with this name; ``None`` where there is none."""
+        known = self._cache.queues.get(name)
+        if known is not None:
+            return known
+        found = self.execute(sql.QUEUE_ID, {"name": name}).fetchone()
+        if found is None:
+            return None
+        self._cache.keep_queue(name, found[0])
+        return int(found[0])
+
+    def forget_queues(self, keys: Collection[int]) -> None:
+        """Delete queues. Nothing has their keys any more, nor will: keys are given once."""
+        self._cache.drop_queues(keys)
+        self.execute(DROP_QUEUES, (as_json([*keys]),))
+
+    def serves(self, queue: int) -> bool:
+        """Whether what is in the queue with this key is for this process."""
+        if queue in self._cache.served:
+            return True
+        row = self.execute(sql.QUEUE, {"key": queue}).fetchone()
+        if row is None or not self._cache.serving.may_run(*row):
+            return False
+        self._cache.served.add(queue)
+        return True
+
+    @property
+    def foreign(self) -> str:
+        """The keys of the queues that it does not serve, as JSON."""
+        return as_json(foreign(self.db, self._cache.serving))
+
+    def dead_letters(self, queue: int) -> int:
+        """The key of the dead-letter queue of ``queue``, whatever its name."""
+        found = self.execute(sql.DEAD_LETTERS, {"parent": queue}).fetchone()
+        if found is not None:
+            return int(found[0])
+        name, _application = self.execute(sql.QUEUE, {"key": queue}).fetchone()
+        return self.queue(f"{name}#dead", "dead_letter", queue)
+
+    # ledger and counts
+
+    def add_ledger(self, event: str, queue: int | None, **columns: object) -> None:
+        """Write down what an entry's own columns cannot tell, and count it."""
+        row = {**_LEDGER, **columns, "at": self.now, "event": event, "queue": queue, "instance": self.instance_name}
+        self.execute(sql.ADD_LEDGER, row)
+        self.counts["ledger", queue or 0, event] += 1
+        self._counts_now = True
+
+    def count_now(self) -> None:
+        """What this process has counted until now is written with this transaction."""
+        self._counts_now = True
+
+    # the end
+
+    def flush(self) -> None:
+        """Write what is not written yet. Called once, before COMMIT."""
+        self._write_rows()
+        self._counts_now = self._counts_now or self._tally.is_due
+        if self._counts_now:
+            counts = self._tally.with_waiting(self.counts)
+            COUNTERS.write(self.db.execute, counts)
+            REFUSALS.write(self.db.execute, self._tally.refused())
+            self.has_counted = bool(counts)
+
+    def committed(self) -> None:
+        """Keep what is now true for the next transaction. Called once, after COMMIT."""
+        self._cache.last_position = self._position
+        if self._counts_now:
+            self._tally.written()
+        else:
+            self._tally.wait(self.counts)
+
+
+_LEDGER: Final = dict.fromkeys(("sequence", "number", "position", "attempt", "reason", "actor"))
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
