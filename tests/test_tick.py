@@ -1,4 +1,4 @@
-"""What one commit of an event loop takes: all that is here, and those who are about to come."""
+"""What one commit of an event loop takes: all that is here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import database
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.tick import QUICK_SECONDS, LoopErrand, Regulars, Tick
+from wsrm_mq.tick import LoopErrand, Tick
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def together(store: Store, words: list[str], tick: Tick | None = None) -> 
     told: list[str] = []
 
     async def one(word: str) -> None:
-        assert await tick.commit(note(word), 10, told.append, f"client {word}") == word
+        assert await tick.commit(note(word), 10, told.append) == word
 
     await asyncio.gather(*map(one, words))
     return told, store.writer.commits - before
@@ -74,9 +74,9 @@ def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Stor
             raise ZeroDivisionError
 
         results = await asyncio.gather(
-            tick.commit(note("before"), 1, lambda _: None, None),
-            tick.commit(broken, 1, lambda _: None, None),
-            tick.commit(note("after"), 1, lambda _: None, None),
+            tick.commit(note("before"), 1, lambda _: None),
+            tick.commit(broken, 1, lambda _: None),
+            tick.commit(note("after"), 1, lambda _: None),
             return_exceptions=True,
         )
         assert results[::2] == ["before", "after"]
@@ -89,9 +89,9 @@ def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Stor
 def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> None:
     async def conversation() -> None:
         tick = tick_of(store)
-        waiting = asyncio.ensure_future(tick.commit(note("given up"), 1, lambda _: None, "client"))
+        waiting = asyncio.ensure_future(tick.commit(note("given up"), 1, lambda _: None))
         waiting.cancel()
-        await tick.commit(note("next"), 1, lambda _: None, "other")
+        await tick.commit(note("next"), 1, lambda _: None)
 
     asyncio.run(conversation())
     assert noted(store) == ["given up", "next"]
@@ -100,7 +100,7 @@ def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> 
 def test_what_lingers_while_nobody_sends_is_written_soon(store: Store) -> None:
     async def conversation() -> None:
         tick = tick_of(store)
-        await tick.commit(note("message"), 1, lambda _: None, "client")
+        await tick.commit(note("message"), 1, lambda _: None)
         settled = asyncio.Event()
         loop = asyncio.get_running_loop()
         told = lambda _result, _error: loop.call_soon_threadsafe(settled.set)  # noqa: E731
@@ -116,27 +116,9 @@ def test_what_is_sent_to_a_closed_store_is_refused(store: Store) -> None:
         tick = tick_of(store)
         await asyncio.to_thread(store.close)
         with pytest.raises(StoreUnavailable):
-            await tick.commit(note("late"), 1, lambda _: None, "client")
+            await tick.commit(note("late"), 1, lambda _: None)
 
     asyncio.run(conversation())
-
-
-def test_a_client_that_had_its_answer_is_waited_for_until_it_proves_slow() -> None:
-    regulars = Regulars()
-    regulars.answered("a", 1.0)
-    assert regulars.are_due
-    regulars.came("a", 1.0 + QUICK_SECONDS / 2)
-    assert not regulars.are_due
-    regulars.answered("a", 2.0)
-    regulars.give_up()
-    regulars.answered("a", 3.0)
-    assert not regulars.are_due
-    regulars.came("a", 3.0 + 2 * QUICK_SECONDS)
-    regulars.answered("a", 4.0)
-    assert not regulars.are_due
-    regulars.came("a", 4.0 + QUICK_SECONDS / 2)  # quick again
-    regulars.answered("a", 5.0)
-    assert regulars.are_due
 
 
 # what a request has run
@@ -144,7 +126,7 @@ def test_a_client_that_had_its_answer_is_waited_for_until_it_proves_slow() -> No
 
 async def errand_of(tick: Tick, word: str, seconds: float = 0.0) -> tuple[Settlement | None, float]:
     """Have ``word`` written as a pool does it whose application takes ``seconds``; answers what the request heard."""
-    errand = LoopErrand(tick, f"client {word}")
+    errand = LoopErrand(tick)
     settlement = Settlement("delivered", None, SequenceAcknowledgement(word, ()))
 
     def told(_done: Any, error: BaseException | None) -> None:
@@ -172,10 +154,10 @@ def test_what_threads_have_settled_is_written_by_the_loop_with_what_was_sent_to_
 
     async def conversation() -> None:
         tick = tick_of(store)
-        accepted = tick.commit(note("accepted"), 1, lambda _: None, "other")
+        accepted = tick.commit(note("accepted"), 1, lambda _: None)
         for _ in range(3):
             done = threading.Thread(
-                target=LoopErrand(tick, None).submit, args=(verb, lambda _done, _error: None), kwargs={"size": 1}
+                target=LoopErrand(tick).submit, args=(verb, lambda _done, _error: None), kwargs={"size": 1}
             )
             done.start()
             done.join()
@@ -226,7 +208,7 @@ def test_a_request_waits_for_the_store_no_longer_than_its_patience(
 
 def test_what_a_thread_has_for_a_loop_that_ended_is_written_without_it(store: Store) -> None:
     async def made() -> LoopErrand:
-        return LoopErrand(tick_of(store), "client")
+        return LoopErrand(tick_of(store))
 
     errand = asyncio.run(made())
     written = threading.Event()

@@ -268,18 +268,17 @@ class WSRMASGIMiddleware(Served):
             examined = front.examine(environ, body, receive, kept)
         if not isinstance(examined, Commit):
             return examined
-        tick, client = self._tick_here(), examined.request.caller.connection
+        tick = self._tick_here()
         errands: list[LoopErrand] = []
 
         def committed(receipt: Receipt | Created) -> None:
             run = front.committed(examined, receipt)
             if run is not None:  # begun here: the request may be cancelled before its turn comes
-                errand = LoopErrand(tick, client)
+                errand = LoopErrand(tick)
                 front.engine.dispatcher.run_for(run.claim, run.delivery, errand)
                 errands.append(errand)
 
-        waits = examined.arrival is not None and examined.arrival.waits
-        receipt = await tick.commit(examined.verb, examined.size, committed, client, is_answered=not waits)
+        receipt = await tick.commit(examined.verb, examined.size, committed)
         match front.conclude(examined, receipt):
             case Answer() | Forward() as answer:
                 return answer

@@ -1,18 +1,16 @@
 """One commit for all that came since the last: an event loop's way to write.
 
 A commit costs the same for one message as for eight. A loop that began one as soon as a message is there would write
-each by itself; so a tick waits, not long, for those who are about to come: for what the loop is still reading, and for
-clients that had their answer a moment ago and are known to be quick.
+each by itself; so a tick waits for what the loop is still reading.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from wsrm_mq.delivery.errand import LOOK_SECONDS, Patience
 from wsrm_mq.queue.settlement import Settlement
@@ -22,44 +20,6 @@ __all__ = ["LoopErrand", "Tick"]
 
 R = TypeVar("R")
 
-QUICK_SECONDS: Final = 0.002
-"""A client that sends again so soon after its answer is waited for."""
-NAP_SECONDS: Final = 0.0002
-NAPS: Final = 1
-"""So often, and so long each time, a tick waits for quick clients: most have come by themselves, while the loop wrote
-the answers and read."""
-_REMEMBERED: Final = 4_096
-
-
-class Regulars:
-    """Which clients are about to send: they had their answer a moment ago, and the last times they came back soon."""
-
-    def __init__(self) -> None:
-        self._due: dict[str, float] = {}
-        self._slow: dict[str, float] = {}
-
-    def came(self, client: str, now: float) -> None:
-        """Times are those of ``time.monotonic``."""
-        if self._due.pop(client, None) is None and now - self._slow.get(client, now) < QUICK_SECONDS:
-            self._slow.pop(client, None)
-
-    def answered(self, client: str, now: float) -> None:
-        if client in self._slow:
-            self._slow[client] = now
-        else:
-            self._due[client] = now
-
-    @property
-    def are_due(self) -> bool:
-        return bool(self._due)
-
-    def give_up(self) -> None:
-        """Those who did not come are slow until they show that they are not."""
-        if len(self._slow) > _REMEMBERED:
-            self._slow.clear()
-        self._slow |= self._due
-        self._due.clear()
-
 
 class Tick:
     """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's."""
@@ -68,9 +28,6 @@ class Tick:
         self.loop = loop
         self.writer = writer
         self._thread = get_ident()
-        self._regulars = Regulars()
-        self._here: list[str] = []
-        """Who is answered after the next commit."""
         self._is_due = False
         """A commit is about to be made."""
         self._is_called = False
@@ -78,15 +35,12 @@ class Tick:
         self._joined = 0
         """How many verbs wait for it, those of other threads left out."""
         self._seen = 0
-        self._naps = 0
         self._timer: asyncio.TimerHandle | None = None
         self._led_at = 0.0
 
-    def commit(
-        self, verb: Verb[R], size: int, committed: Callable[[R], None], client: str | None, *, is_answered: bool = True
-    ) -> asyncio.Future[R]:
+    def commit(self, verb: Verb[R], size: int, committed: Callable[[R], None]) -> asyncio.Future[R]:
         """Run ``verb`` in the next commit, which the future tells of. ``committed(result)`` is called at once after
-        it. ``client`` names who waits; ``is_answered``: that commit is all that he waits for."""
+        it."""
         future: asyncio.Future[R] = self.loop.create_future()
 
         def told(result: Any, error: BaseException | None) -> None:
@@ -98,17 +52,8 @@ class Tick:
 
         self.writer.submit_led(verb, told, size=size, is_request=True)
         self._joined += 1
-        if client is not None:
-            self._regulars.came(client, time.monotonic())
-            if is_answered:
-                self._here.append(client)
         self._be_due()
         return future
-
-    def answered(self, client: str | None) -> None:
-        """He has all that he waited for."""
-        if client is not None:
-            self._regulars.answered(client, time.monotonic())
 
     def call(self) -> None:
         """Make a commit soon. From any thread: what it has for the commit was submitted before."""
@@ -136,23 +81,17 @@ class Tick:
     def _be_due(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._seen, self._naps = 0, NAPS
+            self._seen = 0
             self.loop.call_soon(self._run)
 
     def _run(self) -> None:
         if self._seen < self._joined:  # more came since the last look: perhaps the loop is not done with reading
             self._seen = self._joined
-        elif self._regulars.are_due and self._naps:
-            self._naps -= 1
-            time.sleep(NAP_SECONDS)  # shorter than the commit, for which the loop would stand still too
+            self.loop.call_soon(self._run)
         else:
             self._lead()
-            return
-        self.loop.call_soon(self._run)
 
     def _lead(self) -> None:
-        self._regulars.give_up()
-        here, self._here = self._here, []
         self._is_due, self._joined = False, 0
         if self._timer is None:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
@@ -160,9 +99,6 @@ class Tick:
             self._timer = self.loop.call_later(LINGER_SECONDS, self._late)
         self.writer.lead()
         self._led_at = self.loop.time()
-        now = time.monotonic()
-        for client in here:
-            self._regulars.answered(client, now)
 
     def _late(self) -> None:
         left = self._led_at + LINGER_SECONDS - self.loop.time()
@@ -179,9 +115,8 @@ class LoopErrand:
     """A message that a request waits for, while a thread has it: what comes of it is stored with one of the ticks. See
     ``delivery.errand``."""
 
-    def __init__(self, tick: Tick, client: str | None) -> None:
+    def __init__(self, tick: Tick) -> None:
         self._tick = tick
-        self._client = client
         self._future: asyncio.Future[Settlement | None] = tick.loop.create_future()
         self._patience = Patience()
         self.calling = self._patience.stop
@@ -202,7 +137,6 @@ class LoopErrand:
             settlement = await self._future
         finally:
             self._timer.cancel()
-        self._tick.answered(self._client)
         return settlement, max(0.0, self._patience.left(patience))
 
     def _look_in(self, seconds: float, patience: float) -> None:
