@@ -380,13 +380,13 @@ def test_what_takes_long_to_read_is_read_in_a_thread(
 ) -> None:
     middleware = WSRMASGIMiddleware(service, tmp_path / "store.db", verify_body=True)
     threads: list[threading.Thread] = []
-    examine = Front.examine
+    examine = Front.begin
 
     def noting(*arguments: Any) -> Any:
         threads.append(threading.current_thread())
         return examine(*arguments)
 
-    monkeypatch.setattr(Front, "examine", noting)
+    monkeypatch.setattr(Front, "begin", noting)
 
     async def conversation() -> None:
         identifier = await create(middleware)

@@ -75,7 +75,7 @@ def test_names_that_are_invented_take_no_memory_for_ever() -> None:
     told: list[str] = []
     kept = KeptHeaders(dropped=told.append)
     for number in range(5_000):
-        assert kept.capture({f"HTTP_X_{number}": "x", "PATH_INFO": "/"}) == '{"PATH_INFO":"/"}'
+        assert kept.select({f"HTTP_X_{number}": "x", "PATH_INFO": "/"}) == (("PATH_INFO", "/"),)
     assert len(told) < 1_000
 
 

@@ -52,8 +52,12 @@ async def together(store: Store, words: list[str], tick: Tick | None = None) -> 
     before = store.writer.commits
     told: list[str] = []
 
+    def finish(word: str) -> str:
+        told.append(word)
+        return f"{word}, finished"
+
     async def one(word: str) -> None:
-        assert await tick.commit(note(word), 10, told.append) == word
+        assert await tick.commit(note(word), 10, finish) == f"{word}, finished"
 
     await asyncio.gather(*map(one, words))
     return told, store.writer.commits - before
@@ -74,9 +78,9 @@ def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Stor
             raise ZeroDivisionError
 
         results = await asyncio.gather(
-            tick.commit(note("before"), 1, lambda _: None),
-            tick.commit(broken, 1, lambda _: None),
-            tick.commit(note("after"), 1, lambda _: None),
+            tick.commit(note("before"), 1, str),
+            tick.commit(broken, 1, str),
+            tick.commit(note("after"), 1, str),
             return_exceptions=True,
         )
         assert results[::2] == ["before", "after"]
@@ -89,9 +93,9 @@ def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Stor
 def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> None:
     async def conversation() -> None:
         tick = tick_of(store)
-        waiting = asyncio.ensure_future(tick.commit(note("given up"), 1, lambda _: None))
+        waiting = asyncio.ensure_future(tick.commit(note("given up"), 1, str))
         waiting.cancel()
-        await tick.commit(note("next"), 1, lambda _: None)
+        await tick.commit(note("next"), 1, str)
 
     asyncio.run(conversation())
     assert noted(store) == ["given up", "next"]
@@ -100,7 +104,7 @@ def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> 
 def test_what_lingers_while_nobody_sends_is_written_soon(store: Store) -> None:
     async def conversation() -> None:
         tick = tick_of(store)
-        await tick.commit(note("message"), 1, lambda _: None)
+        await tick.commit(note("message"), 1, str)
         settled = asyncio.Event()
         loop = asyncio.get_running_loop()
         told = lambda _result, _error: loop.call_soon_threadsafe(settled.set)  # noqa: E731
@@ -116,7 +120,7 @@ def test_what_is_sent_to_a_closed_store_is_refused(store: Store) -> None:
         tick = tick_of(store)
         await asyncio.to_thread(store.close)
         with pytest.raises(StoreUnavailable):
-            await tick.commit(note("late"), 1, lambda _: None)
+            await tick.commit(note("late"), 1, str)
 
     asyncio.run(conversation())
 
@@ -154,7 +158,7 @@ def test_what_threads_have_settled_is_written_by_the_loop_with_what_was_sent_to_
 
     async def conversation() -> None:
         tick = tick_of(store)
-        accepted = tick.commit(note("accepted"), 1, lambda _: None)
+        accepted = tick.commit(note("accepted"), 1, str)
         for _ in range(3):
             done = threading.Thread(
                 target=LoopErrand(tick).submit, args=(verb, lambda _done, _error: None), kwargs={"size": 1}

@@ -15,14 +15,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
-from wsrm_mq.destination.answers import Answer, forwarded, http_headers
+from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.destination.answers import Answer, forwarded
+from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
 from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
@@ -30,17 +32,17 @@ from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
+    DELIVERY,
     Authenticate,
     Front,
     Hooks,
+    Served,
     asks_for_wsdl,
-    is_delivery,
     refuse_delivery,
 )
 from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import Reply
-from wsrm_mq.remembered import Memory, are_small
-from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import LoopErrand, Tick
 
@@ -54,21 +56,7 @@ _SCANNED_HERE: Final = 64 * 1024
 DRAIN_SECONDS: Final = 30.0
 """How long what runs may take to finish when the server's lifespan ends."""
 
-_REMEMBERED: Final = 4_096
-"""Kinds of requests."""
-_HEADERS: Final = 256
-"""Kinds of answers."""
-
 Interface = Literal["auto", "asgi", "wsgi"]
-
-
-class _Known(NamedTuple):
-    """What is known of requests that are alike, and ours."""
-
-    environ: Environ
-    """Of one of them, without its scope."""
-    kept: str
-    """What is stored of it."""
 
 
 class WSRMASGIMiddleware(Served):
@@ -158,7 +146,6 @@ class WSRMASGIMiddleware(Served):
     def _stand_before(self, app: Any, front: Front, threads: int) -> None:
         self._inner: ASGIApplication = app if self._is_asgi else behind_threads(app, threads)
         self._front = front
-        self._known: Memory[object, _Known] = Memory(_REMEMBERED)
         self._shows_environ = front.has_hooks
         """A hook of the application gets to see the environ: it is made for each request."""
         self._hook_threads: ThreadPoolExecutor | None = None
@@ -219,90 +206,90 @@ class WSRMASGIMiddleware(Served):
             return await self._inner(scope, receive, send)
         front = self._front
         key, length = alike(scope)
-        known = self._known.get(key)
-        if known is None:
-            environ = environ_of(scope)
+        client = front.clients.get(key)
+        environ = environ_of(scope) if client is None or self._shows_environ else client.environ
+        if client is None:
             business = front.business(environ)
             if isinstance(business, Answer):
                 return await _send(business, send)
             if business is not Business.OURS:
                 is_doubtful = business is Business.DOUBTFUL and may_be_disguised(environ)
                 return await self._forward_untouched(environ, scope, receive, send, is_doubtful=is_doubtful)
-            known = self._remember(key, environ)
-        if is_delivery(scope):
+        if DELIVERY in scope:
             return await _send(refuse_delivery(scope), send)
-        environ = environ_of(scope) if self._shows_environ else known.environ
         self._loop = asyncio.get_running_loop()  # another one after a fork
         try:
+            if client is None:
+                lasting = {name: value for name, value in environ.items() if name != "asgi.scope"}
+                client = front.meet(key, environ, lasting)
             if (told_length({"CONTENT_LENGTH": length}) or 0) > front.settings.max_body:
                 raise too_large(front.settings.max_body)
-            first = await receive()
-            body = _in_hand(first, min(SPOOL_OVER, front.settings.max_body))
-            if body is None:
-                body = await _collected(first, receive, front.settings.max_body)
+            body = await self._body(receive)
             if body is None:
                 return None  # the client is gone
             if not body.size and "HTTP_UPGRADE" in environ and (length or "HTTP_TRANSFER_ENCODING" in environ):
                 raise self._lost_body()
-            answer = await self._answer(environ, body, receive, known.kept)
+            answer = await self._answer(client, environ, body, receive)
         except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
             return await _send(front.refusal(error), send)
         if isinstance(answer, Forward):
             return await self._forward(scope, _replayed(body, receive), send, answer)
         return await _send(answer, send)
 
+    async def _body(self, receive: Receive) -> Body | None:
+        """The whole body; large ones go to a temporary file as they come in. ``None``: the client has gone. Raises
+        ``BodyRefused``."""
+        message, most = await receive(), self._front.settings.max_body
+        content = message.get("body", b"")
+        is_whole = message["type"] == "http.request" and not message.get("more_body")
+        if is_whole and len(content) <= min(SPOOL_OVER, most):
+            return Body(content)
+        return await _collected(message, receive, most)
+
     def _lost_body(self) -> BodyRefused:
         """What uvicorn makes, with httptools, of a request that offers another protocol."""
         self.engine.events.tell("request.body_lost")
         return BodyRefused(400, "There is no body: the server lost it to the Upgrade that was offered.")
 
-    async def _answer(self, environ: Environ, body: Body, receive: Receive, kept: str) -> Answer | Forward:
-        front = self._front
+    async def _answer(self, client: Client, environ: Environ, body: Body, receive: Receive) -> Answer | Forward:
+        front, loop = self._front, asyncio.get_running_loop()
         if self._hook_threads is not None:
-            arguments = (environ, body, receive, kept)
-            loop = asyncio.get_running_loop()
-            examined = await loop.run_in_executor(self._hook_threads, front.examine, *arguments)
-        elif _takes_long(environ, body) or not front.engine.is_running:
-            examined = await asyncio.to_thread(front.examine, environ, body, receive, kept)
+            commit = await loop.run_in_executor(self._hook_threads, front.begin, client, environ, body, receive)
+        elif body.size > _SCANNED_HERE or client.content_encoding or not front.engine.is_running:
+            commit = await asyncio.to_thread(front.begin, client, environ, body, receive)
         else:
-            examined = front.examine(environ, body, receive, kept)
-        if not isinstance(examined, Commit):
-            return examined
-        tick = self._tick_here()
+            commit = front.begin(client, environ, body, receive)
+        if not isinstance(commit, Commit):
+            return commit
+        tick = self._tick_here(loop)
         errands: list[LoopErrand] = []
 
-        def committed(receipt: Receipt | Created) -> None:
-            run = front.committed(examined, receipt)
-            if run is not None:  # begun here: the request may be cancelled before its turn comes
-                errand = LoopErrand(tick)
-                front.engine.dispatcher.run_for(run.claim, run.delivery, errand)
-                errands.append(errand)
+        def run(
+            claim: Claim, delivery: Delivery
+        ) -> None:  # at once: the request may be cancelled before its turn comes
+            errand = LoopErrand(tick)
+            front.engine.dispatcher.run_for(claim, delivery, errand)
+            errands.append(errand)
 
-        receipt = await tick.commit(examined.verb, examined.size, committed)
-        match front.conclude(examined, receipt):
-            case Answer() | Forward() as answer:
-                return answer
-            case Run(_claim, delivery):
+        def finish(receipt: Receipt | Created) -> Answer | Forward | Run | Wait:
+            return front.destination.finish(commit, receipt, run)
+
+        match await tick.commit(commit.verb, commit.size, finish):
+            case Run(wait=wait):
                 left = front.settings.hold_wait
                 if errands:  # else it was dropped on its way there, and the watch takes it up
                     settlement, left = await errands[0].settled(left)
                     if settlement is not None:
-                        return front.answered(examined, settlement)
-                return await self._wait(examined, Wait(delivery.position, Answer(202), bounded=True), receive, left)
+                        return front.destination.settled(commit, wait, settlement)
+                return await self._wait(commit, wait, receive, left)
             case Wait() as wait:
-                return await self._wait(examined, wait, receive, front.settings.hold_wait)
+                return await self._wait(commit, wait, receive, front.settings.hold_wait)
+            case answer:
+                return answer
 
-    def _remember(self, key: object, environ: Environ) -> _Known:
-        of_all = {name: value for name, value in environ.items() if name != "asgi.scope"}
-        known = _Known(of_all, self._front.kept_headers.capture(environ))
-        if are_small(of_all.items()):  # the key has the same, ``kept`` a part of it
-            self._known.keep(key, known)
-        return known
-
-    def _tick_here(self) -> Tick:
-        engine = self._front.engine
+    def _tick_here(self, loop: asyncio.AbstractEventLoop) -> Tick:
+        engine, tick = self._front.engine, self._tick
         writer = engine.store.writer
-        tick, loop = self._tick, asyncio.get_running_loop()
         if tick is None or tick.writer is not writer or tick.loop is not loop:
             self._tick = tick = Tick(loop, writer)
         return tick
@@ -310,14 +297,14 @@ class WSRMASGIMiddleware(Served):
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no
         longer than the client does. Few requests at a time wait for a gap."""
-        front = self._front
+        front, who = self._front, commit.request.who
         waiters = front.engine.waiters
         event = _LoopEvent(asyncio.get_running_loop())
         with waiters.expecting(wait.position, event):
-            settled = front.settled(commit, wait.position)
+            settled = front.settled(commit, wait)
             if settled is not None:
                 return settled
-            if not waiters.enter(commit.who, commit.peer.max_waiting, bounded=wait.bounded):
+            if not waiters.enter(who, commit.request.peer.max_waiting, bounded=wait.bounded):
                 return wait.otherwise
             gone = asyncio.ensure_future(_until_gone(receive))
             try:
@@ -325,12 +312,12 @@ class WSRMASGIMiddleware(Served):
                 while (left := deadline - time.monotonic()) > 0 and not (front.is_ending or gone.done()):
                     # Once a second it looks by itself: a wake-up from another process can be lost.
                     await event.wait(min(left, 1.0), gone)
-                    settled = front.settled(commit, wait.position)
+                    settled = front.settled(commit, wait)
                     if settled is not None:
                         return settled
             finally:
                 gone.cancel()
-                waiters.leave(commit.who, bounded=wait.bounded)
+                waiters.leave(who, bounded=wait.bounded)
         return wait.otherwise
 
     # the wrapped application, unreliably
@@ -408,22 +395,10 @@ def behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:
     return inner
 
 
-def _takes_long(environ: Environ, body: Body) -> bool:
-    return body.size > _SCANNED_HERE or "HTTP_CONTENT_ENCODING" in environ
-
-
 async def _until_gone(receive: Receive) -> None:
     with contextlib.suppress(Exception):  # some servers raise where the client is gone
         while (await receive())["type"] != "http.disconnect":
             pass
-
-
-def _in_hand(message: Message, most: int) -> Body | None:
-    """The whole body where it is in the first message, and not larger than ``most`` bytes."""
-    if message["type"] != "http.request" or message.get("more_body"):
-        return None
-    content = message.get("body", b"")
-    return Body(content) if len(content) <= most else None
 
 
 async def _collected(message: Message, receive: Receive, limit: int) -> Body | None:
@@ -480,14 +455,7 @@ async def _send_whole(start: Message, content: bytes, send: Send) -> None:
 
 
 async def _send(answer: Answer, send: Send) -> None:
-    length = (b"content-length", b"%d" % len(answer.body))
-    headers = [*_raw_headers(answer.content_type, answer.headers), length]
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    headers.append((b"content-length", b"%d" % len(answer.body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
-
-
-@lru_cache(_HEADERS)
-def _raw_headers(content_type: str, headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
-    """Those of an answer but its length; nearly all answers have the same."""
-    named = http_headers(content_type, headers)
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in named]

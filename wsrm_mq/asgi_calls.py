@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from wsrm_mq.delivery.application import CallApplication, Environ
 from wsrm_mq.delivery.service_reply import UnusableReply, check_size
-from wsrm_mq.remembered import remembered, size_of_items
 
 __all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "alike", "call_asgi", "environ_of"]
 
@@ -24,8 +23,6 @@ ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 _Answered = tuple[str, list[tuple[str, str]], bytes]
 
 _PIECE: Final = 64 * 1024
-_CLIENTS: Final = 1_024
-"""Whose headers are remembered."""
 _NAMED: Final = ("method", "path", "root_path", "query_string", "http_version", "scheme")
 _PLAIN: Final = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 _PLAIN_BACK: Final = {name: header.encode() for header, name in _PLAIN.items()}
@@ -48,7 +45,7 @@ def environ_of(scope: Scope) -> Environ:
         "SERVER_PROTOCOL": f"HTTP/{scope.get('http_version', '1.1')}",
         "wsgi.url_scheme": scope.get("scheme", "http"),
         "asgi.scope": scope,
-        **_cgi(tuple(map(tuple, scope["headers"]))),
+        **_cgi(scope["headers"]),
     }
     if client[0]:
         environ["REMOTE_ADDR"] = client[0]
@@ -75,9 +72,7 @@ def _latin(text: str) -> str:
     return text if text.isascii() else text.encode().decode("latin-1")
 
 
-@remembered(_CLIENTS, size_of_items)
-def _cgi(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
-    """A client's requests have nearly always the same headers."""
+def _cgi(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     named: dict[str, str] = {}
     for raw_name, raw_value in headers:
         header, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")

@@ -6,7 +6,7 @@ be committed for it, and how it is answered. It waits for nothing: how to wait i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, ParamSpec
@@ -14,11 +14,13 @@ from typing import Any, Final, ParamSpec
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
-from wsrm_mq.destination.answers import Answer, unavailable
-from wsrm_mq.destination.connections import Connections, correct_peer
-from wsrm_mq.destination.coverage import NOT_COMPRESSED, NOT_GZIP, Business, Coverage, not_rm, path_of
+from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.destination.answers import Answer, plain, unavailable
+from wsrm_mq.destination.client import Client, Peer
+from wsrm_mq.destination.connections import Connections
+from wsrm_mq.destination.coverage import Business, Coverage, not_rm, path_of
 from wsrm_mq.destination.destination import RMDestination
-from wsrm_mq.destination.exchange import Caller, Commit, Forward, Peer, Request, Run, Wait
+from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
@@ -26,13 +28,13 @@ from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, StoreOverloaded, WSRMError
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent, tell
-from wsrm_mq.kept_headers import KeptHeaders
-from wsrm_mq.queue.accept import Body, Created, Receipt, Sender
+from wsrm_mq.kept_headers import KeptHeaders, as_json
+from wsrm_mq.queue.accept import Body, Receipt, Sender
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.settlement import Settlement, settlement
+from wsrm_mq.queue.settlement import settlement
 from wsrm_mq.queue.unsequenced import end_connections
-from wsrm_mq.remembered import Memory, is_small
+from wsrm_mq.remembered import Recent, are_small
 from wsrm_mq.store.applications import Serving, queue_name
 from wsrm_mq.store.refusals import reason_of
 from wsrm_mq.store.storable import storable
@@ -40,11 +42,12 @@ from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import SOAPVersion
 
 __all__ = [
+    "DELIVERY",
     "Authenticate",
     "Front",
     "Hooks",
+    "Served",
     "asks_for_wsdl",
-    "is_delivery",
     "refuse_delivery",
 ]
 
@@ -54,8 +57,10 @@ Authenticate = Callable[[Environ, Headers], str | None]
 _NO_HEADERS: Final = Headers(SOAPVersion.SOAP_1_2)
 _QUEUE_NAME: Final = 512
 """Bytes of a path, which names a queue: the sender chooses it."""
-_CALLERS: Final = 4_096
-"""That are remembered."""
+MAX_CLIENTS: Final = 4_096
+"""How many are remembered."""
+_NOT_COMPRESSED: Final = "Send this without Content-Encoding: the service here cannot expand it."
+_NOT_GZIP: Final = "Send this with Content-Encoding gzip or without: no other one is expanded here."
 _WRAPPED_TWICE: Final = (
     "The service is wrapped twice: this delivery of one WSRMMiddleware came to another one inside it, "
     "which would keep it. Take one of them away: wrap the service once."
@@ -97,6 +102,8 @@ class Front:
         self.has_hooks = hooks.authenticate is not None or hooks.connection_key is not None
         """That see the request."""
         self._authenticate = _answering_text("authenticate", hooks.authenticate) or _authenticated
+        self._has_identity = hooks.authenticate is None
+        """A client's requests are all one sender's, as the server names it."""
         self._default_peer = _peer(settings)
         self._peers = {name: _peer(settings, name, partner) for name, partner in settings.partners.items()}
         self._may_require_rm = any(peer.require_rm for peer in (self._default_peer, *self._peers.values()))
@@ -129,13 +136,15 @@ class Front:
             queue_one_way=settings.queue_one_way,
             sender_fault_status=settings.sender_fault_status,
             events=self.engine.events,
+            identify=self._identify,
+            hand_over=self._hand_over,
             refused=self.count_refusal,
             may_take=self._may_take,
         )
         self.kept_headers = KeptHeaders(
             settings.keep_headers, lambda name: self.engine.events.tell("request.header_dropped", name=name)
         )
-        self._callers: Memory[tuple[str, str | None], Caller] = Memory(_CALLERS)
+        self.clients: Recent[Hashable, Client] = Recent(MAX_CLIENTS)
         self.is_ending = False
 
     # life
@@ -157,7 +166,6 @@ class Front:
         """Whose business the request is, or the answer that turns it away."""
         business = self._coverage.business(environ)
         if business is Business.DOUBTFUL and self._may_require_rm:
-            correct_peer(environ)
             try:
                 _principal, peer = self._identify(environ, _NO_HEADERS)
             except (NotAuthenticated, ConfigurationError) as error:
@@ -171,69 +179,55 @@ class Front:
         self.count_refusal(f"http_{answer.status}", None)
         return answer
 
-    def examine(
-        self, environ: Environ, body: Body, call: object = None, kept: str | None = None
-    ) -> Answer | Forward | Commit:
-        """What is to be done for a request that is covered; raises what ``refusal`` answers. ``call``: the server's own
+    def meet(self, key: Hashable, environ: Environ, alike: Environ) -> Client:
+        """The client of a request that is ours; it is remembered by ``key``. ``alike``: what of ``environ`` is the same
+        in all of its requests. Raises ``BodyRefused`` for what no body would make good."""
+        coding = content_coding(environ.get("HTTP_CONTENT_ENCODING", ""))
+        if coding and self._cannot_expand:
+            raise BodyRefused(415, _NOT_COMPRESSED, ("Accept-Encoding", "identity"))
+        if coding not in ("", "gzip"):
+            raise BodyRefused(415, _NOT_GZIP, ("Accept-Encoding", "gzip, identity"))
+        queue = queue_name(path_of(environ))
+        if len(queue) > _QUEUE_NAME:
+            raise BodyRefused(414, f"The path is longer than {_QUEUE_NAME} bytes.")
+        client = Client(
+            environ=alike,
+            kept=as_json(self.kept_headers.select(environ)),
+            queue=queue,
+            content_type=environ.get("CONTENT_TYPE", ""),
+            soap_action=environ.get("HTTP_SOAPACTION"),
+            content_encoding=coding,
+            address=environ.get("REMOTE_ADDR"),
+            identity=self._identify(environ, _NO_HEADERS) if self._has_identity else None,
+        )
+        if are_small(alike.items()):
+            self.clients.keep(key, client)
+        return client
+
+    def begin(self, client: Client, environ: Environ, body: Body, call: object) -> Answer | Forward | Commit:
+        """What is to be done for a request of ``client``; raises what ``refusal`` answers. ``call``: the server's own
         function that came with the request, WSGI's start_response or ASGI's receive; some servers show the connection
-        there. ``kept``: what ``capture`` of ``kept_headers`` answers for this environ, where that is known."""
-        correct_peer(environ)
+        there."""
         if not self.engine.is_asked:
             if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
-        caller = self._caller(environ, self.kept_headers.capture(environ) if kept is None else kept, call)
-        if caller.content_encoding and (self._cannot_expand or caller.content_encoding != "gzip"):
-            return self.turned_away(NOT_COMPRESSED if self._cannot_expand else NOT_GZIP)
-        return self.destination.examine(Request(caller, body, partial(self._identify, environ)))
+        return self.destination.begin(client, self._connections.name(environ, call), body, environ)
 
-    def _caller(self, environ: Environ, kept: str, call: object) -> Caller:
-        key = (kept, self._connections.name(environ, call))
-        caller = self._callers.get(key)
-        if caller is None:
-            queue = queue_name(path_of(environ))
-            if len(queue) > _QUEUE_NAME:
-                raise BodyRefused(414, f"The path is longer than {_QUEUE_NAME} bytes.")
-            caller = Caller(
-                queue=queue,
-                content_type=environ.get("CONTENT_TYPE", ""),
-                soap_action=environ.get("HTTP_SOAPACTION"),
-                environ=kept,
-                content_encoding=content_coding(environ.get("HTTP_CONTENT_ENCODING", "")),
-                address=environ.get("REMOTE_ADDR"),
-                connection=key[1],
-                is_remembered=is_small(kept, key[1] or ""),
-            )
-            if caller.is_remembered:
-                self._callers.keep(key, caller)
-        return caller
-
-    def committed(self, commit: Commit, receipt: Receipt | Created) -> Run | None:
-        """To be called at once after the commit, by whoever made it: the dispatcher gets its work without waiting for
-        the request's turn. Answers what the request itself has to run."""
-        work = self.destination.hand_over(commit, receipt)
-        if work is None or isinstance(work, Run):
-            return work
-        if work.claim is not None:
-            self.engine.dispatcher.give(work.claim, work.delivery)
-        elif work.delivery is not None:
-            self.engine.dispatcher.offer(work.sequence, work.delivery)
-        return None
-
-    def conclude(self, commit: Commit, receipt: Receipt | Created) -> Answer | Forward | Run | Wait:
-        """What is left to be done for a request whose verb is committed."""
-        if isinstance(receipt, Receipt) and (receipt.owned_elsewhere or receipt.discarding):
+    def _hand_over(self, receipt: Receipt, delivery: Delivery | None) -> None:
+        if receipt.claim is not None:
+            self.engine.dispatcher.give(receipt.claim, delivery)
+        elif delivery is not None:
+            self.engine.dispatcher.offer(receipt.sequence, delivery)
+        if receipt.owned_elsewhere or receipt.discarding:
             self.engine.watch.look_soon()
-        return self.destination.conclude(commit, receipt)
 
-    def settled(self, commit: Commit, position: int) -> Answer | None:
+    def settled(self, commit: Commit, wait: Wait) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""
+        policy = commit.request.peer.policy if commit.arrival is not None else None
         with self.engine.store.reader() as db:
-            found = settlement(db, position, commit.peer.policy if commit.arrival is not None else None)
-        return None if found is None else self.answered(commit, found)
-
-    def answered(self, commit: Commit, found: Settlement) -> Answer:
-        return self.destination.settled(commit, found.outcome, found.reply, found.acknowledgement)
+            found = settlement(db, wait.position, policy)
+        return None if found is None else self.destination.settled(commit, wait, found)
 
     def refusal(self, error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
         """The answer to a request that went no further than ``error``: nothing of it was stored."""
@@ -258,7 +252,7 @@ class Front:
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
-        """Who sends this request."""
+        """Who sends a request, and what the configuration says of him."""
         principal = self._authenticate(environ, headers)
         if not self._peers:
             return principal, self._default_peer
@@ -270,13 +264,36 @@ class Front:
         return self._peers.get(partner or "", self._default_peer).policy
 
 
+class Served:
+    """What either middleware lets its server do: start it, announce its end, close it."""
+
+    _front: Front
+
+    def start(self) -> None:
+        """Open the store and begin to deliver, at once. To be called in a process that serves, not in one that only
+        forks those that do."""
+        self._front.start()
+
+    def stop_waiting(self) -> None:
+        """The end is near: answer the requests that wait for a message, and let none wait from now on."""
+        self._front.is_ending = True
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
+        seconds."""
+        return self._front.close(timeout)
+
+    @property
+    def engine(self) -> Engine:
+        return self._front.engine
+
+
 def _answer_to(error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
     match error:
         case BodyRefused():
-            return Answer(error.status, f"{error.reason}\n".encode(), "text/plain; charset=utf-8")
+            return plain(error.status, error.reason, *error.fields)
         case NotAuthenticated():
-            challenge = (("WWW-Authenticate", error.challenge),)
-            return Answer(401, f"{error}\n".encode(), "text/plain; charset=utf-8", challenge)
+            return plain(401, str(error), ("WWW-Authenticate", error.challenge))
         case ConfigurationError():
             tell("request.misconfigured", error=error, trouble=error.__cause__)
             return unavailable("The service is set up wrongly, its log says how; nothing was taken. Send again later.")
@@ -287,9 +304,8 @@ def _answer_to(error: BodyRefused | StoreError | NotAuthenticated | Configuratio
             return unavailable("The store cannot be written now; nothing was taken. Send again later.")
 
 
-def is_delivery(given: Mapping[str, Any]) -> bool:
-    """Whether a request, as an environ or a scope, is a delivery of another middleware around this one."""
-    return "wsrm.sequence_id" in given
+DELIVERY: Final = "wsrm.sequence_id"
+"""In the environ or the scope of a request: it is a delivery of another middleware around this one."""
 
 
 def refuse_delivery(given: Mapping[str, Any]) -> Answer:
@@ -297,7 +313,7 @@ def refuse_delivery(given: Mapping[str, Any]) -> Answer:
     refuse = given.get("wsrm.refuse")
     if refuse is not None:
         refuse(_WRAPPED_TWICE)
-    return Answer(500, f"{_WRAPPED_TWICE}\n".encode(), "text/plain; charset=utf-8")
+    return plain(500, _WRAPPED_TWICE)
 
 
 def asks_for_wsdl(environ: Environ) -> bool:

@@ -11,9 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from wsrm_mq.remembered import remembered, size_of_values
-
-__all__ = ["KEPT_HEADERS", "NEVER_KEPT", "KeptHeaders", "refusal_to_keep"]
+__all__ = ["KEPT_HEADERS", "NEVER_KEPT", "KeptHeaders", "as_json", "refusal_to_keep"]
 
 KEPT_HEADERS: Final = (
     "Accept",
@@ -87,8 +85,6 @@ _REQUEST: Final = (
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _LONGEST: Final = 100
 """Of a name, which a stranger may choose too: what is longer is neither remembered nor told."""
-_CLIENTS: Final = 1_024
-"""Whose environ is remembered."""
 _NAMES: Final = 512
 """Names that are remembered, and, of headers that are dropped, told: a stranger may think of more."""
 
@@ -118,13 +114,13 @@ class KeptHeaders:
         self._dropped = dropped
         self._known: dict[str, bool] = {}
 
-    def capture(self, environ: Mapping[str, Any]) -> str:
-        """The part of a request that a replay needs, as JSON."""
+    def select(self, environ: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+        """The part of a request that a replay needs."""
         known = self._known
         try:
-            return _as_json(tuple([item for item in environ.items() if known[item[0]]]))
+            return tuple([item for item in environ.items() if known[item[0]]])
         except KeyError:
-            return _as_json(tuple([item for item in environ.items() if self._keeps(item[0])]))
+            return tuple([item for item in environ.items() if self._keeps(item[0])])
 
     def scrubbed(self, kept: str) -> str:
         """What an older version stored, without what this one would not store, as long as before: a row that keeps its
@@ -136,7 +132,7 @@ class KeptHeaders:
         left = {name: value for name, value in environ.items() if name in self._kept}
         if len(left) == len(environ):
             return kept
-        return json.dumps(left, separators=(",", ":")).ljust(len(kept))
+        return as_json(left.items()).ljust(len(kept))
 
     def _keeps(self, name: str) -> bool:
         keeps = name in self._kept
@@ -147,7 +143,6 @@ class KeptHeaders:
         return keeps
 
 
-@remembered(_CLIENTS, size_of_values)
-def _as_json(items: tuple[tuple[str, str], ...]) -> str:
-    """A client's requests are alike: most are written, and read again, once."""
-    return json.dumps(dict(items), separators=(",", ":"))
+def as_json(kept: Iterable[tuple[str, str]]) -> str:
+    """The kept part of a request as it is stored."""
+    return json.dumps(dict(kept), separators=(",", ":"))

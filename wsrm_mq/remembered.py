@@ -1,4 +1,4 @@
-"""What is remembered of clients, to spare work that their next requests would ask for again.
+"""What is remembered, to spare work that the next requests would ask for again.
 
 It is bounded in number, and what is large is not remembered: so it is bounded in bytes, whoever sends what.
 """
@@ -9,39 +9,23 @@ import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sized
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Memory", "Tally", "are_small", "is_small", "remembered", "size_of_items", "size_of_values"]
+__all__ = ["Recent", "are_small", "remembered"]
 
 A = TypeVar("A", bound=Hashable)
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _SMALL: Final = 8 * 1024
 """Bytes or characters, of HTTP headers say: there may be thousands of it."""
-
-
 _ITEM: Final = 64
 """What an item takes beside its own bytes, about: many headers of a byte each are much."""
 
 
-def is_small(*texts: Sized) -> bool:
-    return sum(map(len, texts)) <= _SMALL
-
-
-def size_of_values(items: Iterable[tuple[object, Sized]]) -> int:
-    """Where the names are few and known."""
-    return sum([len(value) for _name, value in items])
-
-
-def size_of_items(items: Iterable[tuple[Sized, Sized]]) -> int:
-    """Where a stranger chooses the names too."""
-    return sum([_ITEM + len(name) + len(value) for name, value in items])
-
-
 def are_small(items: Iterable[tuple[Sized, Sized]]) -> bool:
-    """Whether items that a stranger chose are to be remembered."""
-    return size_of_items(items) <= _SMALL
+    """Whether items that a stranger chose, names and values, are to be remembered."""
+    return sum([_ITEM + len(name) + len(value) for name, value in items]) <= _SMALL
 
 
 def remembered(most: int, size: Callable[[Any], int]) -> Callable[[Callable[[A], V]], Callable[[A], V]]:
@@ -60,30 +44,28 @@ def remembered(most: int, size: Callable[[Any], int]) -> Callable[[Callable[[A],
     return decorate
 
 
-class Tally:
-    """How often each of the last ``most`` things came. A count that two threads make at once may lack one."""
+class Recent(Generic[K, V]):
+    """What is known by a key: the ``most`` that were asked for last. For many threads: each step is one operation of a
+    dictionary, and one that is forgotten between two of them is made anew."""
 
     def __init__(self, most: int) -> None:
-        self._counts: OrderedDict[Hashable, int] = OrderedDict()
         self._most = most
+        self._values: OrderedDict[K, V] = OrderedDict()
 
-    def again(self, key: Hashable) -> int:
-        """It has come once more: how often by now."""
-        self._counts[key] = count = self._counts.pop(key, 0) + 1
-        if len(self._counts) > self._most:
-            with suppress(KeyError):
-                self._counts.popitem(last=False)
-        return count
+    def __len__(self) -> int:
+        return len(self._values)
 
-
-class Memory(dict[K, V]):
-    """What is known by a key; ``most`` at a time, then it begins anew."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
+    def get(self, key: K) -> V | None:
+        value = self._values.get(key)
+        if value is not None:
+            try:
+                self._values.move_to_end(key)
+            except KeyError:
+                self.keep(key, value)
+        return value
 
     def keep(self, key: K, value: V) -> None:
-        if len(self) >= self._most:
-            self.clear()
-        self[key] = value
+        self._values[key] = value
+        if len(self._values) > self._most:
+            with suppress(KeyError):
+                self._values.popitem(last=False)

@@ -19,6 +19,7 @@ from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 __all__ = ["LoopErrand", "Tick"]
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class Tick:
@@ -38,17 +39,18 @@ class Tick:
         self._timer: asyncio.TimerHandle | None = None
         self._led_at = 0.0
 
-    def commit(self, verb: Verb[R], size: int, committed: Callable[[R], None]) -> asyncio.Future[R]:
-        """Run ``verb`` in the next commit, which the future tells of. ``committed(result)`` is called at once after
-        it."""
-        future: asyncio.Future[R] = self.loop.create_future()
+    def commit(self, verb: Verb[R], size: int, finish: Callable[[R], S]) -> asyncio.Future[S]:
+        """Run ``verb`` in the next commit, and at once after it ``finish(result)``, which the future tells of."""
+        future: asyncio.Future[S] = self.loop.create_future()
 
         def told(result: Any, error: BaseException | None) -> None:
+            finished: Any = None
             try:
                 if error is None:
-                    committed(result)
-            finally:
-                self.resolve(future, result, error)
+                    finished = finish(result)
+            except BaseException as raised:
+                error = raised
+            self.resolve(future, finished, error)
 
         self.writer.submit_led(verb, told, size=size, is_request=True)
         self._joined += 1

@@ -12,17 +12,17 @@ from typing import Any
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.waiting import Signal
-from wsrm_mq.destination.answers import Answer, forwarded, http_headers
+from wsrm_mq.destination.answers import LINES, Answer, forwarded
+from wsrm_mq.destination.connections import correct_peer
 from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
 from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
 from wsrm_mq.destination.request_body import BodyRefused, read_body
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.front import Authenticate, Front, Hooks, asks_for_wsdl, is_delivery, refuse_delivery
+from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, asks_for_wsdl, refuse_delivery
 from wsrm_mq.queue.accept import Body, Created, Receipt
 from wsrm_mq.queue.settle import Reply
-from wsrm_mq.served import Served
 from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["WSRMMiddleware"]
@@ -91,74 +91,78 @@ class WSRMMiddleware(Served):
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         front = self._front
-        business = front.business(environ)
-        if business is not Business.OURS:
+        correct_peer(environ)
+        alike = front.kept_headers.select(environ)
+        key = (alike, environ.get("SSL_CLIENT_S_DN"), environ.get("REMOTE_USER"))
+        client = front.clients.get(key)
+        if client is None:
+            business = front.business(environ)
             if business is Business.DOUBTFUL and is_disguised(environ):
                 business = front.turned_away(NOT_SOAP)
             if isinstance(business, Answer):
                 return _send(business, start_response)
-            return self._forward_untouched(environ, start_response)
-        if is_delivery(environ):
+            if business is not Business.OURS:
+                return self._forward_untouched(environ, start_response)
+        if DELIVERY in environ:
             return _send(refuse_delivery(environ), start_response)
         answer: Answer | Forward
         try:
+            client = client or front.meet(key, environ, dict(alike))
             body = read_body(environ, limit=front.settings.max_body)
-            answer = self._answer(environ, body, start_response)
+            answer = self._answer(front.begin(client, environ, body, start_response), environ)
         except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
             answer = front.refusal(error)
         if isinstance(answer, Forward):
             return self._forward(environ, start_response, body, answer)
         return _send(answer, start_response)
 
-    def _answer(self, environ: Environ, body: Body, start_response: StartResponse) -> Answer | Forward:
-        front = self._front
-        examined = front.examine(environ, body, start_response)
-        if not isinstance(examined, Commit):
-            return examined
+    def _answer(self, begun: Answer | Forward | Commit, environ: Environ) -> Answer | Forward:
+        if not isinstance(begun, Commit):
+            return begun
+        commit, destination, engine = begun, self._front.destination, self._front.engine
+        finished: list[Answer | Forward | Run | Wait] = []
 
         def committed(receipt: Receipt | Created) -> None:
-            run = front.committed(examined, receipt)
-            if run is not None:
-                front.engine.dispatcher.expect(run.claim)
+            finished.append(destination.finish(commit, receipt, engine.dispatcher.expect))
 
-        receipt = front.engine.store.call(examined.verb, size=examined.size, committed=committed, is_request=True)
-        match front.conclude(examined, receipt):
-            case Answer() | Forward() as answer:
-                return answer
-            case Run(claim, delivery):
-                settlement, left = front.engine.dispatcher.run_here(claim, delivery, front.settings.hold_wait)
+        engine.store.call(commit.verb, size=commit.size, committed=committed, is_request=True)
+        match finished[0]:
+            case Run(claim, delivery, wait):
+                settlement, left = engine.dispatcher.run_here(claim, delivery, self._front.settings.hold_wait)
                 if settlement is not None:
-                    return front.answered(examined, settlement)
-                return self._wait(examined, Wait(delivery.position, Answer(202), bounded=True), environ, left)
+                    return destination.settled(commit, wait, settlement)
+                return self._wait(commit, wait, environ, left)
             case Wait() as wait:
-                return self._wait(examined, wait, environ, front.settings.hold_wait)
+                return self._wait(commit, wait, environ, self._front.settings.hold_wait)
+            case answer:
+                return answer
 
     def _wait(self, commit: Commit, wait: Wait, environ: Environ, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16).
 
         Few requests at a time wait for a gap, and none where the server has one thread: it could not take the request
         that fills it."""
-        front = self._front
+        front, who = self._front, commit.request.who
         waiters = front.engine.waiters
         event = Signal()
         with waiters.expecting(wait.position, event):
-            settled = front.settled(commit, wait.position)
+            settled = front.settled(commit, wait)
             if settled is not None:
                 return settled
             if wait.bounded and not environ.get("wsgi.multithread", True):
                 return wait.otherwise
-            if not waiters.enter(commit.who, commit.peer.max_waiting, bounded=wait.bounded):
+            if not waiters.enter(who, commit.request.peer.max_waiting, bounded=wait.bounded):
                 return wait.otherwise
             try:
                 deadline = time.monotonic() + patience
                 while (left := deadline - time.monotonic()) > 0 and not front.is_ending:
                     # Once a second it looks by itself: a wake-up from another process can be lost.
                     event.wait(min(left, 1.0))
-                    settled = front.settled(commit, wait.position)
+                    settled = front.settled(commit, wait)
                     if settled is not None:
                         return settled
             finally:
-                waiters.leave(commit.who, bounded=wait.bounded)
+                waiters.leave(who, bounded=wait.bounded)
         return wait.otherwise
 
     # the wrapped application, unreliably
@@ -189,6 +193,6 @@ class WSRMMiddleware(Served):
 
 
 def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:
-    length = ("Content-Length", str(len(answer.body)))
-    start_response(answer.line, [*http_headers(answer.content_type, answer.headers), length])
+    headers = [*answer.headers, ("Content-Length", str(len(answer.body)))]
+    start_response(answer.line or LINES[answer.status], headers)
     return [answer.body]

@@ -26,7 +26,7 @@ from tests.servers.fronts import FRONTS, serve
 from wsrm_mq import once, tracing
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.waiting import Waiters
-from wsrm_mq.front import Front
+from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.store.transaction import Transaction
 
 NAMESPACE: Final = "urn:example:orders"
@@ -71,14 +71,14 @@ def arm(death: Death) -> None:
 
     Transaction.flush = flush_then_die  # type: ignore[method-assign]
 
-    hand_over = Front.committed
+    finish = RMDestination.finish
 
-    def die_or_hand_over(self: Front, commit: Any, receipt: Any) -> Any:
+    def die_or_finish(self: RMDestination, commit: Any, receipt: Any, run: Any) -> Any:
         if getattr(receipt, "position", None) is not None:
             death.passes("after_commit")
-        return hand_over(self, commit, receipt)
+        return finish(self, commit, receipt, run)
 
-    Front.committed = die_or_hand_over  # type: ignore[method-assign]
+    RMDestination.finish = die_or_finish  # type: ignore[method-assign]
 
     processing = tracing.processing
 

@@ -26,7 +26,7 @@ from wsrm_mq.serving.logs import log_to_stderr
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
     from wsrm_mq.config import Loaded, Settings
-    from wsrm_mq.served import Served
+    from wsrm_mq.front import Served
 
 __all__ = ["serve", "spare_the_collector"]
 

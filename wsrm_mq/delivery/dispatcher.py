@@ -146,7 +146,7 @@ class Dispatcher:
 
     # what requests wait for
 
-    def expect(self, claim: Claim) -> None:
+    def expect(self, claim: Claim, _delivery: Delivery) -> None:
         """A request is about to ``run_here``. If it does not, its message is run without it. To be called where its
         commit is told."""
         self._requests.expect(claim)

@@ -27,6 +27,7 @@ from wsrm_mq.versions import SOAPVersion
 
 __all__ = [
     "EMPTY",
+    "LINES",
     "Answer",
     "acknowledgement",
     "as_it_is",
@@ -35,7 +36,7 @@ __all__ = [
     "ended",
     "fault",
     "forwarded",
-    "http_headers",
+    "plain",
     "refused",
     "replied",
     "unavailable",
@@ -45,32 +46,34 @@ __all__ = [
 RETRY_AFTER_SECONDS: Final = 5
 
 
+LINES: Final = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
+"""Status lines."""
+_TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+_SOAP: Final = {soap: (("Content-Type", f"{soap.media_type}; charset=utf-8"),) for soap in SOAPVersion}
+
+
 class Answer(NamedTuple):
     """An HTTP response. ``body`` may be empty."""
 
     status: int
     body: bytes = b""
-    content_type: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    status_line: str = ""
-
-    @property
-    def line(self) -> str:
-        return self.status_line or f"{self.status} {HTTPStatus(self.status).phrase}"
+    """But for its length."""
+    line: str = ""
+    """The status line of an application; empty for the usual one."""
 
 
 EMPTY: Final = Answer(202)
 
 
-def http_headers(content_type: str, headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """The HTTP headers of an answer but for its length."""
-    named = [(name, value) for name, value in headers if name.lower() != "content-length"]
-    return [*named, ("Content-Type", content_type)] if content_type else named
+def plain(status: int, text: str, *fields: tuple[str, str]) -> Answer:
+    """What is said to people."""
+    return Answer(status, f"{text}\n".encode(), (*fields, *_TEXT))
 
 
 def unavailable(reason: str, retry_after: int = RETRY_AFTER_SECONDS) -> Answer:
     """503: nothing was stored, nothing is acknowledged, the sender comes again in ``retry_after`` seconds."""
-    return Answer(503, f"{reason}\n".encode(), "text/plain; charset=utf-8", (("Retry-After", str(retry_after)),))
+    return plain(503, reason, ("Retry-After", str(retry_after)))
 
 
 def fault(
@@ -161,14 +164,14 @@ def ended(
 
 def acknowledgement(headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer:
     """An acknowledgement that stands alone; empty where there is none."""
-    rm, addressing = headers.rm, headers.addressing
+    rm, addressing, own = headers.rm, headers.addressing, headers.sequence
     if not acknowledgements or rm is None or addressing is None:
         return EMPTY
     sayable = acknowledgements if rm.has_none else [ack for ack in acknowledgements if ack.ranges]
     if not sayable:
         return EMPTY  # 1.0 cannot say that nothing was accepted
-    body = sequence_acknowledgement(headers.soap, addressing, rm, _told(sayable, headers))
-    return _envelope(200, body, headers.soap)
+    told = within(sayable, own.number if own is not None else None)
+    return Answer(200, sequence_acknowledgement(headers.soap, addressing, rm, told), _SOAP[headers.soap])
 
 
 def replied(reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer | None:
@@ -184,7 +187,8 @@ def replied(reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceA
 
 def as_it_is(reply: Reply) -> Answer:
     """The application's answer."""
-    return Answer(int(reply.status.split(" ", 1)[0]), reply.body, "", reply.headers, reply.status)
+    headers = tuple([(name, value) for name, value in reply.headers if name.lower() != "content-length"])
+    return Answer(int(reply.status.split(" ", 1)[0]), reply.body, headers, reply.status)
 
 
 def forwarded(
@@ -209,4 +213,4 @@ def content_type(reply: Reply) -> str:
 
 
 def _envelope(status: int, body: bytes, soap: SOAPVersion) -> Answer:
-    return Answer(status, body, f"{soap.media_type}; charset=utf-8")
+    return Answer(status, body, _SOAP[soap])

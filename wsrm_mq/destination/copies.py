@@ -6,11 +6,14 @@ lost the reply can use it. So they go out in turn.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, TypeVar
 
-from wsrm_mq.remembered import Tally
+from wsrm_mq.remembered import Recent
 
 __all__ = ["Copies"]
+
+K = TypeVar("K", bound=Hashable)
 
 _OLD_REPLY_MS: Final = 60_000
 """A client that still asks for a reply that left so long ago may be one that cannot use it."""
@@ -21,19 +24,25 @@ _REPEATED: Final = 100_000
 
 
 class Copies:
-    """Those that came to this process."""
+    """Those that came to this process. A count that two threads make at once may lack one."""
 
     def __init__(self) -> None:
-        self._of_old = Tally(_REPEATED)
-        self._of_bare = Tally(_REPEATED)
+        self._of_old: Recent[int, int] = Recent(_REPEATED)
+        self._of_bare: Recent[tuple[str, int], int] = Recent(_REPEATED)
 
     def acknowledges_alone(self, position: int, reply_age: int) -> bool:
         """Whether this copy of a message is answered by the acknowledgement alone, from the third copy on: a restarted
         CXF client cannot correlate the reply, and drops it. ``reply_age`` in ms."""
-        again = self._of_old.again(position) - _ALWAYS_REPLIED
+        again = _count(self._of_old, position) - _ALWAYS_REPLIED
         return again > 0 and again % 2 == 1 and reply_age >= _OLD_REPLY_MS
 
     def of_bare(self, identifier: str, number: int) -> int:
         """How often a message was answered whose reply can carry no acknowledgement: each second time it is the
         acknowledgement's turn, for without one it would come for ever."""
-        return self._of_bare.again((identifier, number))
+        return _count(self._of_bare, (identifier, number))
+
+
+def _count(counts: Recent[K, int], key: K) -> int:
+    count = (counts.get(key) or 0) + 1
+    counts.keep(key, count)
+    return count

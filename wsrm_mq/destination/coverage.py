@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from wsrm_mq.delivery.application import Environ
-from wsrm_mq.destination.answers import Answer
+from wsrm_mq.destination.answers import Answer, plain
 from wsrm_mq.destination.request_body import told_length
 from wsrm_mq.versions import RM_VERSIONS
 
 __all__ = [
     "DISGUISED_BYTES",
-    "NOT_COMPRESSED",
-    "NOT_GZIP",
     "NOT_SOAP",
     "Business",
     "Coverage",
@@ -36,17 +34,13 @@ _BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 """Methods that carry no message, unless they carry a body all the same."""
 
 
-def _unsupported(reason: str, *fields: tuple[str, str]) -> Answer:
-    return Answer(415, f"{reason}\n".encode(), "text/plain; charset=utf-8", fields)
-
-
 _ACCEPT: Final = ("Accept", ", ".join(_SOAP_TYPES))
-NOT_SOAP: Final = _unsupported("Send SOAP here, as text/xml (SOAP 1.1) or application/soap+xml (SOAP 1.2).", _ACCEPT)
-_WCF_BINARY: Final = _unsupported(
-    "This is the binary encoding of WCF. Set messageEncoding to Text (or Mtom) in the client's binding.", _ACCEPT
+NOT_SOAP: Final = plain(415, "Send SOAP here, as text/xml (SOAP 1.1) or application/soap+xml (SOAP 1.2).", _ACCEPT)
+_WCF_BINARY: Final = plain(
+    415, "This is the binary encoding of WCF. Set messageEncoding to Text (or Mtom) in the client's binding.", _ACCEPT
 )
-_FAST_INFOSET: Final = _unsupported(
-    "This is Fast Infoset. Turn it off in the client: send text/xml or application/soap+xml.", _ACCEPT
+_FAST_INFOSET: Final = plain(
+    415, "This is Fast Infoset. Turn it off in the client: send text/xml or application/soap+xml.", _ACCEPT
 )
 _BINARY: Final = {
     "application/soap+msbin1": _WCF_BINARY,
@@ -54,14 +48,7 @@ _BINARY: Final = {
     "application/soap+fastinfoset": _FAST_INFOSET,
     "application/fastinfoset": _FAST_INFOSET,
 }
-_NOT_POST: Final = Answer(405, b"Send SOAP here with POST.\n", "text/plain; charset=utf-8", (("Allow", "POST"),))
-NOT_COMPRESSED: Final = _unsupported(
-    "Send this without Content-Encoding: the service here cannot expand it.", ("Accept-Encoding", "identity")
-)
-NOT_GZIP: Final = _unsupported(
-    "Send this with Content-Encoding gzip or without: no other one is expanded here.",
-    ("Accept-Encoding", "gzip, identity"),
-)
+_NOT_POST: Final = plain(405, "Send SOAP here with POST.", ("Allow", "POST"))
 
 
 class Business(enum.Enum):

@@ -1,68 +1,39 @@
-"""What passes between a front and the RM Destination: a request goes in; out comes what to commit, and in the end what
-is left to do. Nothing here acts."""
+"""What passes between a front and the RM Destination: what to commit for a request, and in the end what is left to do.
+Nothing here acts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.destination.answers import Answer
+from wsrm_mq.destination.answers import EMPTY, Answer
+from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.envelope import Headers
 from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Caller", "Commit", "Forward", "HandOver", "Peer", "Request", "Run", "Wait"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Caller:
-    """What the requests of one client have in common: where they come from and go to, and their HTTP headers. A front
-    has one object for requests that are alike; that it is the same says so."""
-
-    queue: str
-    content_type: str
-    soap_action: str | None
-    environ: str
-    """The part of the request that a replay needs, as JSON."""
-    content_encoding: str = ""
-    address: str | None = None
-    connection: str | None = None
-    is_remembered: bool = True
-    """The next request that is alike will have this very object."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """What the configuration says of the sender of a request."""
-
-    policy: QueuePolicy
-    name: str | None = None
-    """The partner section that fits."""
-    one_way_answer: str = "acknowledgement"
-    """``empty``: one-way messages are answered 202 without a body."""
-    sender_fault_status: int = 500
-    """The HTTP status of a SOAP 1.2 fault that is the sender's."""
-    require_rm: bool = False
-    strict_addressing: bool = False
-    verify_body: bool = False
-    max_waiting: int | None = None
-    """How many of his requests may wait at a time (SEC-030)."""
+__all__ = ["Commit", "Forward", "Request", "Run", "Wait"]
 
 
 class Request(NamedTuple):
-    """A SOAP POST to a covered path."""
+    """A SOAP POST to a covered path, whose headers are read and whose sender is known."""
 
-    caller: Caller
+    client: Client
+    connection: str | None
     body: Body
-    identify: Callable[[Headers], tuple[str | None, Peer]]
-    """Who sends it (the principal, before anything is stored) and what the configuration says of him."""
+    headers: Headers
+    principal: str | None
+    peer: Peer
+
+    @property
+    def who(self) -> str:
+        """What its limits are counted by: the principal, without one the address."""
+        return self.principal or self.client.address or ""
 
 
 class Forward(NamedTuple):
@@ -80,45 +51,34 @@ class Forward(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """``verb`` has to be committed; its result goes to ``conclude``."""
+    """``verb`` has to be committed; its result goes to ``finish``."""
 
     verb: Callable[[Transaction], Receipt | Created]
-    headers: Headers
     request: Request
-    peer: Peer
     size: int = 0
+    """Bytes that it writes, about."""
     arrival: Arrival | None = None
     receiving: tracing.Receive | None = None
-    """The span of the receipt, while anybody wants spans."""
-    who: str = ""
-    """Whom a wait for it is counted to; see ``Sender.who``."""
+    """The span of the receipt, while spans are wanted."""
     then: Forward | Fault | None = None
     """What becomes of an application's message that carries AckRequested headers, once these are answered."""
-    others: list[SequenceAcknowledgement] | None = None
-    """For what AckRequested headers ask of other sequences: ``conclude`` puts it there, the answer takes it along."""
-
-
-class HandOver(NamedTuple):
-    """What the dispatcher gets, at once after the commit: a claim to run, perhaps with its first message in memory;
-    or a message, without a claim, of a sequence that is being run here."""
-
-    claim: Claim | None
-    sequence: int
-    delivery: Delivery | None
-
-
-class Run(NamedTuple):
-    """Run this message for the request, in its own thread if it has one, then answer with what ``settled`` makes of its
-    outcome."""
-
-    claim: Claim
-    delivery: Delivery
 
 
 class Wait(NamedTuple):
     """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
 
     position: int
-    otherwise: Answer
-    bounded: bool
+    otherwise: Answer = EMPTY
+    bounded: bool = True
     """It waits for other messages: such waits are few at a time."""
+    others: tuple[SequenceAcknowledgement, ...] = ()
+    """What AckRequested headers asked of other sequences: the answer takes it along."""
+
+
+class Run(NamedTuple):
+    """Run this message for the request, in its own thread if it has one, then answer with what ``settled`` makes of its
+    outcome; where that takes too long, ``wait`` for it."""
+
+    claim: Claim
+    delivery: Delivery
+    wait: Wait

@@ -21,12 +21,13 @@ _MAX_DIGITS: Final = 18
 
 
 class BodyRefused(Exception):
-    """The body cannot be taken: ``status`` and what to tell the sender."""
+    """The body cannot be taken: ``status`` and what to tell the sender, in words and HTTP header fields."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, *fields: tuple[str, str]) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.fields = fields
 
 
 def too_large(limit: int) -> BodyRefused:

@@ -129,23 +129,23 @@ def acknowledgements(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> 
 
     An acknowledgement of nothing is ``None`` in 1.1 and no block at all in 1.0 (D-ACK-005, D-ACK-006).
     """
-    return "".join([_acknowledgement(rm, ack) for ack in acks])
-
-
-def _acknowledgement(rm: RMVersion, ack: SequenceAcknowledgement) -> str:
-    ranges = "".join(
-        [f'<wsrm:AcknowledgementRange Lower="{lower}" Upper="{upper}"/>' for lower, upper in sorted(ack.ranges)]
-    )
-    if ack.nacks:
-        ranges, final = "".join([f"<wsrm:Nack>{number}</wsrm:Nack>" for number in ack.nacks]), ""
-    else:
-        final = "<wsrm:Final/>" if ack.final and rm.has_none else ""
-    if not ranges:
-        if not rm.has_none:
-            return ""
-        ranges = "<wsrm:None/>"
-    room = "" if ack.buffer_remaining is None else _BUFFER_REMAINING.format(ack.buffer_remaining)
-    return f"{_acknowledgement_start(rm, ack.identifier)}{ranges}{final}{room}</wsrm:SequenceAcknowledgement>"
+    blocks = []
+    for ack in acks:
+        said = ""
+        for lower, upper in () if ack.nacks else sorted(ack.ranges):
+            said += f'<wsrm:AcknowledgementRange Lower="{lower}" Upper="{upper}"/>'
+        for number in ack.nacks:
+            said += f"<wsrm:Nack>{number}</wsrm:Nack>"
+        if not said:
+            if not rm.has_none:
+                continue
+            said = "<wsrm:None/>"
+        if ack.final and rm.has_none and not ack.nacks:
+            said += "<wsrm:Final/>"
+        if ack.buffer_remaining is not None:
+            said += _BUFFER_REMAINING.format(ack.buffer_remaining)
+        blocks.append(f"{_acknowledgement_start(rm, ack.identifier)}{said}</wsrm:SequenceAcknowledgement>")
+    return "".join(blocks)
 
 
 @lru_cache(_KNOWN_SEQUENCES)

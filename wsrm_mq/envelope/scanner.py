@@ -12,47 +12,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.lexical import parse_identifier
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.outline import Outline
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.source import Source
+from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence.elements import SequenceHeader
 
 __all__ = ["Scanner"]
 
-_REMEMBERED: Final = 256
+_KINDS: Final = 256
+"""Kinds of messages that are remembered."""
 _LONGEST: Final = 8_192
 """Bytes of a header section that is kept."""
 
 _START: Final = rb"<(?:[\w.-]+:)?(MessageNumber|MessageID|Identifier)"
 _ANY: Final = re.compile(_START + rb"(?![\w.:-])")
 _FIELD: Final = re.compile(_START + rb"(?:\s[^<>]*)?>([^<>&]+)</")
-_NAME: Final = re.compile(rb"([A-Za-z0-9:._/#?=+%~-]+)")
 _VALUE: Final = {
-    b"Identifier": _NAME,
-    b"MessageID": _NAME,
+    b"Identifier": re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9:._/#?=+%~-]+)"),
+    b"MessageID": re.compile(rb"([A-Za-z0-9:._/#?=+%~-]+)"),
     b"MessageNumber": re.compile(rb"[ \t\r\n]*([0-9]{1,18})[ \t\r\n]*"),
 }
 """Text that can be put for another of its kind and means nothing else to an XML parser."""
 _START_TAG: Final = re.compile(rb"""<(?:[^<>"']|"[^<"]*"|'[^<']*')*>""")
 
-_POSITIONS: Final = {name: position for position, name in enumerate(Headers._fields)}
-_MESSAGE_ID: Final = _POSITIONS["message_id"]
-_SEQUENCE: Final = _POSITIONS["sequence"]
-_ALIKE: Final = _POSITIONS["alike"]
-
-
 Match = Callable[[bytes, int], re.Match[bytes] | None]
 
 
 class _Alike(NamedTuple):
-    """What messages have in common: their headers as values in order, and the bytes around each of the fields."""
+    """What messages have in common: their headers, and the bytes around each of the fields."""
 
-    values: list[Any]
+    headers: Headers
+    """But for the fields."""
     before: bytes
     """What stands before the first field."""
     fields: list[tuple[bytes, Match, bytes]]
@@ -65,45 +60,29 @@ class Scanner:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._longest = min(_LONGEST, limits.header_bytes)
-        self._known: dict[tuple[str, str | None, bytes], _Alike] = {}
-        self._last: dict[tuple[str, str | None], _Alike] = {}
-        """Of those the last one that fitted, by Content-Type and SOAPAction: mostly the next one fits it too."""
+        self._known: Recent[tuple[str, str | None, bytes], _Alike] = Recent(_KINDS)
 
     def scan(self, source: Source, content_type: str, soap_action: str | None = None) -> Headers:
         """What ``scan`` answers, and raises."""
-        if not isinstance(source, bytes):
+        first = _FIELD.search(source, 0, self._longest) if isinstance(source, bytes) else None
+        if first is None or len(content_type) + len(soap_action or "") > _LONGEST:  # the sender chooses them
             return scan(source, content_type, soap_action, self._limits)
-        said = content_type, soap_action
-        last = self._last.get(said)
-        headers = self._recognise(source, last) if last is not None else None
-        return headers if headers is not None else self._look_up(source, said)
-
-    def _look_up(self, source: bytes, said: tuple[str, str | None]) -> Headers:
-        first = _FIELD.search(source, 0, self._longest)
-        if first is None or sum([len(text or "") for text in said]) > _LONGEST:  # the sender chooses that too
-            return scan(source, *said, self._limits)
-        key = (*said, source[: first.start(2)])
+        assert isinstance(source, bytes)
+        key = (content_type, soap_action, source[: first.start(2)])
         known = self._known.get(key)
         headers = self._recognise(source, known) if known is not None else None
-        if headers is None:
-            outline = Outline()
-            headers = scan(source, *said, self._limits, outline)
-            known = _alike(source, outline.first_in_body, headers)
-            if known is None:
-                return headers
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-                self._last.clear()
-            self._known[key] = known
-        assert known is not None
-        self._last[said] = known
+        if headers is not None:
+            return headers
+        outline = Outline()
+        headers = scan(source, content_type, soap_action, self._limits, outline)
+        alike = _alike(source, outline.first_in_body, headers)
+        if alike is not None:
+            self._known.keep(key, alike)
         return headers
 
     def _recognise(self, source: bytes, known: _Alike) -> Headers | None:
-        if not source.startswith(known.before):
-            return None
+        """The headers of ``source``, which begins as they do, if all of it is alike."""
         position = len(known.before)
-        values = known.values.copy()
         found: dict[bytes, str] = {}
         for name, match, following in known.fields:
             text = match(source, position)
@@ -111,20 +90,14 @@ class Scanner:
                 return None
             found[name] = text[1].decode("ascii")
             position = end + len(following)
-        before: SequenceHeader = values[_SEQUENCE]
-        number = int(found[b"MessageNumber"])
-        if number == 0 or position > self._longest:
+        sequence = known.headers.sequence
+        identifier, number = found[b"Identifier"], int(found[b"MessageNumber"])
+        if number == 0 or position > self._longest or len(identifier) > self._limits.identifier_bytes:
             return None
-        identifier = found[b"Identifier"]
-        if identifier != before.identifier:
-            try:
-                parse_identifier(identifier, self._limits.identifier_bytes)
-            except ValueError:
-                return None
-        values[_SEQUENCE] = SequenceHeader(identifier, number, before.last)
-        if b"MessageID" in found:
-            values[_MESSAGE_ID] = found[b"MessageID"]
-        return Headers._make(values)
+        assert sequence is not None
+        return known.headers._replace(
+            sequence=SequenceHeader(identifier, number, sequence.last), message_id=found.get(b"MessageID")
+        )
 
 
 def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None:
@@ -154,6 +127,4 @@ def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None
         if text is None or text[1].decode("ascii") != meant[field[1]]:
             return None
         after.append((field[1], _VALUE[field[1]].match, head[field.end(2) : end]))
-    values = list(headers)
-    values[_ALIKE] = object()
-    return _Alike(values, head[: found[0].start(2)], after)
+    return _Alike(headers._replace(alike=object()), head[: found[0].start(2)], after)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import CodeType
 from typing import Any, Final
 
-from wsrm_mq.served import Served
+from wsrm_mq.front import Served
 from wsrm_mq.wsgi import WSRMMiddleware
 
 __all__ = ["found_in", "named_by", "outermost"]

@@ -1,0 +1,65 @@
+"""What is remembered of one client: of requests from one place, to one path, with the same HTTP headers.
+
+A client's requests are all alike but for their bodies, and so are most of its messages. A front finds the client by
+what is the same in its requests; what follows from that is made once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from wsrm_mq.delivery.application import Environ
+from wsrm_mq.queue.accept import Arrival
+from wsrm_mq.queue.policy import QueuePolicy
+
+__all__ = ["Client", "Peer"]
+
+_KINDS: Final = 16
+"""Kinds of messages of a client that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What the configuration says of the sender of a request."""
+
+    policy: QueuePolicy
+    name: str | None = None
+    """The partner section that fits."""
+    one_way_answer: str = "acknowledgement"
+    """``empty``: one-way messages are answered 202 without a body."""
+    sender_fault_status: int = 500
+    """The HTTP status of a SOAP 1.2 fault that is the sender's."""
+    require_rm: bool = False
+    strict_addressing: bool = False
+    verify_body: bool = False
+    max_waiting: int | None = None
+    """How many of his requests may wait at a time (SEC-030)."""
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """A front finds it by ``environ``, or what that is made from."""
+
+    environ: Environ
+    """What is the same in its requests, in the words of WSGI."""
+    kept: str
+    """The part of it that a replay needs, as JSON."""
+    queue: str
+    content_type: str
+    soap_action: str | None = None
+    content_encoding: str = ""
+    address: str | None = None
+    identity: tuple[str | None, Peer] | None = None
+    """Who sends its requests (the principal), and what the configuration says of that; ``None``: a hook is asked each
+    time."""
+    _arrivals: dict[tuple[object, ...], Arrival] = field(default_factory=dict)
+
+    def arrival(self, kind: tuple[object, ...]) -> Arrival | None:
+        """What messages of this kind have in common."""
+        return self._arrivals.get(kind)
+
+    def keep(self, kind: tuple[object, ...], arrival: Arrival) -> None:
+        if len(self._arrivals) >= _KINDS:
+            self._arrivals.clear()
+        self._arrivals[kind] = arrival
