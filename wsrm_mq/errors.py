@@ -11,13 +11,13 @@
     │   │   ├── StoreFull        no space left; nothing was stored
     │   │   └── StoreOverloaded  too many requests wait to be written; this one was not even queued
     │   ├── StoreCorrupt         not a database, or a damaged one
-    │   ├── StoreUnconfirmed     a copy, or an older state, that nobody has adopted: not served
+    │   ├── StoreUnconfirmed     a copy, or an older state, that no operator has adopted: not served
     │   ├── OtherApplication     another application lives on the same paths of this store
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
     ├── NotAllowed               the state of the thing forbids the verb
-    ├── FenceLost                somebody else owns the sequence by now: the settlement is refused
+    ├── FenceLost                another owner has the sequence by now: the settlement is refused
     ├── ProbeFailed              an endpoint that was to be checked does not answer
     └── InboxError               the inbox was given a connection or an environ it cannot use
 
@@ -142,7 +142,7 @@ class FenceLost(WSRMError):
 
 
 class ProbeFailed(WSRMError):
-    """Nobody answers at the address, not in time, or with too much."""
+    """The address does not answer, not in time, or with too much."""
 
 
 class InboxError(WSRMError):

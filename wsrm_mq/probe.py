@@ -2,7 +2,7 @@
 versions.
 
 Nothing here hangs: each exchange has its time, whatever the other side does in it, and its size. Redirects are not
-followed: what answers is what was named.
+followed: only the named address answers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def combinations() -> Iterator[Combination]:
 
 
 def describe(url: str, seconds: float) -> Description:
-    """Read ``url?wsdl``. Raises ``ProbeFailed`` where nobody answers in ``seconds``."""
+    """Read ``url?wsdl``. Raises ``ProbeFailed`` where no answer comes within ``seconds``."""
     separator = "&" if urlsplit(url).query else "?"
     answer = _exchange(f"{url}{separator}wsdl", seconds)
     try:
@@ -98,7 +98,7 @@ def describe(url: str, seconds: float) -> Description:
 
 
 def speak(url: str, combination: Combination, seconds: float) -> Spoken:
-    """Open a sequence at ``url`` and end it again. Raises ``ProbeFailed`` where nobody answers in ``seconds``."""
+    """Open a sequence at ``url`` and end it again. Raises ``ProbeFailed`` where no answer comes within ``seconds``."""
     factory = EnvelopeFactory(*combination, to=url)
     action = combination.rm.action("CreateSequence")
     created = _ask(url, factory, action, factory.create_sequence(expires=_LIFETIME), seconds)

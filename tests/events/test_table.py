@@ -74,7 +74,7 @@ def test_the_page_shows_the_table() -> None:
             f"`{name}`",
             logging.getLevelName(kind.level),
             ", ".join(f"`{field}`" for field in kind.fields),
-            "yes" if kind.is_heard else "",
+            "yes" if kind.is_reported else "",
             kind.meaning,
         ]
         for name, kind in EVENTS.items()

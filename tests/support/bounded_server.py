@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from wsrm_mq.serving.admission import Bounds
+from wsrm_mq.serving.admission import ConnectionBounds
 from wsrm_mq.serving.uvicorn_server import BoundedServer
 
 __all__ = ["GET", "SHORT", "Run", "Running", "application", "showing"]
@@ -67,7 +67,7 @@ class Running:
             announce=announce,
             ending=lambda: self.steps.append("ends"),
             drain_seconds=drain_seconds,
-            bounds=Bounds(**{"request_seconds": SHORT, **bounds}),
+            bounds=ConnectionBounds(**{"request_seconds": SHORT, **bounds}),
             tell=lambda name, **fields: self.told.append((name, fields)),
         )
         self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)

@@ -14,7 +14,7 @@ from wsrm_mq.cli.exits import Exit, Stopped
 
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
-    from wsrm_mq.serving.admission import Bounds
+    from wsrm_mq.serving.admission import ConnectionBounds
 
 __all__ = ["Listener"]
 
@@ -42,7 +42,7 @@ class Listener:
         announce: Callable[[str], None],
         ending: Callable[[], None],
         drain_seconds: float,
-        bounds: Bounds,
+        bounds: ConnectionBounds,
         tell: Callable[..., None],
     ) -> tuple[int, bool]:
         """Tell the address, serve ``app`` until SIGTERM or SIGINT, take nothing more and finish what is here, in

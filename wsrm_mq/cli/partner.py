@@ -1,4 +1,4 @@
-"""``wsrm-mq partner``: who is who in the configuration, and what a remote endpoint speaks."""
+"""``wsrm-mq partner``: the partners of the configuration, and what a remote endpoint speaks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _settings(config: Path | None) -> Settings:
 @config_option
 @json_option
 def list_(config: Path | None, is_json: bool) -> None:
-    """List the partners and whom each means. They are tried in this order."""
+    """List the partners and the requests that each means. They are tried in this order."""
     from wsrm_mq.config import as_values
 
     own = as_values(_settings(config))["partners"]
@@ -60,7 +60,7 @@ def list_(config: Path | None, is_json: bool) -> None:
 @json_option
 @click.argument("name")
 def show(config: Path | None, is_json: bool, name: str) -> None:
-    """Show every option that holds for a partner, and whether it is his own."""
+    """Show every option that holds for a partner, and whether it is the partner's own."""
     from wsrm_mq.config import OPTIONS, PARTNER_OPTIONS, as_values, toml
 
     settings = _settings(config)
@@ -94,7 +94,7 @@ def check(is_json: bool, url: str, timeout: float, first: bool) -> None:
     are left with the endpoint until it forgets them; with --first it is one. Any that cannot be ended was opened for a
     minute.
 
-    Status 0: it speaks WS-ReliableMessaging. 1: it does not, or nobody answers.
+    Status 0: it speaks WS-ReliableMessaging. 1: it does not, or the address does not answer.
     """
     from wsrm_mq.probe import Spoken, combinations, describe, speak
 
@@ -113,7 +113,7 @@ def check(is_json: bool, url: str, timeout: float, first: bool) -> None:
             spoken.append(speak(url, combination, timeout))
         except ProbeFailed as error:
             if described is None:
-                break  # who answers neither will not answer the others: each would take its time
+                break  # an address that answers neither would take its time for each of the others
             spoken.append(Spoken(combination, detail=str(error)))
         if first and spoken[-1].created:
             break

@@ -20,7 +20,7 @@ from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.observing import observed
 from wsrm_mq.cli.output import say, write
 from wsrm_mq.cli.place import config_option
-from wsrm_mq.serving.admission import Bounds, files_for
+from wsrm_mq.serving.admission import ConnectionBounds, files_for
 from wsrm_mq.serving.logs import log_to_stderr
 
 if TYPE_CHECKING:
@@ -122,12 +122,12 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def _bounds(settings: Settings, tell: Callable[..., None]) -> Bounds:
+def _bounds(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
     """Those of the configuration; fewer connections where the system does not let us have so many."""
     connections, limit = files_for(settings.max_connections)
     if connections < settings.max_connections:
         tell("serve.few_files", connections=connections, limit=limit)
-    return Bounds(connections, settings.keep_alive)
+    return ConnectionBounds(connections, settings.keep_alive)
 
 
 def _close(reliable: list[Served], *, has_ended: bool) -> bool:

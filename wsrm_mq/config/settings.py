@@ -182,7 +182,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     partners: dict[str, Partner] = {}
 
     def effective(self, option: str, partner: Partner | None = None) -> Any:
-        """The value of ``option`` for ``partner``: his own, or the general one."""
+        """The value of ``option`` for ``partner``: its own, or the general one."""
         if partner is not None and option in PARTNER_DEFAULTS:
             own = getattr(partner, option)
             if own is not PARTNER_DEFAULTS[option]:

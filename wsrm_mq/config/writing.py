@@ -16,7 +16,7 @@ __all__ = ["as_toml", "as_values"]
 
 
 def as_values(settings: Settings) -> dict[str, Any]:
-    """Every option, as JSON has it; of a partner only what is his own."""
+    """Every option, as JSON has it; of a partner only its own."""
     values: dict[str, Any] = msgspec.to_builtins(settings)
     for name, partner in settings.partners.items():
         kept = values["partners"][name]

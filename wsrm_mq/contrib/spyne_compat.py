@@ -82,7 +82,7 @@ def understood_headers(app: object) -> frozenset[str]:
 def _application(app: Any) -> Any | None:
     application = getattr(sys.modules.get("spyne.application"), "Application", None)
     if application is None:
-        return None  # nobody has imported Spyne
+        return None  # Spyne is not imported
     return next((each for each in (app, getattr(app, "app", None)) if isinstance(each, application)), None)
 
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 from logging import CRITICAL, DEBUG, ERROR, INFO, WARNING
 from typing import Final, NamedTuple
 
-__all__ = ["EVENTS", "FROM_LEDGER", "Kind"]
+__all__ = ["EVENTS", "FROM_LEDGER", "EventKind"]
 
 
-class Kind(NamedTuple):
-    """``is_heard``: ``on_event`` gets it too."""
+class EventKind(NamedTuple):
+    """``is_reported``: ``on_event`` gets it too."""
 
     level: int
     fields: tuple[str, ...]
     meaning: str
-    is_heard: bool
+    is_reported: bool
 
 
-def _heard(level: int, fields: str, meaning: str) -> Kind:
-    return Kind(level, tuple(fields.split()), meaning, True)
+def _reported(level: int, fields: str, meaning: str) -> EventKind:
+    return EventKind(level, tuple(fields.split()), meaning, True)
 
 
-def _logged(level: int, fields: str, meaning: str) -> Kind:
-    return Kind(level, tuple(fields.split()), meaning, False)
+def _logged(level: int, fields: str, meaning: str) -> EventKind:
+    return EventKind(level, tuple(fields.split()), meaning, False)
 
 
 EVENTS: Final = {
@@ -37,7 +37,7 @@ EVENTS: Final = {
     "request.no_room": _logged(
         WARNING, "reason", "A message was answered 503: it is over a limit. Its sender comes again"
     ),
-    "request.body_lost": _heard(
+    "request.body_lost": _reported(
         ERROR,
         "",
         "The server has lost the body of a request that offers another protocol (Upgrade), as uvicorn does with "
@@ -51,7 +51,7 @@ EVENTS: Final = {
         "name",
         "A header that is not stored, so the application does not see it; told once a name. See `keep_headers`",
     ),
-    "request.misconfigured": _heard(
+    "request.misconfigured": _reported(
         ERROR, "error", "A request was answered 503: a hook of the middleware answers what it may not, or raises"
     ),
     "ack_requested.unknown": _logged(
@@ -73,132 +73,140 @@ EVENTS: Final = {
         "fault reason sequence action",
         "A fault that arrived is about no live sequence of its sender; it changed nothing",
     ),
-    "reply.not_soap": _heard(
+    "reply.not_soap": _reported(
         WARNING,
         "sequence number content_type",
         "A two-way message was answered by the service with what is no SOAP envelope, so the acknowledgement cannot "
         "ride on it: if the message comes again, it is answered by the acknowledgement alone, in turn with the reply",
     ),
     # deliveries
-    "delivery.failed": _heard(
+    "delivery.failed": _reported(
         ERROR,
         "sequence number attempt error",
         "The application has not taken a message",
     ),
-    "delivery.dead": _heard(
+    "delivery.dead": _reported(
         ERROR, "sequence number error", "An acknowledged message went to the dead letters; the error says why"
     ),
-    "delivery.lost": _heard(
+    "delivery.lost": _reported(
         ERROR, "sequence number error", "At most once: a message failed that is settled already. Nothing repeats it"
     ),
-    "delivery.answered_with_fault": _heard(
-        ERROR, "sequence number error", "A one-way message was taken and answered with a fault that nobody else reads"
+    "delivery.answered_with_fault": _reported(
+        ERROR,
+        "sequence number error",
+        "A one-way message was taken and answered with a fault, which its sender does not read",
     ),
-    "delivery.holder_died": _heard(
+    "delivery.holder_died": _reported(
         WARNING, "sequence number attempt reason", "A process died while it ran this message; it is delivered again"
     ),
-    "delivery.broke_off": _heard(
+    "delivery.broke_off": _reported(
         ERROR,
         "sequence number attempt reason",
         "The run of this message broke off before what came of it was recorded; it is delivered again, from the third "
         "time in a row on as a failed attempt",
     ),
-    "delivery.fence_lost": _heard(
+    "delivery.fence_lost": _reported(
         ERROR, "sequence number error", "A sequence went to another owner while it was run; the settlement was refused"
     ),
-    "delivery.not_settled": _heard(
+    "delivery.not_settled": _reported(
         ERROR, "sequence number error", "A delivered message could not be settled; it may be delivered again"
     ),
     # sequences
     "sequence.created": _logged(DEBUG, "sequence", "A sequence was created"),
     "sequence.closed": _logged(DEBUG, "sequence number", "A sequence was closed; the number is its last"),
     "sequence.ended": _logged(DEBUG, "sequence reason", "A sequence ended: terminated, expired or refused"),
-    "sequence.fault_received": _heard(
+    "sequence.fault_received": _reported(
         WARNING,
         "sequence reason",
         "A source sent a fault about its sequence; SequenceTerminated and UnknownSequence have ended that",
     ),
-    "sequence.failed": _heard(ERROR, "sequence reason", "A sequence was given up: a message of it cannot be delivered"),
-    "sequence.blocked": _heard(
+    "sequence.failed": _reported(
+        ERROR, "sequence reason", "A sequence was given up: a message of it cannot be delivered"
+    ),
+    "sequence.blocked": _reported(
         ERROR, "sequence number error", "The last try of a message has failed: its sequence waits for an operator"
     ),
-    "sequence.released_across_gap": _heard(
+    "sequence.released_across_gap": _reported(
         WARNING, "sequence reason", "An incomplete sequence ended; what was held is delivered across the gap"
     ),
-    "sequence.discarding": _heard(
+    "sequence.discarding": _reported(
         ERROR, "sequence number reason", "What a sequence has from this number on goes to the dead letters"
     ),
     # the dispatcher
-    "dispatch.failed": _heard(ERROR, "key error", "A run of a sequence broke off; it is run again"),
-    "dispatch.dropped": _heard(
+    "dispatch.failed": _reported(ERROR, "key error", "A run of a sequence broke off; it is run again"),
+    "dispatch.dropped": _reported(
         ERROR,
         "key",
         "A sequence was this process's and nothing ran it: an error came where none was expected. It is run again",
     ),
-    "dispatch.not_given_back": _heard(
+    "dispatch.not_given_back": _reported(
         ERROR, "key error", "A sequence could not be given back: the store is closed. The next start finds it"
     ),
-    "dispatch.exhausted": _heard(
+    "dispatch.exhausted": _reported(
         ERROR,
         "of threads waiting",
         "Every thread that may call the application does; sequences, or two-way requests, wait for one",
     ),
     # instances
-    "instance.gone": _heard(WARNING, "name sequences", "Another process died; the sequences that it ran are free"),
-    "instance.files_removed": _heard(
-        CRITICAL, "path", "The lock file of this process was removed and is made again: nobody may remove it"
+    "instance.gone": _reported(WARNING, "name sequences", "Another process died; the sequences that it ran are free"),
+    "instance.files_removed": _reported(
+        CRITICAL, "path", "The lock file of this process was removed and is made again: leave the directory alone"
     ),
-    "thread.missing": _heard(
+    "thread.missing": _reported(
         ERROR,
         "error",
         "A thread cannot be started: raise the limit of threads or processes. It is tried again; until then requests "
         "that need it are answered 503. Told again every minute while it lasts",
     ),
-    "engine.fork_failed": _heard(ERROR, "", "What has to be done around a fork failed"),
-    "engine.start_failed": _heard(
+    "engine.fork_failed": _reported(ERROR, "", "What has to be done around a fork failed"),
+    "engine.start_failed": _reported(
         ERROR, "error", "A worker that uWSGI forked could not start; its first request tries again"
     ),
-    "engine.cut_off": _heard(
+    "engine.cut_off": _reported(
         ERROR, "path", "The process ends and an operation still runs: it will be delivered again, marked"
     ),
     # the store
-    "store.write_failed": _heard(ERROR, "error", "The store cannot be written; told again every minute while it lasts"),
-    "store.overloaded": _heard(
+    "store.write_failed": _reported(
+        ERROR, "error", "The store cannot be written; told again every minute while it lasts"
+    ),
+    "store.overloaded": _reported(
         WARNING, "requests size", "So many requests, of so many bytes, wait to be written that others get 503 at once"
     ),
-    "store.writer_failed": _heard(CRITICAL, "error", "The writer met an error of its own; what waited was refused"),
-    "store.not_written": _heard(CRITICAL, "verbs path", "The store was closed before all that waited could be written"),
-    "store.rescued": _heard(CRITICAL, "path to", "The store's file is gone; a copy of what was in it was saved"),
-    "store.not_rescued": _heard(CRITICAL, "path error", "The store's file is gone and could not be saved"),
-    "store.tightened": _heard(
+    "store.writer_failed": _reported(CRITICAL, "error", "The writer met an error of its own; what waited was refused"),
+    "store.not_written": _reported(
+        CRITICAL, "verbs path", "The store was closed before all that waited could be written"
+    ),
+    "store.rescued": _reported(CRITICAL, "path to", "The store's file is gone; a copy of what was in it was saved"),
+    "store.not_rescued": _reported(CRITICAL, "path error", "The store's file is gone and could not be saved"),
+    "store.tightened": _reported(
         WARNING, "path mode", "Others could read a file of the store, or write it; its mode was this, and is tightened"
     ),
-    "store.not_private": _heard(
+    "store.not_private": _reported(
         ERROR,
         "path mode error",
         "Others can read a file of the store, or write it; this process may not change that",
     ),
-    "store.went_back": _heard(
+    "store.went_back": _reported(
         CRITICAL, "path", "An older state was written into the open store: what was acknowledged since is not in it"
     ),
-    "store.copy_left": _heard(
+    "store.copy_left": _reported(
         ERROR, "path error", "The store's file is back, and the copy that was saved could not be removed: remove it"
     ),
-    "store.callback_failed": _heard(ERROR, "", "Somebody could not be told that his transaction is committed"),
+    "store.callback_failed": _reported(ERROR, "", "The callback of a committed transaction raised an error"),
     "store.checkpoint_failed": _logged(WARNING, "error", "The write-ahead log could not be moved into the file"),
-    "watch.store_error": _heard(
+    "watch.store_error": _reported(
         ERROR, "error", "The watch cannot use the store; told again every minute while it lasts"
     ),
-    "watch.failed": _heard(ERROR, "", "A turn of the watch failed; the next one follows"),
-    "janitor.store_error": _heard(
+    "watch.failed": _reported(ERROR, "", "A turn of the watch failed; the next one follows"),
+    "janitor.store_error": _reported(
         ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
     ),
-    "janitor.failed": _heard(ERROR, "", "A turn of the janitor failed; the next one follows"),
+    "janitor.failed": _reported(ERROR, "", "A turn of the janitor failed; the next one follows"),
     "janitor.pruned": _logged(INFO, "messages bodies size sequences ledger", "What was kept long enough was deleted"),
-    "store.witness_not_told": _heard(
+    "store.witness_not_told": _reported(
         WARNING, "error", "The witness beside the store could not be written: it lags behind, which loses nothing"
     ),
-    "store.other_application": _heard(
+    "store.other_application": _reported(
         ERROR,
         "queue application",
         "Messages for another application wait on a path of this one: they stay, and nothing is taken on it meanwhile",
@@ -208,23 +216,23 @@ EVENTS: Final = {
         "path position last",
         "What an older version stored of request headers is taken out of the messages; how far that is",
     ),
-    "store.new": _heard(WARNING, "path", "A store without any sequence was opened where another one was before"),
+    "store.new": _reported(WARNING, "path", "A store without any sequence was opened where another one was before"),
     # `serve`
-    "serve.crowded": _heard(
+    "serve.crowded": _reported(
         WARNING,
         "connections closed refused",
         "More clients connect than `max_connections`: so many idle connections were closed for them, and so many were"
         " answered 503, since this was told; at most once a minute",
     ),
-    "serve.few_files": _heard(
+    "serve.few_files": _reported(
         WARNING,
         "connections limit",
         "The system lets this process open too few files for `max_connections`: it keeps only so many connections",
     ),
-    "serve.no_files": _heard(
-        ERROR, "error limit", "No file can be opened: who connects now is cut off, and large bodies and the store fail"
+    "serve.no_files": _reported(
+        ERROR, "error limit", "No file can be opened: new connections are cut off, and large bodies and the store fail"
     ),
-    "serve.files_again": _heard(WARNING, "", "Files can be opened again"),
+    "serve.files_again": _reported(WARNING, "", "Files can be opened again"),
     # what tells
     "tracing.failed": _logged(
         ERROR,
@@ -232,7 +240,7 @@ EVENTS: Final = {
         "A span could not be made or ended: a sampler, processor or exporter raised an error, and nothing else follows "
         "from it. Told once a minute while it lasts",
     ),
-    "log.failed": _heard(
+    "log.failed": _reported(
         ERROR,
         "event error",
         "A filter, handler or formatter of the log raised an error; nothing else follows from it. Each is counted, the "

@@ -1,4 +1,4 @@
-"""How an event is told: a line of the log, whose text nobody can forge, a count, and ``on_event``.
+"""How an event is told: a line of the log, whose text no peer can forge, a count, and ``on_event``.
 
 A line is ``name key=value …``. The record carries the same for programs: ``event`` is the name, ``fields`` a mapping.
 What a peer wrote has its control characters escaped, so it makes no line of its own and commands no terminal.
@@ -64,7 +64,7 @@ class Events:
         self._waiting: deque[Event] = deque()
         self._is_dropping = False
         self._is_stopping = False
-        self._has_lost_a_line = False
+        self._has_log_failed = False
         self._thread: threading.Thread | None = None
 
     def stop(self, seconds: float = 1.0) -> None:
@@ -84,20 +84,20 @@ class Events:
         try:
             _log(name, kind.level, fields, trouble)
         except BaseException as error:
-            self._lost_a_line(name, error)
-        if kind.is_heard and self._on_event is not None:
-            self._line_up(_event(name, fields))
+            self._log_failed(name, error)
+        if kind.is_reported and self._on_event is not None:
+            self._enqueue(_event(name, fields))
 
-    def _lost_a_line(self, name: str, error: BaseException) -> None:
+    def _log_failed(self, name: str, error: BaseException) -> None:
         """The log itself has failed, so it is of no use to say so there."""
         with self._lock:
             self._counts["log.failed"] += 1
-            is_news, self._has_lost_a_line = not self._has_lost_a_line, True
-        if is_news:
+            is_first, self._has_log_failed = not self._has_log_failed, True
+        if is_first:
             fields = {"event": name, "error": as_text(error)}
             _write_to_stderr("log.failed", fields)
             if self._on_event is not None:
-                self._line_up(_event("log.failed", fields))
+                self._enqueue(_event("log.failed", fields))
 
     def take_counts(self) -> dict[str, int]:
         """How often each event was told since the last time that this was asked."""
@@ -107,25 +107,25 @@ class Events:
 
     # on_event
 
-    def _line_up(self, event: Event) -> None:
+    def _enqueue(self, event: Event) -> None:
         with self._lock:
             is_full = len(self._waiting) >= MOST_WAITING
             news, self._is_dropping = is_full and not self._is_dropping, is_full
             if not is_full:
                 self._waiting.append(event)
                 if self._thread is None or not self._thread.is_alive():
-                    self._start_to_hear()
+                    self._start_thread()
                 self._changed.notify()
         if news:
             self.tell("on_event.dropped", event=event.name)
 
-    def _start_to_hear(self) -> None:
-        thread = threading.Thread(target=self._hear, name="wsrm-mq-on-event", daemon=True)
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._report, name="wsrm-mq-on-event", daemon=True)
         with contextlib.suppress(RuntimeError):  # the system has no thread left: the next event tries again
             thread.start()
             self._thread = thread
 
-    def _hear(self) -> None:
+    def _report(self) -> None:
         assert self._on_event is not None
         while (event := self._next()) is not None:
             try:

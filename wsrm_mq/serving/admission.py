@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
-__all__ = ["Admission", "Bounds", "Closable", "files_for"]
+__all__ = ["Admission", "Closable", "ConnectionBounds", "files_for"]
 
 SPARE_FILES: Final = 256
 """Files that a process needs beside its connections: the store's, those of large bodies, the application's own."""
@@ -23,7 +23,7 @@ _REST_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ConnectionBounds:
     """Times in seconds."""
 
     connections: int = 1_000
@@ -44,9 +44,9 @@ class Closable(Protocol):
 
 
 class Admission:
-    """Who may stay. ``tell`` is told of what an operator should know."""
+    """Which connections may stay open. ``tell`` gets what an operator should know."""
 
-    def __init__(self, bounds: Bounds, tell: Callable[..., None]) -> None:
+    def __init__(self, bounds: ConnectionBounds, tell: Callable[..., None]) -> None:
         self.bounds = bounds
         self.tell = tell
         self._open: Collection[Closable] = ()
@@ -57,7 +57,7 @@ class Admission:
         self._told_at: float | None = None
         self._lacks_files = False
 
-    def watch(self, connections: Collection[Closable]) -> None:
+    def set_connections(self, connections: Collection[Closable]) -> None:
         """``connections`` is a live view of those that are open."""
         self._open = connections
 

@@ -18,7 +18,7 @@ HEAD_BYTES: Final = 64 * 1024
 _OFFER: Final = (b"upgrade", b"http2-settings")
 _MALFORMED: Final = "Invalid HTTP request received."
 _READ_IN_VAIN: Final = 1024 * 1024
-"""Of a body that is turned away: who is cut off while he sends may not read the answer."""
+"""Bytes of a refused body: a client that is cut off while it sends may not read the answer."""
 RETRY_AFTER_SECONDS: Final = 5
 
 

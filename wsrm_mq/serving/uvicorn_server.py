@@ -13,7 +13,7 @@ import uvicorn
 
 from wsrm_mq.asgi_calls import ASGIApplication
 from wsrm_mq.events.telling import tell
-from wsrm_mq.serving.admission import Admission, Bounds
+from wsrm_mq.serving.admission import Admission, ConnectionBounds
 from wsrm_mq.serving.http_protocol import BoundedProtocol
 
 __all__ = ["BoundedServer"]
@@ -36,7 +36,7 @@ class BoundedServer(uvicorn.Server):
         announce: Callable[[], None],
         ending: Callable[[], None],
         drain_seconds: float,
-        bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
+        bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008 - it is frozen
         tell: Callable[..., None] = tell,
     ) -> None:
         self._admission = Admission(bounds, tell)
@@ -54,7 +54,7 @@ class BoundedServer(uvicorn.Server):
                 timeout_graceful_shutdown=_LAST_BYTES_SECONDS,
             )
         )
-        self._admission.watch(self.server_state.connections)  # type: ignore[arg-type]
+        self._admission.set_connections(self.server_state.connections)  # type: ignore[arg-type]
         self._announce = announce
         self._ending = ending
         self._drain_seconds = drain_seconds

@@ -20,7 +20,7 @@ __all__ = ["found_in", "named_by", "outermost"]
 _INNER: Final = ("app", "wsgi_app", "application", "wsgi_application", "__wrapped__")
 """Where a middleware keeps what it calls; Flask, what it serves."""
 _MOST: Final = 100
-"""Objects that are looked at: one that has any attribute would lead on for ever."""
+"""Objects looked at: one that has every attribute would lead on for ever."""
 
 
 def found_in(application: Any) -> list[Served]:
@@ -59,7 +59,7 @@ def named_by(application: Any) -> bool:
 
 def _called_by(one: Any) -> Iterator[Any]:
     for name in _INNER:
-        with suppress(Exception):  # an attribute may be code of anybody's
+        with suppress(Exception):  # an attribute may run any code
             inner = getattr(one, name, None)
             if callable(inner):
                 yield inner
