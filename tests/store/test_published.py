@@ -14,6 +14,7 @@ from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 from tests.queue.build import Instance
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import schema
+from wsrm_mq.store.late_index import BY_SEQUENCE
 from wsrm_mq.store.published import VERSION, VIEWS
 from wsrm_mq.testing import ManualClock
 

@@ -21,13 +21,13 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
-    null,
     or_,
     select,
     union_all,
 )
 from sqlalchemy.sql.selectable import SelectBase
 
+from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.statements import compiled
 from wsrm_mq.store.tables import (
     connection_message,
@@ -75,7 +75,7 @@ LOOKED_AT: Final = 1_000
 ATTEMPTS: Final = ("failed", "holder_died", "broke_off", "answered_with_fault")
 """Events of the ledger that tell of a delivery that did not go well."""
 
-NOW: Final[ColumnElement[int]] = literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer())
+NOW: Final = literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer())
 
 VIEWS: Final[dict[str, str]] = {}
 """The text of each view, by name."""
@@ -202,6 +202,7 @@ sequences: Final = _view(
         *(sequence.c.redelivery_below, sequence.c.duplicates, sequence.c.kind, sequence.c.connection),
         _in_ranges(range_.c.upper - range_.c.lower + 1).label("received"),
         *(sequence.c.held, _ready.label("ready"), _oldest_at.label("oldest_at"), sequence.c.pruned),
+        delivery_state(NOW).label("delivery"),
     ).join(queue, queue.c.id == sequence.c.queue),
 )
 
@@ -214,30 +215,8 @@ ranges: Final = _view(
 
 # messages
 
-_waits: Final = or_(
-    *(
-        and_(of.c.retry_at.is_not(None), func.coalesce(of.c.retry_from, 0) <= NOW, of.c.retry_at > NOW)
-        for of in (entry, sequence)
-    )
-)
-_CONDITIONS: Final[tuple[tuple[ColumnElement[bool], str, str | None], ...]] = (
-    (entry.c.number >= sequence.c.discard_from, "held", "sequence"),
-    (entry.c.number >= sequence.c.limit, "held", "gap"),
-    (sequence.c.blocked.is_not(None), "held", "sequence"),
-    (_waits, "held", "backoff"),
-    (and_(sequence.c.owner.is_not(None), entry.c.number == sequence.c.cursor), "leased", None),
-)
-"""What may be true of an unsettled message, its state then, and the reason; the first that holds says it."""
+_is_settled: Final = entry.c.outcome.is_not(None)
 
-_state: Final = case(
-    (entry.c.outcome.is_not(None), entry.c.outcome),
-    *((holds, state) for holds, state, _reason in _CONDITIONS),
-    else_="ready",
-)
-_reason: Final = case(
-    (entry.c.outcome.is_not(None), entry.c.reason),
-    *((holds, null() if reason is None else reason) for holds, _state, reason in _CONDITIONS),
-)
 messages: Final = _view(
     "messages",
     select(
@@ -245,8 +224,8 @@ messages: Final = _view(
         queue.c.name.label("queue"),
         sequence.c.identifier.label("sequence"),
         *(entry.c.number, message.c.message_id, message.c.action),
-        _state.label("state"),
-        _reason.label("reason"),
+        case((_is_settled, entry.c.outcome), else_=entry_state(NOW)).label("state"),
+        case((_is_settled, entry.c.reason), else_=entry_reason(NOW)).label("reason"),
         *(entry.c.outcome, message.c.received_at, entry.c.settled_at),
         *(entry.c.deliveries, entry.c.failures, entry.c.retry_at, entry.c.last_error),
         *(message.c.principal, message.c.connection),
