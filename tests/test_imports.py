@@ -85,8 +85,6 @@ def test_the_table_names_what_there_is_and_nothing_else() -> None:
 SQL = re.compile(r"\b(SELECT|INSERT|DELETE FROM|UPDATE \S+ SET|PRAGMA|BEGIN|COMMIT|ROLLBACK|json_each|zeroblob)\b")
 """Words of a statement, as they are written in one."""
 WRITE_SQL = {"store", "inbox", "demo"}
-NOT_YET = {"views", "cli"}
-"""Rooms that still have SQL of their own: they are to read the published views."""
 
 
 def sql_in(path: Path) -> list[str]:
@@ -105,9 +103,5 @@ def sql_in(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_sql_stands_in_the_store(path: Path) -> None:
-    if room_of(path) not in WRITE_SQL | NOT_YET:
+    if room_of(path) not in WRITE_SQL:
         assert sql_in(path) == []
-
-
-def test_what_is_let_off_has_sql() -> None:
-    assert {room_of(path) for path in MODULES if sql_in(path)} >= NOT_YET

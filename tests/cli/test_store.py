@@ -14,9 +14,9 @@ import pytest
 from tests.cli.conftest import Service, Shell, Wsrm, document
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.store.invariants import INVARIANTS
 from wsrm_mq.store.schema import HEAD
 from wsrm_mq.store.store import Store
-from wsrm_mq.views.invariants import INVARIANTS
 
 LOOKING = [
     ("store", "info"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.witness import Source, Witness, settled
-from wsrm_mq.views.invariants import all_findings
+from wsrm_mq.store.invariants import all_findings
 
 _PRUNE_AND_DIE = """
 import os, signal, sys, time

@@ -13,7 +13,7 @@ from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior,
 from wsrm_mq.sequence.faults import SequenceTerminated
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store.identity import identify
-from wsrm_mq.views.invariants import all_findings
+from wsrm_mq.store.invariants import all_findings
 
 WHY = {"actor": "alice", "reason": "the disk is gone"}
 

@@ -24,8 +24,8 @@ from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.store import pruning, schema
+from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.late_index import BY_SEQUENCE
-from wsrm_mq.views.invariants import all_findings
 
 HOUR = 3_600_000
 KEPT = Kept(settled=HOUR, ended=10 * HOUR)

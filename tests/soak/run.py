@@ -17,7 +17,7 @@ from tests.soak.checker import Evidence
 from tests.soak.clients import Client
 from tests.soak.faults import Faults
 from tests.support.fleet import Command, Fleet, gunicorn, served
-from wsrm_mq.views.invariants import all_findings
+from wsrm_mq.store.invariants import all_findings
 
 __all__ = ["Soak", "soak"]
 

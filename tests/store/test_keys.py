@@ -14,8 +14,8 @@ from tests.queue.build import Instance
 from tests.queue.test_retention import HOUR, Kept, delivered, prune
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store import schema
+from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.tables import metadata
-from wsrm_mq.views.invariants import all_findings
 
 NEVER_DELETED_TO_THE_LAST = {"sequence"}
 POSITIONS = {"message", "reply"}

@@ -31,9 +31,9 @@ def application(
     """Deliver to the application NEW what was stored for OLD.
 
     `none` is one without a name. `status` shows what waits for an application that no process serves."""
+    from wsrm_mq.queue.applications import rename
     from wsrm_mq.store.store import run_once
     from wsrm_mq.store.transaction import Transaction
-    from wsrm_mq.views.applications import rename
 
     why = reason_given(reason, dry_run)
 

@@ -161,9 +161,8 @@ def check(
     context: click.Context, place: Place, warning: dict[str, Range | None], critical: dict[str, Range | None]
 ) -> None:
     """Be a plug-in of Nagios, Icinga or Zabbix. Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 the check itself failed."""
-    from wsrm_mq.store.database import why_not_written
+    from wsrm_mq.store.database import snapshot, why_not_written
     from wsrm_mq.views.overview import overview
-    from wsrm_mq.views.reading import snapshot
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from wsrm_mq.cli.output import as_json, fields, say, table, write
@@ -23,11 +21,11 @@ def connection() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, limit: int) -> None:
     """List connections, those that sent something last first."""
-    from wsrm_mq.views import reading
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views.connections import connections
-    from wsrm_mq.views.verdict import moment
+    from wsrm_mq.views.sentences import moment
 
-    with looking(place) as db, reading.snapshot(db):
+    with looking(place) as db, snapshot(db):
         found = connections(db, limit=limit)
     if is_json:
         as_json(connections=[one._asdict() for one in found])
@@ -48,12 +46,13 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
     """Show a connection and its messages in the order of receipt."""
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import connections, reading
-    from wsrm_mq.views.verdict import moment
+    from wsrm_mq.views.sentences import moment
 
-    with looking(place) as db, reading.snapshot(db):
+    with looking(place) as db, snapshot(db):
         found = connections.connection(db, connections.find_connection(db, name))
-        messages = reading.messages(db, time.time_ns() // 1_000_000, connection=found.name, after=after, limit=limit)
+        messages = reading.messages(db, connection=found.name, after=after, limit=limit)
     is_full = len(messages) == limit
     if is_json:
         as_json(

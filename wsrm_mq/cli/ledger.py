@@ -18,7 +18,7 @@ REASON: Final = 100
 
 def show_ledger(events: Sequence[LedgerView]) -> None:
     """Nothing where there is none."""
-    from wsrm_mq.views.verdict import first_line, moment
+    from wsrm_mq.views.sentences import first_line, moment
 
     if not events:
         return

@@ -7,7 +7,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
@@ -53,12 +52,12 @@ def list_(
     limit: int,
 ) -> None:
     """List messages in the order of receipt."""
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
 
-    with looking(place) as db, reading.snapshot(db):
+    with looking(place) as db, snapshot(db):
         found = reading.messages(
             db,
-            _now(),
             sequence=reading.find_sequence(db, part) if part is not None else None,
             queue=queue,
             connection=connection,
@@ -98,12 +97,13 @@ def list_(
 @click.argument("position", type=POSITION)
 def show(place: Place, is_json: bool, position: int) -> None:
     """Show all that is known of a message, but its body."""
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
 
-    with looking(place) as db, reading.snapshot(db):
-        found = reading.message(db, position, _now())
-        key = reading.find_sequence(db, found.view.sequence) if found.view.sequence is not None else None
-        events = reading.ledger(db, key, position=position) if key is not None else []
+    with looking(place) as db, snapshot(db):
+        found = reading.message(db, position)
+        sequence = found.view.sequence
+        events = reading.ledger(db, sequence, position=position) if sequence is not None else []
     detail = {name: value for name, value in found._asdict().items() if name not in ("view", "environ")}
     if is_json:
         request = json.loads(found.environ)
@@ -153,9 +153,9 @@ def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | N
 def _copy_body(place: Place, position: int, copy: IO[bytes], most: int | None) -> int:
     """Copy a body, or its first ``most`` bytes; answers its whole size. The store is let go before anything is shown:
     a slow reader must not hold up its checkpoints."""
-    from wsrm_mq.views import reading
+    from wsrm_mq.store.bodies import body_at
 
-    with looking(place) as db, reading.open_body(db, position) as stored:
+    with looking(place) as db, body_at(db, position) as stored:
         size = stored.seek(0, 2) or stored.tell()
         stored.seek(0)
         if most is not None:
@@ -170,7 +170,7 @@ def _media(place: Place, position: int) -> dict[str, str | None]:
     from wsrm_mq.views import reading
 
     with looking(place) as db:
-        request = json.loads(reading.message(db, position, _now()).environ)
+        request = json.loads(reading.message(db, position).environ)
     return {
         "content_type": request.get("CONTENT_TYPE"),
         "content_encoding": request.get("HTTP_CONTENT_ENCODING"),
@@ -195,12 +195,8 @@ def _into_file(copy: IO[bytes], output: Path) -> None:
         raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _moment(at: int) -> str:
-    from wsrm_mq.views.verdict import moment
+    from wsrm_mq.views.sentences import moment
 
     return moment(at)
 

@@ -19,7 +19,7 @@ from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
-    import sqlite3
+    from wsrm_mq.store.port import Database
 
 __all__ = ["BEHIND", "POSITION", "Place", "config_option", "in_store", "json_option", "looking", "unconfirmed"]
 
@@ -85,7 +85,7 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 
 
 @contextmanager
-def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connection]:
+def looking(place: Place, *, any_known: bool = False) -> Iterator[Database]:
     """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
     from wsrm_mq.store.database import connect_reader, store_errors
     from wsrm_mq.store.schema import HEAD, KNOWN, revision
@@ -107,10 +107,10 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[sqlite3.Connec
         db.close()
 
 
-def unconfirmed(place: Place, db: sqlite3.Connection) -> str | None:
+def unconfirmed(place: Place, db: Database) -> str | None:
     """Why no service starts on the store before somebody confirms it, and how that is done; ``None`` where one may."""
     from wsrm_mq.store.identity import why_unconfirmed
-    from wsrm_mq.views.verdict import live_instances
+    from wsrm_mq.views.instances import live_instances
 
     doubt = None if live_instances(db) else why_unconfirmed(db, place.path)  # with a live one somebody confirmed it
     return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"

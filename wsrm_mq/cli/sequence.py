@@ -40,13 +40,15 @@ def sequence() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int) -> None:
     """List sequences, newest first, with the verdict on each."""
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
-    from wsrm_mq.views.verdict import WORDS, judge, moment
+    from wsrm_mq.views.sentences import moment
+    from wsrm_mq.views.verdict import WORDS, judge
 
     if verdict is not None and verdict not in WORDS:
         raise click.BadParameter(f"{verdict} is none of {', '.join(WORDS)}.", param_hint="--verdict")
     now = _now()
-    with looking(place) as db, reading.snapshot(db):
+    with looking(place) as db, snapshot(db):
         judged = (
             (view, found)
             for view in islice(reading.sequences(db, queue=queue, state=state), SCANNED)
@@ -84,13 +86,15 @@ def list_(place: Place, is_json: bool, queue: str | None, state: str | None, ver
 @click.argument("part", metavar="SEQUENCE")
 def show(place: Place, is_json: bool, part: str) -> None:
     """Show all that is known of a sequence. The last events of its life are there too."""
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
-    from wsrm_mq.views.verdict import judge, moment
+    from wsrm_mq.views.sentences import explanation, moment
+    from wsrm_mq.views.verdict import judge
 
-    with looking(place) as db, reading.snapshot(db):
+    with looking(place) as db, snapshot(db):
         view = reading.sequence(db, reading.find_sequence(db, part))
         found = judge(db, view, _now())
-        events = reading.ledger(db, view.key)
+        events = reading.ledger(db, view.identifier)
     if is_json:
         as_json(sequence=_document(view, found), ledger=[event._asdict() for event in events])
         return
@@ -101,8 +105,9 @@ def show(place: Place, is_json: bool, part: str) -> None:
         if name not in ("key", "owner")
     )
     write("")
-    next_step = place.command(found.next_step)
-    fields([("verdict", found.word), ("", found.sentence), *([("next", next_step)] if next_step else [])])
+    why = explanation(found)
+    next_step = place.command(why.next_step)
+    fields([("verdict", found.word), ("", why.sentence), *([("next", next_step)] if next_step else [])])
     show_ledger(events)
 
 
@@ -112,23 +117,26 @@ def show(place: Place, is_json: bool, part: str) -> None:
 @click.argument("part", metavar="SEQUENCE")
 def explain(place: Place, is_json: bool, part: str) -> None:
     """Say why a sequence moves or does not. One sentence, and the command to run next."""
-    from wsrm_mq.views.reading import find_sequence, sequence, snapshot
+    from wsrm_mq.store.database import snapshot
+    from wsrm_mq.views.reading import find_sequence, sequence
+    from wsrm_mq.views.sentences import explanation
     from wsrm_mq.views.verdict import judge
 
     with looking(place) as db, snapshot(db):
         view = sequence(db, find_sequence(db, part))
         found = judge(db, view, _now())
-    next_step = place.command(found.next_step)
+    why = explanation(found)
+    next_step = place.command(why.next_step)
     if is_json:
         as_json(
             sequence=view.identifier,
             verdict=found.word,
-            sentence=found.sentence,
+            sentence=why.sentence,
             next_step=next_step or None,
             facts=found.facts,
         )
         return
-    write(f"{found.word}: {found.sentence}")
+    write(f"{found.word}: {why.sentence}")
     if next_step:
         write(f"next: {next_step}")
 
@@ -185,12 +193,12 @@ def _act(
 ) -> None:
     """Try the verb and take it back; say what it does, ask, and do it."""
     from wsrm_mq.store.store import run_once
-    from wsrm_mq.views.reading import find_sequence, sequence
-    from wsrm_mq.views.verdict import live_instances
+    from wsrm_mq.views.instances import live_instances
+    from wsrm_mq.views.reading import find_sequence
 
     why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:
-        identifier = sequence(db, find_sequence(db, part)).identifier
+        identifier = find_sequence(db, part)
         is_served = bool(live_instances(db))
     when, later = ("now", "") if is_served else ("when the service starts", "; it goes on when the service starts")
     rehearsed = rehearse(place, lambda tx: verb(tx, identifier, **why))
@@ -213,15 +221,16 @@ def _act(
 
 
 def _document(view: SequenceView, found: Verdict) -> dict[str, Any]:
+    from wsrm_mq.views.sentences import explanation
+
     row = {name: value for name, value in view._asdict().items() if name not in ("key", "owner")}
-    owner = found.facts["owner"]
     return {
         **row,
         "received": [list(one) for one in view.received],
         "held": view.held,
-        "owner": owner["name"] if owner else None,
+        "owner": view.owner,
         "verdict": found.word,
-        "sentence": found.sentence,
+        "sentence": explanation(found).sentence,
     }
 
 

@@ -62,7 +62,7 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
     from wsrm_mq.views.overview import rates
 
     before = _look(place)
-    if interval is None and not before.at.instances:  # nobody does anything
+    if interval is None and not before.at.instances:  # nothing changes
         yield _document(place, before, {}), before
         return
     while True:
@@ -75,8 +75,8 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
 
 
 def _look(place: Place) -> Look:
+    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views.overview import counted, overview, verdicts
-    from wsrm_mq.views.reading import snapshot
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db, snapshot(db):
@@ -92,6 +92,8 @@ def _look(place: Place) -> Look:
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
+    from wsrm_mq.views.sentences import explanation
+
     at = found.at
     states: dict[str, int] = {}
     for (_queue, state), count in at.sequences.items():
@@ -124,17 +126,18 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         },
         "blocked": [
             {
-                "sequence": one.identifier,
-                "sentence": one.verdict.sentence,
-                "next_step": place.command(one.verdict.next_step) or None,
+                "sequence": one.at.view.identifier,
+                "sentence": why.sentence,
+                "next_step": place.command(why.next_step) or None,
             }
             for one in found.verdicts.blocked
+            if (why := explanation(one))
         ],
     }
 
 
 def _show(document: dict[str, Any], found: Look) -> None:
-    from wsrm_mq.views.verdict import moment, span
+    from wsrm_mq.views.sentences import moment, span
 
     oldest = document["oldest_undelivered_ms"]
     letters = [f"{count} of {queue}" for queue, count in document["dead_letters"].items()]
@@ -188,7 +191,7 @@ _FAULTED: Final = "wsrm-mq message list --reason answered_with_fault"
 
 def _refused(found: Look) -> list[str]:
     """Each reason with what it was last; what alarms now is said to."""
-    from wsrm_mq.views.verdict import span
+    from wsrm_mq.views.sentences import span
 
     lately = found.at.refused_lately(found.now)
     return [

@@ -15,7 +15,7 @@ from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
 from wsrm_mq.cli.upkeep import adopt, backup, prune, vacuum
 
 if TYPE_CHECKING:
-    import sqlite3
+    from wsrm_mq.store.port import Database
 
 __all__ = ["store"]
 
@@ -92,11 +92,11 @@ def _scrubbed(upto: int, last: int) -> None:
 @json_option
 def info(place: Place, is_json: bool) -> None:
     """Show size, schema, what is in it, and which processes use it."""
-    from wsrm_mq.views.verdict import moment, span
+    from wsrm_mq.views.sentences import moment, span
 
     now = time.time_ns() // 1_000_000
     with looking(place) as db:
-        found = _measured(db, place, now)
+        found = _measured(db, place)
     if is_json:
         as_json(**found)
         return
@@ -131,18 +131,16 @@ def info(place: Place, is_json: bool) -> None:
         )
 
 
-def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
+def _measured(db: Database, place: Place) -> dict[str, Any]:
     from wsrm_mq.store.identity import identify
     from wsrm_mq.store.schema import revision
     from wsrm_mq.store.space import room
-    from wsrm_mq.views.verdict import live_instances
+    from wsrm_mq.views.contents import contents
+    from wsrm_mq.views.instances import live_instances
 
     wal = place.path.with_name(place.path.name + "-wal")
-    outcomes = db.execute("SELECT coalesce(outcome, 'live'), count(*) FROM entry GROUP BY outcome ORDER BY outcome")
-    oldest = db.execute(
-        """SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message
-        WHERE e.outcome IS NULL ORDER BY e.id LIMIT 1"""
-    ).fetchone()
+    found = contents(db)
+    oldest = found.oldest_undelivered
     return {
         "path": str(place.path),
         "schema": revision(db, place.path),
@@ -151,11 +149,8 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
         "size": place.path.stat().st_size,
         "reclaimable": room(db).reclaimable,
         "wal_size": wal.stat().st_size if wal.exists() else 0,
-        "queues": db.execute("SELECT count(*) FROM queue").fetchone()[0],
-        "sequences": dict(db.execute("SELECT state, count(*) FROM sequence GROUP BY state ORDER BY state")),
-        "messages": dict(outcomes),
-        "pruned": db.execute("SELECT coalesce(sum(pruned), 0) FROM sequence").fetchone()[0],
-        "oldest_undelivered": {"position": oldest[0], "received_at": oldest[1]} if oldest else None,
+        **found._asdict(),
+        "oldest_undelivered": oldest._asdict() if oldest is not None else None,
         "instances": [one._asdict() for one in live_instances(db)],
     }
 
@@ -167,7 +162,7 @@ def _measured(db: sqlite3.Connection, place: Place, now: int) -> dict[str, Any]:
 def verify(context: click.Context, place: Place, is_json: bool) -> None:
     """Check that the file is whole and agrees with itself. The service may go on meanwhile; the whole file is
     read."""
-    from wsrm_mq.views.invariants import INVARIANTS, all_findings
+    from wsrm_mq.store.invariants import INVARIANTS, all_findings
 
     with looking(place) as db:
         found, doubt = list(all_findings(db)), unconfirmed(place, db)

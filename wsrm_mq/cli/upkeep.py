@@ -15,10 +15,10 @@ from wsrm_mq.cli.place import Place, in_store, json_option, looking
 from wsrm_mq.hints import store_flag
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterator
 
     from wsrm_mq.queue.retention import Pruned
+    from wsrm_mq.store.port import Database
 
 __all__ = ["adopt", "backup", "prune", "vacuum"]
 
@@ -84,17 +84,18 @@ def prune(
     _result(is_json, **done._asdict(), dry_run=dry_run)
 
 
-def _let_others_write(db: sqlite3.Connection, count: int, took: float) -> None:
+def _let_others_write(db: Database, count: int, took: float) -> None:
     from wsrm_mq.delivery.janitor import rest_after
+    from wsrm_mq.store.database import checkpoint
 
     if count % 50 == 0:
-        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        checkpoint(db)
     time.sleep(rest_after(took))
 
 
-def _lent(db: sqlite3.Connection) -> Callable[[], Any]:
+def _lent(db: Database) -> Callable[[], Any]:
     @contextmanager
-    def reader() -> Iterator[sqlite3.Connection]:
+    def reader() -> Iterator[Database]:
         yield db
 
     return reader
@@ -116,26 +117,14 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
     """Copy a store to the file TARGET, while services use it. The copy is verified, and marked as a copy: it has to be
     adopted before it can be served."""
     from wsrm_mq.store.backup import backup as make_backup
+    from wsrm_mq.store.invariants import first_wrong
 
     with looking(place, any_known=True):
         pass
     target = target.absolute()
-    size = make_backup(place.path, target, verify=_wrong, now=_now(), force=force)
+    size = make_backup(place.path, target, verify=first_wrong, now=_now(), force=force)
     _result(is_json, path=str(place.path), target=str(target), size=size)
     say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
-
-
-def _wrong(db: sqlite3.Connection) -> str | None:
-    """The first thing that is wrong with a copy."""
-    from wsrm_mq.store.schema import HEAD
-    from wsrm_mq.views.invariants import all_findings
-
-    (revision,) = db.execute("SELECT version_num FROM alembic_version").fetchone()
-    if revision == HEAD:
-        finding = next(all_findings(db), None)
-        return None if finding is None else f"{finding.invariant}: {finding.table} {finding.key}, {finding.detail}"
-    (text,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-    return None if text == "ok" else str(text)
 
 
 @click.command()

@@ -5,7 +5,6 @@ The page ``docs/observability.md`` shows the table; a test holds it against this
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
@@ -15,8 +14,9 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from wsrm_mq.queue.counts import BOUNDS, RECEIVED
+from wsrm_mq.store.database import snapshot
+from wsrm_mq.store.port import Database
 from wsrm_mq.views.overview import OTHER, Counted, Overview, counted, overview, shown_queues
-from wsrm_mq.views.reading import snapshot
 
 __all__ = ["METRICS", "Metric", "StoreCollector"]
 
@@ -220,9 +220,7 @@ METRICS: Final = (
 class StoreCollector(Collector):
     """Collects ``METRICS`` from a store. ``reader`` lends a read-only connection; ``clock`` answers ms."""
 
-    def __init__(
-        self, reader: Callable[[], AbstractContextManager[sqlite3.Connection]], clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, reader: Callable[[], AbstractContextManager[Database]], clock: Callable[[], int]) -> None:
         self._reader = reader
         self._clock = clock
 
@@ -231,7 +229,7 @@ class StoreCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         with self._reader() as db, snapshot(db):
-            shown = frozenset(shown_queues(db).values())
+            shown = shown_queues(db)
             now = self._clock()
             scrape = Scrape(now, overview(db, now), counted(db), shown)
         for metric in METRICS:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import OtherApplication
+from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import is_alive
+from wsrm_mq.store.port import Database
 
-__all__ = ["NAMELESS", "Serving", "admit", "foreign", "queue_name", "take_queues"]
+__all__ = ["NAMELESS", "Serving", "admit", "foreign", "hand_over", "queue_name", "served", "take_queues"]
 
 _WITH_BACKLOG: Final = """SELECT DISTINCT queue FROM entry INDEXED BY entry_live
     WHERE outcome IS NULL AND sequence IS NOT NULL"""
@@ -63,16 +64,31 @@ def _is_below(name: str, path: str) -> bool:
     return name == path or name.startswith(path.rstrip("/") + "/")
 
 
-def admit(db: sqlite3.Connection, store: Path, serving: Serving) -> None:
+def _live(db: Database) -> list[tuple[int, Serving]]:
+    """The processes that live, each with what it serves."""
+    store = file_of(db)
+    rows = db.execute("SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL").fetchall()
+    return [(pid, Serving.load(application, paths)) for name, pid, application, paths in rows if is_alive(store, name)]
+
+
+def served(db: Database) -> list[Serving]:
+    """What the processes that live serve."""
+    return [serving for _pid, serving in _live(db)]
+
+
+def admit(db: Database, serving: Serving) -> None:
     """Raises ``OtherApplication`` where a process lives that serves another application on one of these paths."""
-    live = db.execute("SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL").fetchall()
-    for name, pid, application, paths in live:
-        other = Serving.load(application, paths)
-        if other.application != serving.application and other.overlaps(serving) and is_alive(store, name):
+    for pid, other in _live(db):
+        if other.application != serving.application and other.overlaps(serving):
             raise OtherApplication(
-                f"{store}: process {pid} serves {_named(other.application)} on the same paths, this one would serve "
-                f"{_named(serving.application)}; each would be given the other's messages."
+                f"{file_of(db)}: process {pid} serves {_named(other.application)} on the same paths, this one would "
+                f"serve {_named(serving.application)}; each would be given the other's messages."
             )
+
+
+def hand_over(db: Database, old: str | None, new: str | None) -> int:
+    """The queues of the application ``old`` are those of ``new``; answers how many that are."""
+    return db.execute("UPDATE queue SET application = ? WHERE kind = 'app' AND application IS ?", (new, old)).rowcount
 
 
 def take_queues(db: sqlite3.Connection, serving: Serving) -> list[tuple[str, str]]:
@@ -89,7 +105,7 @@ def take_queues(db: sqlite3.Connection, serving: Serving) -> list[tuple[str, str
     return left
 
 
-def foreign(db: sqlite3.Connection, serving: Serving) -> list[int]:
+def foreign(db: Database, serving: Serving) -> list[int]:
     """The keys of the queues that this process may not run."""
     if serving.paths:
         rows: Iterable[tuple[int, str, str | None]] = db.execute(

@@ -26,7 +26,7 @@ from typing import Final
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.store import identity, instances
 from wsrm_mq.store.beside import is_locked
-from wsrm_mq.store.database import connect_reader, store_errors
+from wsrm_mq.store.database import checkpoint, connect_reader, store_errors
 
 __all__ = ["MAX_LOG_GROWTH", "Progress", "Verify", "backup"]
 
@@ -170,7 +170,7 @@ def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress
 
 def _absorb(source: sqlite3.Connection) -> None:
     """What could not be checkpointed meanwhile: done here, it does not make a service's next checkpoint long."""
-    source.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    checkpoint(source)
 
 
 def _size(file: Path) -> int:

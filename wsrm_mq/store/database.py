@@ -19,17 +19,20 @@ from typing import Final, NamedTuple
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.hints import about
 from wsrm_mq.store.opened import refuse_divided
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import lost, removed
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
     "Obstacle",
     "begin",
+    "checkpoint",
     "connect_reader",
     "connect_writer",
     "create_file",
     "file_of",
     "refuse_place",
+    "snapshot",
     "store_errors",
     "translate",
     "why_not_written",
@@ -133,7 +136,7 @@ class Obstacle(NamedTuple):
     is_of_asker: bool
 
 
-def why_not_written(db: sqlite3.Connection, seconds: float) -> Obstacle | None:
+def why_not_written(db: Database, seconds: float) -> Obstacle | None:
     """Try for so long to get the write lock with a reader's connection, and give it back at once; ``None`` where that
     goes well."""
     end = time.monotonic() + seconds
@@ -190,7 +193,22 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         return db
 
 
-def file_of(db: sqlite3.Connection) -> Path:
+@contextmanager
+def snapshot(db: Database) -> Iterator[None]:
+    """Several reads that see one state of the store. Keep it short: it holds up checkpoints."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
+
+
+def checkpoint(db: Database) -> None:
+    """Take what the write-ahead log has into the file, as far as no reader needs it."""
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def file_of(db: Database) -> Path:
     """The store's file, of a connection to it."""
     return Path(next(file for _number, name, file in db.execute("PRAGMA database_list") if name == "main"))
 

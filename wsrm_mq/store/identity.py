@@ -30,6 +30,7 @@ from wsrm_mq.events.telling import tell
 from wsrm_mq.hints import about
 from wsrm_mq.store.beside import content_of, witness_file
 from wsrm_mq.store.database import connect_reader, store_errors
+from wsrm_mq.store.port import Database
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
@@ -65,7 +66,7 @@ class Identity(NamedTuple):
     """This file is a copy, made at this time (ms since the epoch) and not adopted since."""
 
 
-def identify(db: sqlite3.Connection) -> Identity:
+def identify(db: Database) -> Identity:
     row = db.execute("SELECT id, mark, copied_at FROM identity").fetchone()
     if row is None:
         raise StoreCorrupt("The store does not say which it is.")
@@ -190,7 +191,7 @@ class Doubt(NamedTuple):
     hint: str
 
 
-def why_unconfirmed(db: sqlite3.Connection, path: Path) -> Doubt | None:
+def why_unconfirmed(db: Database, path: Path) -> Doubt | None:
     """What speaks against serving this store as it is."""
     seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
     is_empty = db.execute("SELECT 1 FROM sequence").fetchone() is None

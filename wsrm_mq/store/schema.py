@@ -16,6 +16,7 @@ from typing import Any, Final
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 from wsrm_mq.store.database import create_file, refuse_place, store_errors, write_ahead
 from wsrm_mq.store.instances import in_use
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import lost, removed
 from wsrm_mq.store.scrub import is_pending, scrub
 
@@ -27,7 +28,7 @@ KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", 
 HEAD: Final = KNOWN[-1]
 
 
-def revision(db: sqlite3.Connection, path: Path) -> str | None:
+def revision(db: Database, path: Path) -> str | None:
     """The revision of the store behind ``db``; ``None`` for an empty file."""
     with store_errors(path):
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -75,7 +76,7 @@ def _state(path: Path) -> tuple[str | None, bool]:
         return found, found == KNOWN[-1] and is_pending(db)
 
 
-def known_revision(db: sqlite3.Connection, path: Path) -> str | None:
+def known_revision(db: Database, path: Path) -> str | None:
     """``revision``; raises ``SchemaMismatch`` for one that a newer version wrote."""
     found = revision(db, path)
     if found is not None and found not in KNOWN:

@@ -154,7 +154,7 @@ class Store:
                 }
                 db.execute("BEGIN IMMEDIATE")
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
-                applications.admit(db, self.path, self.serving)
+                applications.admit(db, self.serving)
                 key = int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()

@@ -1,15 +1,18 @@
 """Connections as the store knows them: by the messages that came on them.
 
-Only reads, on any read-only connection to the store. Times are ms since the epoch.
+Only reads the published views. Times are ms since the epoch.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final, NamedTuple
 
+from sqlalchemy import bindparam, func, select
+
 from wsrm_mq.errors import NotFound
-from wsrm_mq.store.late_index import BY_CONNECTION, CONNECTIONS
+from wsrm_mq.store import published as views
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.statements import compiled
 
 __all__ = ["ConnectionView", "connection", "connections", "find_connection"]
 
@@ -28,59 +31,56 @@ class ConnectionView(NamedTuple):
     last_seen: int
 
 
-_NEWEST: Final = f"""
-SELECT name, max(last) AS last FROM ({CONNECTIONS}) GROUP BY name ORDER BY last DESC LIMIT :count
-"""
-_COUNTED: Final = f"""
-WITH its (id) AS MATERIALIZED ({BY_CONNECTION.keys})
-SELECT count(*), min(id), (SELECT count(*) FROM its JOIN entry e ON e.message = its.id WHERE e.outcome IS NULL) FROM its
-"""
-_LAST: Final = f"SELECT max(id) FROM ({BY_CONNECTION.keys})"
-_NEXT_NAME: Final = f"""
-SELECT min(name) FROM (
-    SELECT min(connection) AS name FROM connection_message WHERE connection > :after
-    UNION ALL
-    SELECT min(connection) FROM message WHERE id > {BY_CONNECTION.upto} AND connection > :after
+p = bindparam
+_each: Final = views.connections.c
+_its: Final = views.connection_messages.c
+_message: Final = views.messages.c
+_ITS_POSITIONS: Final = select(_its.position).where(_its.connection == p("connection"))
+_NEWEST: Final = compiled(select(_each.connection).order_by(_each.last_position.desc()).limit(p("count")))
+_NEXT_NAME: Final = compiled(
+    select(_its.connection).where(_its.connection > p("after")).order_by(_its.connection).limit(1)
 )
-"""
+_ONE: Final = compiled(_ITS_POSITIONS.limit(1))
+_MESSAGES: Final = compiled(
+    _ITS_POSITIONS.with_only_columns(func.count(), func.min(_its.position), func.max(_its.position))
+)
+_UNSETTLED: Final = compiled(
+    select(func.count()).where(_message.position.in_(_ITS_POSITIONS), _message.outcome.is_(None))
+)
+_MESSAGE: Final = compiled(
+    select(_message.peer, _message.principal, _message.received_at).where(_message.position == p("position"))
+)
 
 
-def connections(db: sqlite3.Connection, *, limit: int = 50) -> list[ConnectionView]:
+def connections(db: Database, *, limit: int = 50) -> list[ConnectionView]:
     """The connections that sent something last, newest first."""
-    return [_view(db, name, last) for name, last in db.execute(_NEWEST, {"count": limit}).fetchall()]
+    return [connection(db, name) for (name,) in db.execute(_NEWEST, {"count": limit}).fetchall()]
 
 
-def connection(db: sqlite3.Connection, name: str) -> ConnectionView:
+def connection(db: Database, name: str) -> ConnectionView:
     """The connection with this name, or ``NotFound``."""
-    (last,) = db.execute(_LAST, {"connection": name}).fetchone()
-    if last is None:
+    count, first, last = db.execute(_MESSAGES, {"connection": name}).fetchone()
+    if not count:
         raise NotFound(f"There is no connection {name}, or its messages were pruned.")
-    return _view(db, name, last)
+    (unsettled,) = db.execute(_UNSETTLED, {"connection": name}).fetchone()
+    _peer, _principal, first_seen = db.execute(_MESSAGE, {"position": first}).fetchone()
+    peer, principal, last_seen = db.execute(_MESSAGE, {"position": last}).fetchone()
+    return ConnectionView(name, peer, principal, count, unsettled, first_seen, last_seen)
 
 
-def find_connection(db: sqlite3.Connection, text: str) -> str:
+def find_connection(db: Database, text: str) -> str:
     """The name that ``text`` means: itself, or the only one that begins with it. Raises ``NotFound``."""
-    if db.execute(f"SELECT EXISTS ({BY_CONNECTION.keys})", {"connection": text}).fetchone()[0]:
+    if db.execute(_ONE, {"connection": text}).fetchone() is not None:
         return text
     found: list[str] = []
-    after = text
     while len(found) < 3:
-        (name,) = db.execute(_NEXT_NAME, {"after": after}).fetchone()
-        if name is None or not name.startswith(text):
+        row = db.execute(_NEXT_NAME, {"after": found[-1] if found else text}).fetchone()
+        if row is None or not row[0].startswith(text):
             break
-        found.append(after := name)
+        found += row
     if len(found) == 1:
         return found[0]
     if not found:
         raise NotFound(f"There is no connection {text}; `wsrm-mq connection list` shows those there are.")
     several = ", ".join(found[:2]) + (", …" if len(found) > 2 else "")
     raise NotFound(f"{text} fits several connections: {several}. Write more of it.")
-
-
-def _view(db: sqlite3.Connection, name: str, last: int) -> ConnectionView:
-    messages, first, unsettled = db.execute(_COUNTED, {"connection": name}).fetchone()
-    (first_seen,) = db.execute("SELECT received_at FROM message WHERE id = ?", (first,)).fetchone()
-    peer, principal, last_seen = db.execute(
-        "SELECT json_extract(environ, '$.REMOTE_ADDR'), principal, received_at FROM message WHERE id = ?", (last,)
-    ).fetchone()
-    return ConnectionView(name, peer, principal, messages, unsettled, first_seen, last_seen)

@@ -6,23 +6,27 @@ A look costs a few passes over the sequences, and none over messages. Times are 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sqlalchemy import bindparam, func, or_, select
+
+from wsrm_mq.store import published as views
 from wsrm_mq.store import reserve
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.database import file_of
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.space import room
+from wsrm_mq.store.statements import compiled
 from wsrm_mq.views.applications import Unserved, unserved
-from wsrm_mq.views.reading import FAULTED, sequence
+from wsrm_mq.views.instances import Instance, known_instances
+from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.refusals import Refused, refusals
-from wsrm_mq.views.verdict import Instance, Verdict, judge, known_instances
+from wsrm_mq.views.verdict import EXPIRING_WITHIN, Verdict, judge
 
 __all__ = [
     "OTHER",
-    "Blocked",
     "Counted",
     "Overview",
     "Verdicts",
@@ -46,9 +50,6 @@ STORE_WIDE: Final = ("max_store", "disk_full", "store_locked", "store_unavailabl
 _NO_ROOM: Final = ("max_", "window", "no_room", "misconfigured")
 """Beginnings of reasons that lie with this side too."""
 
-LOOKED_AT: Final = 1_000
-"""So many undelivered messages of a sequence are looked at for the oldest."""
-
 JUDGED: Final = 1_000
 """So many sequences in which something is undelivered get a verdict."""
 
@@ -66,7 +67,7 @@ class Overview(NamedTuple):
     instances: list[Instance]
     """Those that live."""
     dead_instances: int
-    """Those that died, and nobody has noticed yet: where none lives, nobody does."""
+    """Those whose death no other process has noticed yet; where none lives, none does."""
     sequences: dict[tuple[str, str], int]
     """By queue and protocol state."""
     blocked: dict[str, int]
@@ -110,18 +111,41 @@ class Overview(NamedTuple):
         return [one for one in self.refused_lately(now) if one.reason in STORE_WIDE]
 
 
-def overview(db: sqlite3.Connection, now: int) -> Overview:
+p = bindparam
+_sequence: Final = views.sequences.c
+_UNSETTLED: Final = or_(_sequence.cursor < _sequence.limit, _sequence.held > 0, _sequence.discarding == 1)
+"""Of a sequence in which something accepted may not be settled."""
+
+_STATES: Final = compiled(
+    select(_sequence.queue, _sequence.state, func.count(), func.count(_sequence.blocked)).group_by(
+        _sequence.queue, _sequence.state
+    )
+)
+_WAITING: Final = compiled(
+    select(_sequence.queue, func.sum(_sequence.held), func.sum(_sequence.ready), func.min(_sequence.oldest_at))
+    .where(_UNSETTLED)
+    .group_by(_sequence.queue)
+)
+_DEAD_LETTERS: Final = compiled(
+    select(views.queues.c.queue, views.queues.c.dead_letters).where(views.queues.c.dead_letters > 0)
+)
+_FAULTED: Final = compiled(
+    select(views.faulted.c.queue, func.count())
+    .where(views.faulted.c.settled_at > p("since"))
+    .group_by(views.faulted.c.queue)
+)
+_FAULTED_IN_ALL: Final = compiled(select(func.count()).select_from(views.faulted))
+
+
+def overview(db: Database, now: int) -> Overview:
     """To be called in a ``snapshot``."""
     known = known_instances(db)
     path = file_of(db)
-    states = db.execute(
-        """SELECT q.name, s.state, count(*), sum(s.blocked IS NOT NULL)
-        FROM sequence s JOIN queue q ON q.id = s.queue GROUP BY s.queue, s.state"""
-    ).fetchall()
+    states = db.execute(_STATES).fetchall()
     blocked: Counter[str] = Counter()
     for queue, _state, _count, stopped in states:
         blocked[queue] += stopped
-    waiting = _waiting(db)
+    waiting = {queue: Waiting(*counts) for queue, *counts in db.execute(_WAITING)}
     disk = os.statvfs(path.parent)
     return Overview(
         instances=[one for one, holds_lock in known if holds_lock],
@@ -129,9 +153,9 @@ def overview(db: sqlite3.Connection, now: int) -> Overview:
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
         waiting=waiting,
-        dead_letters=_dead_letters(db),
-        faulted=_faulted(db, now - FAULTED_WITHIN),
-        faulted_in_all=db.execute(f"SELECT count(*) FROM entry WHERE {FAULTED}").fetchone()[0],
+        dead_letters=dict(db.execute(_DEAD_LETTERS).fetchall()),
+        faulted=dict(db.execute(_FAULTED, {"since": now - FAULTED_WITHIN}).fetchall()),
+        faulted_in_all=db.execute(_FAULTED_IN_ALL).fetchone()[0],
         refused=refusals(db, path),
         file_bytes=_size(path),
         wal_bytes=_size(path.with_name(path.name + "-wal")),
@@ -149,89 +173,50 @@ def _size(path: Path) -> int:
         return 0
 
 
-_UNDELIVERED: Final = """
-SELECT s.id, s.queue, s.cursor, s."limit" AS below, s.discard_from FROM sequence s
-WHERE s.cursor < s."limit" OR EXISTS (SELECT 1 FROM range r WHERE r.sequence = s.id AND r.upper >= s."limit")
-"""
-"""Sequences in which something accepted may not be settled."""
-
-
-def _waiting(db: sqlite3.Connection) -> dict[str, Waiting]:
-    rows = db.execute(
-        f"""WITH u AS MATERIALIZED ({_UNDELIVERED})
-        SELECT q.name,
-          sum((SELECT coalesce(sum(r.upper - max(r.lower, u.below) + 1), 0) FROM range r
-               WHERE r.sequence = u.id AND r.upper >= u.below AND u.discard_from IS NULL)),
-          sum((SELECT coalesce(sum(min(r.upper, u.below - 1) - max(r.lower, u.cursor) + 1), 0) FROM range r
-               WHERE r.sequence = u.id AND r.upper >= u.cursor AND r.lower < u.below)),
-          min((SELECT m.received_at FROM message m WHERE m.id = (
-               SELECT min(e.message) FROM (
-                 SELECT message FROM entry WHERE sequence = u.id AND number >= u.cursor AND outcome IS NULL
-                 ORDER BY number LIMIT {LOOKED_AT}) e)))
-        FROM u JOIN queue q ON q.id = u.queue GROUP BY u.queue"""
-    )
-    return {queue: Waiting(held, ready, oldest) for queue, held, ready, oldest in rows}
-
-
-def _dead_letters(db: sqlite3.Connection) -> dict[str, int]:
-    rows = db.execute(
-        """SELECT coalesce(p.name, q.name), sum(d.count) FROM (
-            SELECT queue, count(*) AS count FROM entry WHERE outcome = 'dead' GROUP BY queue
-        ) d JOIN queue q ON q.id = d.queue LEFT JOIN queue p ON p.id = q.parent GROUP BY 1"""
-    )
-    return dict(rows.fetchall())
-
-
-def _faulted(db: sqlite3.Connection, since: int) -> dict[str, int]:
-    rows = db.execute(
-        f"""SELECT q.name, count(*) FROM entry e JOIN queue q ON q.id = e.queue
-        WHERE e.{FAULTED} AND e.settled_at > ? GROUP BY e.queue""",
-        (since,),
-    )
-    return dict(rows.fetchall())
-
-
 # verdicts
-
-
-class Blocked(NamedTuple):
-    identifier: str
-    verdict: Verdict
 
 
 class Verdicts(NamedTuple):
     words: dict[str, int]
-    blocked: list[Blocked]
-    """Those that somebody has to do something about."""
+    blocked: list[Verdict]
+    """Those that an operator, or the start of a process, has to help."""
     is_whole: bool
     """Otherwise there are more sequences than were judged."""
 
 
-def verdicts(db: sqlite3.Connection, now: int) -> Verdicts:
+_ENDED: Final = compiled(select(func.count(), func.coalesce(func.sum(_sequence.state == "ended"), 0)))
+_recently_faulted: Final = (
+    select(views.faulted.c.sequence).order_by(views.faulted.c.settled_at.desc()).limit(JUDGED).subquery()
+)
+_TO_JUDGE: Final = compiled(
+    select(_sequence.sequence, _sequence.state)
+    .where(
+        or_(
+            _sequence.owner.is_not(None),
+            _sequence.due_at <= p("soon"),
+            _UNSETTLED,
+            _sequence.sequence.in_(select(_recently_faulted.c.sequence)),
+        )
+    )
+    .order_by(_sequence.blocked.is_(None), _sequence.retry_at.is_(None), _sequence.key)
+    .limit(JUDGED + 1)
+)
+
+
+def verdicts(db: Database, now: int) -> Verdicts:
     """How many sequences have which verdict. Only those in which something is undelivered, runs, is about to expire or
     was answered with a fault are judged, at most so many; the others are ``ended`` or ``ok``. To be called in a
     ``snapshot``."""
-    (total,), (ended,) = (
-        db.execute(f"SELECT count(*) FROM sequence {where}").fetchone() for where in ("", "WHERE state = 'ended'")
-    )
-    rows = db.execute(
-        f"""SELECT s.id, s.state FROM sequence s
-        WHERE s.owner IS NOT NULL OR s.due_at <= :soon AND s.state <> 'ended' OR s.id IN (
-            SELECT id FROM ({_UNDELIVERED})) OR s.id IN (
-            SELECT sequence FROM (
-              SELECT sequence FROM entry WHERE {FAULTED} ORDER BY settled_at DESC LIMIT {JUDGED}))
-        ORDER BY s.blocked IS NULL, s.retry_at IS NULL, s.id LIMIT {JUDGED + 1}""",
-        {"soon": now + 600_000},
-    ).fetchall()
+    total, ended = db.execute(_ENDED).fetchone()
+    rows = db.execute(_TO_JUDGE, {"soon": now + EXPIRING_WITHIN}).fetchall()
     words: Counter[str] = Counter()
     blocked = []
-    for key, state in rows[:JUDGED]:
-        view = sequence(db, key)
-        found = judge(db, view, now)
+    for identifier, state in rows[:JUDGED]:
+        found = judge(db, sequence(db, identifier), now)
         words[found.word] += 1
         total, ended = total - 1, ended - (state == "ended")
         if found.word == "blocked":
-            blocked.append(Blocked(view.identifier, found))
+            blocked.append(found)
     words["ended"] += ended
     words["ok"] += total - ended
     return Verdicts({word: count for word, count in words.items() if count}, blocked, len(rows) <= JUDGED)
@@ -252,18 +237,24 @@ class Counted(NamedTuple):
 OTHER: Final = "(other)"
 
 
-def shown_queues(db: sqlite3.Connection) -> dict[int, str]:
-    """Key and name of the queues that are told apart."""
-    return dict(db.execute(f"SELECT id, name FROM queue WHERE kind = 'app' AND id <= {SHOWN} ORDER BY id").fetchall())
+_SHOWN_QUEUES: Final = compiled(
+    select(views.queues.c.queue).where(views.queues.c.kind == "app", views.queues.c.key <= p("last"))
+)
+_COUNTERS: Final = compiled(select(*views.counters.c))
 
 
-def counted(db: sqlite3.Connection) -> list[Counted]:
+def shown_queues(db: Database) -> frozenset[str]:
+    """Names of the queues that are told apart."""
+    return frozenset(name for (name,) in db.execute(_SHOWN_QUEUES, {"last": SHOWN}))
+
+
+def counted(db: Database) -> list[Counted]:
     """All that was counted since the store was made, by whatever process. No value ever falls; that of a queue
     that is gone ends."""
-    shown = shown_queues(db)
+    shown = shown_queues(db) | {""}
     total: Counter[tuple[str, str, str]] = Counter()
-    for name, queue, label, value in db.execute("SELECT name, queue, label, value FROM counter"):
-        total[name, shown.get(queue, OTHER) if queue else "", label] += value
+    for name, queue, label, value in db.execute(_COUNTERS):
+        total[name, queue if queue in shown else OTHER, label] += value
     return [Counted(*key, value) for key, value in sorted(total.items())]
 
 

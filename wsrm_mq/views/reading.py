@@ -1,23 +1,26 @@
 """What the store says, for people and their tools: sequences, messages and the ledger.
 
-Everything here only reads, on any read-only connection, and in pieces. The statements are plain text: a command
-line that only looks must not pay for the import of SQLAlchemy. Times are ms since the epoch.
+Everything here only reads the published views, on any connection to the store, and in pieces. Times are ms since the
+epoch.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, Table, bindparam, func, or_, select
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.sequence.running import DeliveryState, delivery_state
+from wsrm_mq.store import published as views
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.statements import compiled
 
 __all__ = [
     "ANSWERED_WITH_FAULT",
-    "FAULTED",
     "LIVE",
     "LedgerView",
     "MessageDetail",
@@ -27,30 +30,25 @@ __all__ = [
     "ledger",
     "message",
     "messages",
-    "open_body",
     "sequence",
     "sequences",
-    "snapshot",
 ]
 
 PIECE: Final = 200
 
+p = bindparam
 
-@contextmanager
-def snapshot(db: sqlite3.Connection) -> Iterator[None]:
-    """Several reads that see one state of the store. Keep it short: it holds up checkpoints."""
-    db.execute("BEGIN")
-    try:
-        yield
-    finally:
-        db.execute("ROLLBACK")
+
+def _of(view: Table, fields: tuple[str, ...], **named: str) -> Select[Any]:
+    """The columns with the names of ``fields``; ``named``: those that have another name in the view."""
+    return select(*(view.c[named.get(field, field)] for field in fields))
 
 
 # sequences
 
 
 class SequenceView(NamedTuple):
-    """A sequence as its row, its queue and its ranges tell it."""
+    """A sequence as its columns and its ranges tell it."""
 
     key: int
     identifier: str
@@ -80,8 +78,8 @@ class SequenceView(NamedTuple):
     discard_from: int | None
     discard_reason: str | None
     discarding: bool
-    owner: int | None
-    """Key of the instance that runs it."""
+    owner: str | None
+    """Name of the instance that runs it."""
     running_since: int | None
     retry_from: int | None
     retry_at: int | None
@@ -95,67 +93,66 @@ class SequenceView(NamedTuple):
     received: AckRanges
 
     @property
-    def deliver_below(self) -> int:
-        return self.limit if self.discard_from is None else min(self.limit, self.discard_from)
-
-    @property
-    def is_deliverable(self) -> bool:
-        return self.blocked is None and self.cursor < self.deliver_below
-
-    @property
     def held(self) -> int:
         """How many accepted numbers wait beyond the limit."""
         return self.received.count(self.limit) if self.discard_from is None else 0
 
-    def waits_for_retry(self, now: int) -> bool:
-        return _waits(self.retry_from, self.retry_at, now)
+    def delivery(self, now: int) -> DeliveryState:
+        return delivery_state(
+            blocked=self.blocked,
+            owner=self.owner,
+            cursor=self.cursor,
+            limit=self.limit,
+            discard_from=self.discard_from,
+            retry_from=self.retry_from,
+            retry_at=self.retry_at,
+            discarding=self.discarding,
+            held=self.held,
+            now=now,
+        )
 
 
-def _waits(retry_from: int | None, retry_at: int | None, now: int) -> bool:
-    """A wait that begins in the future is over: the clock was stepped back."""
-    return retry_at is not None and (retry_from or 0) <= now < retry_at
+_sequence: Final = views.sequences.c
+_SEQUENCE: Final = _of(views.sequences, SequenceView._fields[:-1], identifier="sequence")
+_SEQUENCES: Final = compiled(
+    _SEQUENCE.where(
+        or_(p("queue").is_(None), _sequence.queue == p("queue")),
+        or_(p("state").is_(None), _sequence.state == p("state")),
+        or_(p("below").is_(None), _sequence.key < p("below")),
+    )
+    .order_by(_sequence.key.desc())
+    .limit(PIECE)
+)
+_SEQUENCE_NAMED: Final = compiled(_SEQUENCE.where(_sequence.sequence == p("identifier")))
+_RANGES: Final = compiled(
+    select(views.ranges.c.lower, views.ranges.c.upper)
+    .where(views.ranges.c.sequence == p("sequence"))
+    .order_by(views.ranges.c.lower)
+)
 
 
-_SEQUENCE: Final = """
-SELECT s.id, s.identifier, q.name, s.principal, s.peer, s.partner, s.rm, s.soap, s.addressing, s.behavior, s.assurance,
-       s.ordered, s.created_at, s.expires_at, s.inactivity, s.state, s.ended, s.ended_at, s.active_at,
-       CASE WHEN s.state <> 'ended' THEN min(coalesce(s.expires_at, s.active_at + s.inactivity),
-                                             coalesce(s.active_at + s.inactivity, s.expires_at)) END AS due_at,
-       s.last_number, s.expected, s.cursor, s."limit", s.discard_from, s.discard_reason, s.discarding,
-       s.owner, s.running_since, s.retry_from, s.retry_at, s.blocked, s.redelivery_below, s.duplicates,
-       s.kind, s.connection
-FROM sequence s JOIN queue q ON q.id = s.queue
-"""
-
-
-def sequences(db: sqlite3.Connection, *, queue: str | None = None, state: str | None = None) -> Iterator[SequenceView]:
+def sequences(db: Database, *, queue: str | None = None, state: str | None = None) -> Iterator[SequenceView]:
     """Sequences, newest first, read as they are asked for."""
     below: int | None = None
     while True:
-        rows = db.execute(
-            f"""{_SEQUENCE}
-            WHERE (:queue IS NULL OR q.name = :queue) AND (:state IS NULL OR s.state = :state)
-              AND (:below IS NULL OR s.id < :below)
-            ORDER BY s.id DESC LIMIT {PIECE}""",
-            {"queue": queue, "state": state, "below": below},
-        ).fetchall()
+        rows = db.execute(_SEQUENCES, {"queue": queue, "state": state, "below": below}).fetchall()
         for row in rows:
-            yield _sequence(db, row)
+            yield _viewed(db, row)
         if len(rows) < PIECE:
             return
         below = rows[-1][0]
 
 
-def sequence(db: sqlite3.Connection, key: int) -> SequenceView:
-    """The sequence with this key, or ``NotFound``."""
-    row = db.execute(f"{_SEQUENCE} WHERE s.id = ?", (key,)).fetchone()
+def sequence(db: Database, identifier: str) -> SequenceView:
+    """The sequence with this identifier, or ``NotFound``."""
+    row = db.execute(_SEQUENCE_NAMED, {"identifier": identifier}).fetchone()
     if row is None:
-        raise NotFound(f"There is no sequence with key {key}.")
-    return _sequence(db, row)
+        raise NotFound(f"There is no sequence {identifier}.")
+    return _viewed(db, row)
 
 
-def _sequence(db: sqlite3.Connection, row: tuple[Any, ...]) -> SequenceView:
-    ranges = db.execute("SELECT lower, upper FROM range WHERE sequence = ? ORDER BY lower", (row[0],))
+def _viewed(db: Database, row: tuple[Any, ...]) -> SequenceView:
+    ranges = db.execute(_RANGES, {"sequence": row[1]}).fetchall()
     view = SequenceView._make((*row, AckRanges(tuple(ranges))))
     return view._replace(ordered=bool(view.ordered), discarding=bool(view.discarding))
 
@@ -164,40 +161,45 @@ SHORTEST: Final = 6
 """So many characters of an identifier may stand for it, at least."""
 
 _SCHEMES: Final = ("", "urn:uuid:", "uuid:")
+_EXISTS: Final = compiled(select(_sequence.sequence).where(_sequence.sequence == p("part")))
+_ALIKE: Final = compiled(
+    select(_sequence.sequence)
+    .where(
+        or_(
+            func.substr(_sequence.sequence, -func.length(p("part"))) == p("part"),
+            *(
+                func.substr(_sequence.sequence, 1, len(scheme) + func.length(p("part"))) == scheme + p("part")
+                for scheme in _SCHEMES
+            ),
+        )
+    )
+    .order_by(_sequence.key.desc())
+    .limit(4)
+)
 
 
-def find_sequence(db: sqlite3.Connection, text: str) -> int:
-    """The key of the sequence that ``text`` means: its identifier, or a beginning (that of the UUID counts too) or
-    end of it that no other has. Raises ``NotFound``, also where it fits several."""
-    exact = db.execute("SELECT id FROM sequence WHERE identifier = ?", (text,)).fetchone()
-    if exact is not None:
-        return int(exact[0])
+def find_sequence(db: Database, text: str) -> str:
+    """The identifier that ``text`` means: itself, or the only one that it is a beginning (that of the UUID counts too)
+    or an end of. Raises ``NotFound``, also where it fits several."""
+    if db.execute(_EXISTS, {"part": text}).fetchone() is not None:
+        return text
     if len(text) < SHORTEST:
         raise NotFound(f"There is no sequence {text}; a part of an identifier needs {SHORTEST} characters.")
-    starts = [scheme + text for scheme in _SCHEMES]
-    found = db.execute(
-        f"""SELECT id, identifier FROM sequence
-        WHERE substr(identifier, -length(:end)) = :end
-           OR {" OR ".join(f"substr(identifier, 1, {len(start)}) = :start{i}" for i, start in enumerate(starts))}
-        ORDER BY id DESC LIMIT 4""",
-        {"end": text, **{f"start{i}": start for i, start in enumerate(starts)}},
-    ).fetchall()
+    found: list[str] = [identifier for (identifier,) in db.execute(_ALIKE, {"part": text})]
     if not found:
         raise NotFound(f"There is no sequence {text}.")
     if len(found) > 1:
-        several = ", ".join(identifier for _key, identifier in found[:3]) + (", …" if len(found) > 3 else "")
+        several = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise NotFound(f"{text} fits several sequences: {several}. Write more of it.")
-    return int(found[0][0])
+    return found[0]
 
 
 # messages
 
 ANSWERED_WITH_FAULT: Final = "answered_with_fault"
-FAULTED: Final = f"reason = '{ANSWERED_WITH_FAULT}'"
-"""Finds what was taken and answered with a fault, by an index that holds nothing else."""
 
 LIVE: Final = "live"
-"""Asks for entries without an outcome."""
+"""Asks for messages without an outcome."""
 
 
 class MessageView(NamedTuple):
@@ -238,34 +240,38 @@ class MessageDetail(NamedTuple):
     replay_of: int | None
 
 
-_MESSAGE: Final = """
-SELECT e.id, q.name, s.identifier, e.number, m.message_id, m.action, e.outcome, e.reason, m.received_at,
-       e.settled_at, e.deliveries, e.failures, e.retry_at, e.last_error, m.principal, m.connection, m.body_size,
-       e.retry_from, s.id, s.cursor, s."limit", s.discard_from, s.owner, s.blocked, s.retry_from, s.retry_at
-"""
-_FROM: Final = """
-FROM entry e JOIN message m ON m.id = e.message JOIN queue q ON q.id = e.queue
-LEFT JOIN sequence s ON s.id = e.sequence
-"""
+_message: Final = views.messages.c
+_MESSAGES: Final = _of(views.messages, MessageView._fields)
+
+
+def _found_by(view: Table, *where: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Among those that a view over an index has."""
+    return _message.position.in_(select(view.c.position).where(*where))
+
+
 _WANTED: Final = {
-    "sequence": f"e.id IN ({BY_SEQUENCE.keys})",
-    "queue": "q.name = :queue",
-    "connection": f"m.id IN ({BY_CONNECTION.keys})",
-    "outcome": "e.outcome = :outcome",
-    "reason": "e.reason = :reason",
+    "sequence": _found_by(views.sequence_messages, views.sequence_messages.c.sequence == p("sequence")),
+    "live sequence": _message.sequence == p("sequence"),  # of what is not settled there is an index
+    "connection": _found_by(views.connection_messages, views.connection_messages.c.connection == p("connection")),
+    "queue": _message.queue == p("queue"),
+    "outcome": _message.outcome == p("outcome"),
+    "live": _message.outcome.is_(None),
+    "reason": _message.reason == p("reason"),
+    "faulted": _found_by(views.faulted),
 }
-_WANTED_LIVE: Final = {
-    **_WANTED,
-    "sequence": "e.sequence = :sequence",  # of these there is an index
-    "outcome": "e.outcome IS NULL",
-}
+
+
+@cache
+def _messages(*wanted: str) -> str:
+    conditions = (_WANTED[name] for name in wanted)
+    listed = _MESSAGES.where(_message.position > p("after"), *conditions)
+    return compiled(listed.order_by(_message.position).limit(p("count")))
 
 
 def messages(
-    db: sqlite3.Connection,
-    now: int,
+    db: Database,
     *,
-    sequence: int | None = None,
+    sequence: str | None = None,
     queue: str | None = None,
     connection: str | None = None,
     outcome: str | None = None,
@@ -275,65 +281,36 @@ def messages(
 ) -> list[MessageView]:
     """Messages in the order of receipt, from the position ``after`` on; ``outcome`` may be ``LIVE``; ``reason`` is
     that of an outcome."""
-    wanted = {"sequence": sequence, "queue": queue, "connection": connection, "outcome": outcome, "reason": reason}
-    rules = _WANTED_LIVE if outcome == LIVE else _WANTED
-    conditions = [rule for name, rule in rules.items() if wanted[name] is not None]
-    if reason == ANSWERED_WITH_FAULT:  # of these there is an index, which only a literal finds
-        conditions.append(f"e.id IN (SELECT id FROM entry WHERE {FAULTED})")
-    rows = db.execute(
-        f"{_MESSAGE} {_FROM} WHERE {' AND '.join(['e.id > :after', *conditions])} ORDER BY e.id LIMIT :count",
-        {**wanted, "after": after, "count": limit},
+    is_live = outcome == LIVE
+    given = {
+        "live sequence" if is_live else "sequence": sequence,
+        "queue": queue,
+        "connection": connection,
+        "live" if is_live else "outcome": outcome,
+        "faulted" if reason == ANSWERED_WITH_FAULT else "reason": reason,
+    }
+    statement = _messages(*(name for name, value in given.items() if value is not None))
+    bounds = {"sequence": sequence, "queue": queue, "connection": connection, "outcome": outcome, "reason": reason}
+    return [MessageView._make(row) for row in db.execute(statement, {**bounds, "after": after, "count": limit})]
+
+
+_MESSAGE: Final = compiled(
+    _MESSAGES.add_columns(
+        *(_message.request, _message.wants_reply, _message.named, _message.has_body),
+        *(views.replies.c.status, _message.origin, _message.replay_of),
     )
-    return [_message(row, now) for row in rows]
+    .join_from(views.messages, views.replies, views.replies.c.position == _message.position, isouter=True)
+    .where(_message.position == p("position"))
+)
 
 
-def message(db: sqlite3.Connection, position: int, now: int) -> MessageDetail:
+def message(db: Database, position: int) -> MessageDetail:
     """The message at ``position``, or ``NotFound``."""
-    row = db.execute(
-        f"""{_MESSAGE}, m.environ, e.wants_reply, e.named, m.body IS NOT NULL, r.status, o.name, e.replay_of
-        {_FROM} LEFT JOIN reply r ON r.entry = e.id LEFT JOIN queue o ON o.id = e.origin
-        WHERE e.id = ?""",
-        (position,),
-    ).fetchone()
+    row = db.execute(_MESSAGE, {"position": position}).fetchone()
     if row is None:
         raise NotFound(f"There is no message at position {position}.")
     environ, wants_reply, named, has_body, *rest = row[-7:]
-    return MessageDetail(_message(row, now), environ, bool(wants_reply), bool(named), bool(has_body), *rest)
-
-
-def _message(row: tuple[Any, ...], now: int) -> MessageView:
-    outcome, reason = row[6], row[7]
-    state, reason = (outcome, reason) if outcome is not None else _condition(row, now)
-    return MessageView._make((*row[:6], state, reason, *row[8:17]))
-
-
-def _condition(row: tuple[Any, ...], now: int) -> tuple[str, str | None]:
-    """State and reason of a live entry, derived from its sequence."""
-    number, retry_at = row[3], row[12]
-    retry_from, key, cursor, limit, discard_from, owner, blocked, paused_from, paused_to = row[17:26]
-    if key is None:
-        return "ready", None
-    conditions = (
-        (discard_from is not None and number >= discard_from, ("held", "sequence")),
-        (number >= limit, ("held", "gap")),
-        (blocked is not None, ("held", "sequence")),
-        (_waits(retry_from, retry_at, now) or _waits(paused_from, paused_to, now), ("held", "backoff")),
-        (owner is not None and number == cursor, ("leased", None)),
-    )
-    return next((condition for holds, condition in conditions if holds), ("ready", None))
-
-
-def open_body(db: sqlite3.Connection, position: int) -> BinaryIO:
-    """The envelope's bytes as received, as a stream. While it is open it holds up checkpoints."""
-    found = db.execute(
-        "SELECT m.id, m.body IS NOT NULL FROM entry e JOIN message m ON m.id = e.message WHERE e.id = ?",
-        (position,),
-    ).fetchone()
-    if found is None:
-        raise NotFound(f"There is no message at position {position}.")
-    if not found[1]:
-        raise NotFound(f"The body of the message at position {position} was freed by retention.")
-    return cast(BinaryIO, db.blobopen("message", "body", found[0], readonly=True))
+    return MessageDetail(MessageView._make(row[:-7]), environ, bool(wants_reply), bool(named), bool(has_body), *rest)
 
 
 # ledger
@@ -350,12 +327,19 @@ class LedgerView(NamedTuple):
     actor: str | None
 
 
-def ledger(db: sqlite3.Connection, sequence: int, *, position: int | None = None, limit: int = 20) -> list[LedgerView]:
-    """The last ``limit`` events of a sequence, or of one of its entries; oldest first."""
-    rows = db.execute(
-        """SELECT at, event, number, position, instance, attempt, reason, actor FROM ledger
-        WHERE sequence = :sequence AND (:position IS NULL OR position = :position)
-        ORDER BY id DESC LIMIT :count""",
-        {"sequence": sequence, "position": position, "count": limit},
-    ).fetchall()
-    return [LedgerView(*row) for row in reversed(rows)]
+_event: Final = views.ledger_events.c
+_LEDGER: Final = compiled(
+    _of(views.ledger_events, LedgerView._fields)
+    .where(
+        _event.sequence == p("sequence"),
+        or_(p("position").is_(None), _event.position == p("position")),
+    )
+    .order_by(_event.key.desc())
+    .limit(p("count"))
+)
+
+
+def ledger(db: Database, sequence: str, *, position: int | None = None, limit: int = 20) -> list[LedgerView]:
+    """The last ``limit`` events of a sequence, or of one of its messages; oldest first."""
+    rows = db.execute(_LEDGER, {"sequence": sequence, "position": position, "count": limit}).fetchall()
+    return [LedgerView._make(row) for row in reversed(rows)]

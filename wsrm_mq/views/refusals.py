@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
+from typing import Final
 
+from sqlalchemy import select
+
+from wsrm_mq.store import published as views
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import Refused, in_files
+from wsrm_mq.store.statements import compiled
 
 __all__ = ["Refused", "in_files", "refusals"]
 
+_STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refused._fields)))
 
-def refusals(db: sqlite3.Connection | None, store: Path) -> list[Refused]:
+
+def refusals(db: Database | None, store: Path) -> list[Refused]:
     """By reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what its
     processes have not written is all there is."""
     found: dict[tuple[str, str], Refused] = {}
-    stored = [] if db is None else db.execute("SELECT reason, partner, times, last_at FROM refusal").fetchall()
+    stored = [] if db is None else db.execute(_STORED).fetchall()
     for row in [*map(Refused._make, stored), *in_files(store)]:
         known = found.get(row[:2])
         if known is not None:

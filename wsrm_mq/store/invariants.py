@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from wsrm_mq.store.database import file_of
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.schema import HEAD, revision
 
-__all__ = ["INVARIANTS", "Finding", "Invariant", "all_findings"]
+__all__ = ["INVARIANTS", "Finding", "Invariant", "all_findings", "first_wrong"]
 
 PIECE: Final = 5_000
 MOST_FINDINGS: Final = 20
@@ -229,12 +232,21 @@ TABLES: Final = (
 )
 
 
-def all_findings(db: sqlite3.Connection) -> Iterator[Finding]:
+def all_findings(db: Database) -> Iterator[Finding]:
     """Everything that is wrong with a store; damage that SQLite cannot read past is a finding too."""
     for table in TABLES:
         yield from _readable(table, lambda table=table: _damage(db, table))  # type: ignore[misc]
     for one in INVARIANTS:
         yield from _readable(one.table, lambda one=one: _broken(db, one))  # type: ignore[misc]
+
+
+def first_wrong(db: Database) -> str | None:
+    """The first thing that is wrong with a store, of this version's schema or an older one's."""
+    if revision(db, file_of(db)) == HEAD:
+        finding = next(all_findings(db), None)
+        return None if finding is None else f"{finding.invariant}: {finding.table} {finding.key}, {finding.detail}"
+    (text,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    return None if text == "ok" else str(text)
 
 
 def _readable(table: str, ask: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -249,7 +261,7 @@ def _readable(table: str, ask: Callable[[], Iterator[Finding]]) -> Iterator[Find
 _WHOLE: Final = "the file is whole"
 
 
-def _damage(db: sqlite3.Connection, table: str) -> Iterator[Finding]:
+def _damage(db: Database, table: str) -> Iterator[Finding]:
     """What SQLite finds wrong with a table, its indexes and its references."""
     for (text,) in db.execute(f"PRAGMA integrity_check('{table}')"):
         if text != "ok":
@@ -260,7 +272,7 @@ def _damage(db: sqlite3.Connection, table: str) -> Iterator[Finding]:
         yield Finding("references lead somewhere", table, key, f"to {parent}")
 
 
-def _broken(db: sqlite3.Connection, invariant: Invariant) -> Iterator[Finding]:
+def _broken(db: Database, invariant: Invariant) -> Iterator[Finding]:
     """What breaks ``invariant``, at most ``MOST_FINDINGS``."""
     key = "rowid" if invariant.table.startswith("sqlite_") else "id"
     first, last = db.execute(f"SELECT min({key}), max({key}) FROM {invariant.table}").fetchone()

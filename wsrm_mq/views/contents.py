@@ -1,0 +1,61 @@
+"""How much a store has of what."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import func, select
+
+from wsrm_mq.store import published as views
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.statements import compiled
+from wsrm_mq.views.reading import LIVE
+
+__all__ = ["Contents", "Oldest", "contents"]
+
+
+class Oldest(NamedTuple):
+    """A message without an outcome."""
+
+    position: int
+    received_at: int
+
+
+class Contents(NamedTuple):
+    queues: int
+    sequences: dict[str, int]
+    """By protocol state."""
+    messages: dict[str, int]
+    """By outcome; ``LIVE``: without one."""
+    pruned: int
+    """Messages that were deleted, of the sequences that are there."""
+    oldest_undelivered: Oldest | None
+
+
+_sequence: Final = views.sequences.c
+_message: Final = views.messages.c
+_QUEUES: Final = compiled(select(func.count()).select_from(views.queues))
+_STATES: Final = compiled(select(_sequence.state, func.count()).group_by(_sequence.state).order_by(_sequence.state))
+_PRUNED: Final = compiled(select(func.coalesce(func.sum(_sequence.pruned), 0)))
+# With a limit, so that the outcomes are read before they are counted: then SQLite reads no page of the messages.
+_outcomes: Final = select(func.coalesce(_message.outcome, LIVE).label("outcome")).limit(-1).subquery()
+_OUTCOMES: Final = compiled(
+    select(_outcomes.c.outcome, func.count()).group_by(_outcomes.c.outcome).order_by(_outcomes.c.outcome)
+)
+_OLDEST: Final = compiled(
+    select(_message.position, _message.received_at)
+    .where(_message.outcome.is_(None))
+    .order_by(_message.position)
+    .limit(1)
+)
+
+
+def contents(db: Database) -> Contents:
+    oldest = db.execute(_OLDEST).fetchone()
+    return Contents(
+        queues=db.execute(_QUEUES).fetchone()[0],
+        sequences=dict(db.execute(_STATES).fetchall()),
+        messages=dict(db.execute(_OUTCOMES).fetchall()),
+        pruned=db.execute(_PRUNED).fetchone()[0],
+        oldest_undelivered=Oldest(*oldest) if oldest is not None else None,
+    )

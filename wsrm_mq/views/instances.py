@@ -1,0 +1,46 @@
+"""The processes that use a store. Whether one lives, its lock beside the store tells."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import bindparam, select
+
+from wsrm_mq.store import published as views
+from wsrm_mq.store.database import file_of
+from wsrm_mq.store.instances import holds_lock
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.statements import compiled
+
+__all__ = ["Instance", "instance", "known_instances", "live_instances"]
+
+
+class Instance(NamedTuple):
+    key: int
+    name: str
+    host: str
+    pid: int
+    started_at: int
+
+
+_c: Final = views.instances.c
+_INSTANCES: Final = select(_c.key, _c.instance, _c.host, _c.pid, _c.started_at)
+_NOT_ENDED: Final = compiled(_INSTANCES.where(_c.ended_at.is_(None)).order_by(_c.key))
+_NAMED: Final = compiled(_INSTANCES.where(_c.instance == bindparam("name")))
+
+
+def instance(db: Database, name: str) -> Instance | None:
+    row = db.execute(_NAMED, {"name": name}).fetchone()
+    return Instance._make(row) if row is not None else None
+
+
+def live_instances(db: Database) -> list[Instance]:
+    """The processes that use the store now: those with a row that hold their lock."""
+    return [one for one, has_lock in known_instances(db) if has_lock]
+
+
+def known_instances(db: Database) -> list[tuple[Instance, bool | None]]:
+    """The processes that are not known to have ended, and whether each holds its lock. ``None``: its file is missing,
+    so it lives elsewhere, as that of a copied store, or will be found out by one that lives here."""
+    store = file_of(db)
+    return [(one, holds_lock(store, one.name)) for one in map(Instance._make, db.execute(_NOT_ENDED))]
