@@ -7,8 +7,6 @@ they would be two pages more for each. So they are brought forward afterwards, m
 A watermark says how far each is. What came behind that is looked for in the rows themselves: a few thousand at most
 while somebody serves, for the further it is behind, the larger is a piece. Both parts are read in one statement or one
 transaction, so an answer is right at any moment, whoever writes and whoever died.
-
-The statements are plain text: a command line that only looks must not pay for the import of SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BATCH", "BY_CONNECTION", "BY_SEQUENCE", "CONNECTIONS", "LOOK", "LateIndex", "piece"]
+__all__ = ["BATCH", "BY_CONNECTION", "BY_SEQUENCE", "LOOK", "LateIndex", "piece"]
 
 BATCH: Final = 200
 """Rows in one transaction, at least: half a millisecond, and where each is of another connection some for the disk."""
@@ -46,12 +44,6 @@ class LateIndex:
         """SQL: the key of the last row that it has, where it is to have that."""
         self.behind: Final = f"coalesce((SELECT max(id) FROM {of}), 0) - {self.upto}"
         """SQL: how many keys there are behind it."""
-        self.keys: Final = f"""
-            SELECT {columns[-1]} AS id FROM {table} WHERE {columns[0]} = :{columns[0]}
-            UNION ALL
-            SELECT id FROM {of} WHERE id > {self.upto} AND {columns[0]} = :{columns[0]}
-        """
-        """SQL: the keys of the rows with one value in the first column, each once."""
         self._behind: Final = f"SELECT {self.behind}"
         self._next: Final = (
             f"SELECT max(id), count(*) FROM (SELECT id FROM {of} WHERE id > {self.upto} ORDER BY id LIMIT ?)"
@@ -91,19 +83,3 @@ BY_CONNECTION: Final = LateIndex("connection_message", "message", ("connection",
 BY_SEQUENCE: Final = LateIndex("sequence_entry", "entry", ("sequence", "number", "entry"), ("sequence", "number", "id"))
 LOOK: Final = f"SELECT {BY_CONNECTION.upto}, {BY_SEQUENCE.upto}, max({BY_CONNECTION.behind}, {BY_SEQUENCE.behind})"
 """Both watermarks, and how many keys the index that is further behind has to come."""
-
-CONNECTIONS: Final = f"""
-    WITH RECURSIVE each (name) AS (
-        SELECT min(connection) FROM connection_message
-        UNION ALL
-        SELECT (SELECT min(connection) FROM connection_message WHERE connection > each.name)
-        FROM each WHERE each.name IS NOT NULL
-    )
-    SELECT name, (SELECT max(message) FROM connection_message WHERE connection = name) AS last
-    FROM each WHERE name IS NOT NULL
-    UNION ALL
-    SELECT connection, max(id) FROM message WHERE id > {BY_CONNECTION.upto} AND connection IS NOT NULL
-    GROUP BY connection
-"""
-"""Names of connections, and the last message of each. From one name to the next along the index, whatever number of
-messages each has; one that is in both parts comes twice, with the later one second."""
