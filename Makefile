@@ -15,7 +15,7 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo test pythons soak fuzz conformance floor mutants overload java lint types docs bench bench-inbound bench-against bench-calls clean
+.PHONY: help setup demo test pythons soak fuzz conformance floor mutants overload java lint types docs bench bench-inbound bench-floor bench-against bench-calls clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
@@ -29,6 +29,7 @@ help:
 	@echo "make overload       a minute at twice what the store can commit: 503, nothing lost"
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
+	@echo "make bench-floor    the product against the least that a stored message costs in Python"
 	@echo "make bench-against  this code against an older one, in pairs; COMMIT="
 	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="
 	@echo "make java           clients in Java, with their defaults"
@@ -112,6 +113,9 @@ bench: $(BENCH_STAMP)
 
 bench-inbound: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.inbound $(ARGS)
+
+bench-floor: $(BENCH_STAMP)
+	@$(BIN)/python -m bench --only h $(ARGS)
 
 # COMMIT=: the older one. ARGS="--pairs 15 --connections 8 32".
 bench-against: $(BENCH_STAMP)

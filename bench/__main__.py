@@ -2,8 +2,8 @@
 
     python -m bench [--quick] [--only a,b,…] [--fronts uvicorn,…] [--rounds N] [--directory DIR]
 
-A full run writes bench/results.md, results.json and plots/; one of some parts or fronts, or a quick one, writes them
-below build/bench/ and prints the first. Exit status 1: something was not reached, or the run is void.
+Prints a run's text. A full run writes bench/results.md, results.json and plots/; one of some parts or fronts, or a
+quick one, writes the first two below build/bench/. Exit status 1: a bound was missed; 2: the run is void.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.compiler import NoCompiler
+from bench.figures import status
 from bench.fronts import FRONTS
 from bench.load import RunIsVoid
 from bench.parts import PARTS
-from bench.report import Measured, as_json, missed, report
+from bench.report import Measured, as_json, reached, report
 from bench.samples import Sample, Scale
 from bench.sides import Amount
 
@@ -63,24 +64,23 @@ def main(arguments: list[str] | None = None) -> int:
     scale = _scale(chosen)
     begun, busy = time.monotonic(), os.getloadavg()[0]
     measured: dict[str, list[Sample]] = {}
-    reason = ""
+    broken, reason = 0, ""
     try:
         with tempfile.TemporaryDirectory(prefix="stores-", dir=chosen.directory) as stores:
             run(chosen.only or list(PARTS), scale._replace(directory=Path(stores)), measured)
-    except (RunIsVoid, NoCompiler, RuntimeError) as error:
-        reason = str(error)
-    is_whole = not (reason or chosen.quick or chosen.only or chosen.fronts or chosen.rounds)
-    if reason:
-        print(f"VOID: {reason}", file=sys.stderr)
+    except RunIsVoid as error:
+        broken, reason = 2, f"VOID: {error}"
+    except (NoCompiler, RuntimeError) as error:
+        broken, reason = 1, f"FAILED: {error}"
+    is_whole = not (broken or chosen.quick or chosen.only or chosen.fronts or chosen.rounds)
     if any(measured.values()):
-        seconds = time.monotonic() - begun
-        print(_write(measured, scale, seconds, busy, _HERE if is_whole else _ELSEWHERE))
-    if reason:
-        return 1
-    short = missed(measured)
-    for figure in short:
-        print(f"MISSED: {figure.case}, {figure.name}: {' '.join(figure.cells[2:5])}", file=sys.stderr)
-    return 1 if short else 0
+        print(_write(measured, scale, time.monotonic() - begun, busy, _HERE if is_whole else _ELSEWHERE))
+    if is_whole:
+        from bench.plots import draw  # with matplotlib, which nothing else here needs
+
+        draw(measured, _HERE / "plots")
+    print(reason, end="\n" if reason else "", file=sys.stderr)
+    return broken or status(reached(measured))
 
 
 def _chosen(arguments: list[str] | None) -> argparse.Namespace:
@@ -129,9 +129,6 @@ def _write(measured: Measured, scale: Scale, seconds: float, busy: float, where:
     where.mkdir(parents=True, exist_ok=True)
     (where / "results.md").write_text(text)
     (where / "results.json").write_text(as_json(measured, seconds))
-    from bench.plots import draw  # with matplotlib, which nothing else here needs
-
-    draw(measured, where / "plots")
     return text
 
 

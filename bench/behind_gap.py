@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bench.figures import Bound, Figure
 from bench.load import in_order, load
-from bench.measure import fsync_us, resident_bytes
+from bench.measure import Spent, fsync_us, resident_bytes
 from bench.messages import message
 from bench.process import ServerProcess, settled
 
@@ -26,6 +26,8 @@ class _Round(NamedTuple):
     first_ms: float
     first_held_ms: float
     rate: float
+    others: float
+    """Of the machine, meanwhile."""
 
 
 def measure(directory: Path, rounds: int, held: int) -> Iterator[Figure]:
@@ -36,13 +38,14 @@ def measure(directory: Path, rounds: int, held: int) -> Iterator[Figure]:
         for file in directory.glob("gap.db*"):
             if file.is_file():
                 file.unlink()
-    case = f"{held:,} held"
+    case, others = f"{held:,} held", [r.others for r in done]
     yield Figure(case, "fsync", [r.fsync_us for r in done], "µs")
     yield Figure(case, "memory per held message", [r.bytes_per_held for r in done], "B", Bound("<", 1_024))
     yield Figure(case, "number 1: sent to answered", [r.answer_ms for r in done], "ms")
     yield Figure(case, "number 1: sent to its delivery", [r.first_ms for r in done], "ms")
-    yield Figure(case, "number 1: sent to delivery of number 2", [r.first_held_ms for r in done], "ms", Bound("<", 100))
-    yield Figure(case, "replay until the last is settled", [r.rate for r in done], "msg/s", Bound(">=", 5_000))
+    first_held, rates = [r.first_held_ms for r in done], [r.rate for r in done]
+    yield Figure(case, "number 1: sent to delivery of number 2", first_held, "ms", Bound("<", 100), others)
+    yield Figure(case, "replay until the last is settled", rates, "msg/s", Bound(">=", 5_000), others)
 
 
 def _round(store: Path, held: int) -> _Round:
@@ -53,12 +56,12 @@ def _round(store: Path, held: int) -> _Round:
         server.post(message(identifier, 2))
         server.hold(identifier, held + 1)
         full = resident_bytes(server.pids[0])
-        before = fsync_us(store.parent)
+        before, spent = fsync_us(store.parent), Spent(server.pids)
         sent = time.monotonic_ns()
         server.post(message(identifier, 1))
         answered = time.monotonic_ns()
         state = _drained(server, _WARM_UP + held + 1, store)
-        finished = time.monotonic_ns()
+        finished, others = time.monotonic_ns(), spent.others
         _check(store, identifier, held + 1, state)
         after = fsync_us(store.parent)
     first, first_held = state["first_calls"][identifier]
@@ -69,6 +72,7 @@ def _round(store: Path, held: int) -> _Round:
         (first - sent) / 1e6,
         (first_held - sent) / 1e6,
         held / (finished - first_held) * 1e9,
+        others,
     )
 
 

@@ -19,13 +19,12 @@ import tokenize
 from pathlib import Path
 from typing import Final
 
-from bench.against import checkout
-from bench.figures import Bound, Figure, as_markdown
+from bench.against import BEFORE, checkout
+from bench.figures import Bound, Figure, as_markdown, status
 from bench.process import THIS_TREE
 
 __all__ = ["code_lines", "counted"]
 
-_CALLS_BEFORE: Final = "74321f4"
 _LINES_BEFORE: Final = "8bca559"
 """What came between the two added to what the package does."""
 _FRONTS: Final = ("wsgi", "asgi")
@@ -87,7 +86,7 @@ def _figures(case: str, now: dict[str, float], before: dict[str, float]) -> list
 
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m bench.calls", description="Python calls of a one-way message.")
-    options.add_argument("commit", nargs="?", default=_CALLS_BEFORE, help="the older one")
+    options.add_argument("commit", nargs="?", default=BEFORE, help="the older one")
     options.add_argument("--lines", default=_LINES_BEFORE, help="the one whose lines of code are held against these")
     options.add_argument("--most", type=int, default=0, help="tell so many of the functions that are called most")
     chosen = options.parse_args()
@@ -106,7 +105,7 @@ def main() -> int:
         Figure("the package", "… to those before", [lines[0] / lines[1]], "×", _SMALLER),
     ]
     print(as_markdown(figures))
-    return 0 if all(figure.is_kept for figure in figures) else 1
+    return status(figures)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,17 @@ import json
 import operator
 import platform
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
-__all__ = ["Bound", "Figure", "as_json", "as_markdown", "table"]
+__all__ = ["Bound", "Figure", "as_json", "as_markdown", "status", "table", "undisturbed"]
+
+T = TypeVar("T")
+DISTURBED: Final = 0.15
+"""Of the machine's time, what others have in a round that says nothing; the kernel's own threads have a few percent."""
+_TRIES: Final = 3
 
 _HOLDS: Final[dict[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
@@ -33,27 +39,55 @@ class Bound:
 
 @dataclass(frozen=True)
 class Figure:
-    """``values`` has one number for each round. What counts is their median."""
+    """``values`` has one number for each round. What counts is their median. ``others`` has for each round the share of
+    the machine that others had meanwhile: a bound is not missed by a run that they disturbed, that is void."""
 
     case: str
     name: str
     values: Sequence[float]
     unit: str = ""
     bound: Bound | None = None
+    others: Sequence[float] = ()
 
     @property
     def median(self) -> float:
         return statistics.median(self.values)
 
     @property
-    def is_kept(self) -> bool:
-        return self.bound is None or self.bound.holds(self.median)
+    def verdict(self) -> str:
+        if self.bound is None:
+            return ""
+        if self.bound.holds(self.median):
+            return "kept"
+        return "VOID" if self.others and statistics.median(self.others) > DISTURBED else "MISSED"
 
     @property
     def cells(self) -> tuple[str, ...]:
         spread = f"{_short(min(self.values))} – {_short(max(self.values))}" if len(self.values) > 1 else ""
-        verdict = "" if self.bound is None else f"{self.bound} {'kept' if self.is_kept else 'MISSED'}"
-        return self.case, self.name, f"{_short(self.median)} {self.unit}".strip(), spread, verdict
+        bound = "" if self.bound is None else f"{self.bound} {self.verdict}"
+        return self.case, self.name, f"{_short(self.median)} {self.unit}".strip(), spread, bound
+
+
+def undisturbed(measure: Callable[[], T], others: Callable[[T], float]) -> T:
+    """A round in which the machine was ours, or of a few the one in which it was most. What is chosen by says nothing
+    about the figure."""
+    best = measure()
+    for _ in range(_TRIES - 1):
+        if others(best) <= DISTURBED:
+            break
+        best = min(best, measure(), key=others)
+    return best
+
+
+def status(figures: Iterable[Figure]) -> int:
+    """The exit status of a run, and its reasons on standard error: 1 where a bound was missed, 2 where the machine was
+    too disturbed to say so, else 0."""
+    reasons = [figure for figure in figures if figure.verdict in ("MISSED", "VOID")]
+    for figure in reasons:
+        print(f"{figure.verdict}: {figure.case}, {figure.name}: {' '.join(figure.cells[2:4])}", file=sys.stderr)
+    if any(figure.verdict == "MISSED" for figure in reasons):
+        return 1
+    return 2 if reasons else 0
 
 
 _COLUMNS: Final = ("case", "figure", "median", "lowest – highest", "bound")
@@ -85,6 +119,6 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(figures: Iterable[Figure], **about: object) -> str:
-    shown = [{**asdict(figure), "median": figure.median, "is_kept": figure.is_kept} for figure in figures]
+    shown = [{**asdict(figure), "median": figure.median, "verdict": figure.verdict} for figure in figures]
     machine = {"python": platform.python_version(), "system": platform.platform()}
     return json.dumps({**machine, **about, "figures": shown}, indent=1)

@@ -2,7 +2,7 @@
 
     python -m bench.inbound [--rounds 5] [--gap-rounds 1] [--quick] [--directory DIR] [CASE …]
 
-Prints a table; a full run also writes it to bench/results-inbound.md and .json. Exit status 1: a bound was missed or
+Prints a table; a full run also writes it to bench/results-inbound.md and .json. Exit status 1: a bound was missed; 2:
 the run is void.
 """
 
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench import behind_gap, own_cpu, restart, scanning
-from bench.figures import Figure, as_json, as_markdown
+from bench import behind_gap, restart, scanning
+from bench.figures import Figure, as_json, as_markdown, status
 from bench.load import RunIsVoid
-from bench.sides import Amount
 
 _HERE: Final = Path(__file__).parent
 
@@ -28,17 +27,15 @@ class Size(NamedTuple):
 
     rounds: int
     gap_rounds: int
-    amount: Amount
     held: int
     held_at_restart: int
 
 
-FULL: Final = Size(rounds=5, gap_rounds=1, amount=Amount(2.0), held=1_000_000, held_at_restart=100_000)
-QUICK: Final = Size(rounds=3, gap_rounds=1, amount=Amount(0.5), held=50_000, held_at_restart=10_000)
+FULL: Final = Size(rounds=5, gap_rounds=1, held=1_000_000, held_at_restart=100_000)
+QUICK: Final = Size(rounds=3, gap_rounds=1, held=50_000, held_at_restart=10_000)
 
 CASES: Final[dict[str, Callable[[Path, Size], Iterator[Figure]]]] = {
     "scan": lambda _directory, size: scanning.measure(size.rounds),
-    "cpu": lambda directory, size: own_cpu.measure(directory, size.rounds, size.amount),
     "gap": lambda directory, size: behind_gap.measure(directory, size.gap_rounds, size.held),
     "restart": lambda directory, size: restart.measure(directory, size.rounds, size.held_at_restart),
 }
@@ -61,16 +58,13 @@ def main() -> int:
         figures = run(chosen.case or list(CASES), size, chosen.directory)
     except RunIsVoid as reason:
         print(f"VOID: {reason}", file=sys.stderr)
-        return 1
+        return 2
     print(as_markdown(figures))
     if not chosen.quick and not chosen.case:
         title = f"# Inbound, {size.rounds} rounds ({size.gap_rounds} of the gap)"
         (_HERE / "results-inbound.md").write_text(f"{title}\n\n{as_markdown(figures)}\n")
         (_HERE / "results-inbound.json").write_text(as_json(figures, **size._asdict()) + "\n")
-    missed = [figure for figure in figures if not figure.is_kept]
-    for figure in missed:
-        print(f"MISSED: {figure.case}, {figure.name}: {' '.join(figure.cells[2:5])}", file=sys.stderr)
-    return 1 if missed else 0
+    return status(figures)
 
 
 def run(cases: list[str], size: Size, directory: Path) -> list[Figure]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import statistics
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Stolen", "cpu_seconds", "fsync_us", "hand_over_us", "resident_bytes"]
+__all__ = ["Spent", "fsync_us", "resident_bytes"]
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = 4_096
 
 
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of all threads these processes have or had."""
-    return sum(map(_cpu_seconds, pids))
-
-
 def _cpu_seconds(pid: int) -> float:
+    """User and system time of all threads that the process has or had."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -31,25 +26,35 @@ def resident_bytes(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
-class Stolen:
-    """What the host of a virtual machine gave to others since this was made. CPU times that are taken while it gives
-    much are too large: whoever shares the core slows it down."""
+class Spent:
+    """CPU since this was made: of the processes ``pids``, and of what has nothing to do with the measurement."""
 
-    def __init__(self) -> None:
-        self._stolen, self._all = _machine_times()
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._pids = tuple(pids)
+        self._cpu = sum(map(_cpu_seconds, self._pids))
+        self._own = sum(os.times()[:4])
+        self._machine = _machine_seconds()
 
     @property
-    def share(self) -> float:
-        """Of the time of all cores, 0 to 1."""
-        stolen, everything = _machine_times()
-        return (stolen - self._stolen) / max(1, everything - self._all)
+    def cpu(self) -> float:
+        """Seconds."""
+        return sum(map(_cpu_seconds, self._pids)) - self._cpu
+
+    @property
+    def others(self) -> float:
+        """The share of all cores, 0 to 1, that others had: the guests of the same host, and programs beside this one,
+        its children and ``pids``. Where that is much, rates are too low and CPU times too large."""
+        busy, everything = (now - before for now, before in zip(_machine_seconds(), self._machine, strict=True))
+        ours = self.cpu + sum(os.times()[:4]) - self._own
+        return max(0.0, busy - ours) / max(everything, 1 / _TICKS)
 
 
-def _machine_times() -> tuple[int, int]:
-    """Stolen, and all there was, in ticks since the machine was started."""
+def _machine_seconds() -> tuple[float, float]:
+    """Of all cores since the machine was started: when they were not idle, stolen time too, and all there was."""
     with open("/proc/stat") as file:
-        times = [int(field) for field in file.readline().split()[1:9]]
-    return times[7], sum(times)
+        times = [int(field) / _TICKS for field in file.readline().split()[1:9]]
+    idle = times[3] + times[4]
+    return sum(times) - idle, sum(times)
 
 
 def fsync_us(directory: Path, times: int = 40) -> float:
@@ -69,33 +74,3 @@ def fsync_us(directory: Path, times: int = 40) -> float:
         os.close(handle)
         path.unlink()
     return statistics.median(taken)
-
-
-def hand_over_us(cores: int, times: int = 3_000) -> float:
-    """CPU of two threads that wake each other in turn, on one core or one on each of two, in µs for once there and
-    back: what the machine asks for each message that a server's thread, the writer and the dispatcher pass on."""
-    mine = os.sched_getaffinity(0)
-    here, elsewhere = sorted(mine)[0], sorted(mine)[:cores][-1]
-    there, back = threading.Lock(), threading.Lock()
-    there.acquire()
-    back.acquire()
-
-    def answer() -> None:
-        os.sched_setaffinity(0, {elsewhere})
-        for _ in range(times):
-            there.acquire()
-            back.release()
-
-    other = threading.Thread(target=answer)
-    other.start()
-    os.sched_setaffinity(0, {here})
-    begun = time.process_time_ns()
-    try:
-        for _ in range(times):
-            there.release()
-            back.acquire()
-    finally:
-        os.sched_setaffinity(0, mine)
-    taken = time.process_time_ns() - begun
-    other.join()
-    return taken / times / 1_000

@@ -71,7 +71,7 @@ WRITES: Final = (
     Column("commits", "commits/msg", "{:.3f}"),
     Column("fsync_us", "fsync µs"),
     Column("generator", "generator %", "{:.0f}"),
-    Column("stolen", "stolen %", "{:.0f}"),
+    Column("others", "others", "{:.0%}"),
 )
 """What of ``of_side`` most parts show, at the left, in the middle and at the right of their tables."""
 
@@ -97,7 +97,7 @@ def of_side(side: Side) -> dict[str, float]:
         "p99_ms": side.load.p99_us / 1_000,
         "cpu_us": side.cpu_us,
         "generator": 100 * side.load.cpu_share,
-        "stolen": 100 * side.stolen,
+        "others": side.others,
         "most": side.most_per_second,
         **({"fsync_us": side.fsync_us, "commits": side.commits} if side.fsync_us else {}),
     }

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from bench import gsoap
 from bench.load import GeneratorTooBusy, Load, Plan, in_order, load
-from bench.measure import Stolen, cpu_seconds, fsync_us
+from bench.measure import Spent, fsync_us
 from bench.messages import NOBODY
 from bench.process import THIS_TREE, ServerProcess, settled
 
@@ -62,8 +62,8 @@ class Side(NamedTuple):
     """Per message."""
     seconds: float = 0.0
     """From the first request to the end of the application's last call."""
-    stolen: float = 0.0
-    """Meanwhile, of the machine's time: what its host gave to others."""
+    others: float = 0.0
+    """Meanwhile, of the machine's time: what others had; see ``Spent``."""
 
     @property
     def delivered_rate(self) -> float:
@@ -118,7 +118,7 @@ class Reliable:
         once and in order."""
         settled(self.store)
         before, fsync = self.server.state(), fsync_us(self.store.parent)
-        cpu, stolen = cpu_seconds(self.server.pids), Stolen()
+        spent = Spent(self.server.pids)
         try:
             done = load(
                 self.server.port,
@@ -132,7 +132,7 @@ class Reliable:
             self._taken += busy.done.messages - refusals - duplicates
             raise
         settled(self.store)
-        cpu, stolen_share = cpu_seconds(self.server.pids) - cpu, stolen.share
+        cpu, others = spent.cpu, spent.others
         after = self.server.state()
         self._taken += done.messages - refusals - duplicates
         if after["out_of_order"] or after["calls"] != self._taken:
@@ -144,7 +144,7 @@ class Reliable:
             fsync_us=(fsync + fsync_us(self.store.parent)) / 2,
             commits=(after["commits"] - before["commits"]) / done.messages,
             seconds=(after["last_call"] - done.begun) / 1e9,
-            stolen=stolen_share,
+            others=others,
         )
 
 
@@ -201,10 +201,10 @@ def gsoap_side(mode: gsoap.Mode, connections: int, amount: Amount, *, two_way: b
 
 
 def sent(port: int, pids: list[int], plan: Plan, amount: Amount, most: int) -> Side:
-    cpu, stolen = cpu_seconds(pids), Stolen()
+    spent = Spent(pids)
     done = load(port, plan, seconds=amount.seconds, most_per_second=most)
-    cpu = cpu_seconds(pids) - cpu
-    return Side(done, cpu / done.messages * 1e6, most, seconds=done.seconds, stolen=stolen.share)
+    cpu, others = spent.cpu, spent.others
+    return Side(done, cpu / done.messages * 1e6, most, seconds=done.seconds, others=others)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.parts import held_memory, in_order, mix, open_sequences, profile, slow_application, two_way
+from bench.parts import floors, held_memory, in_order, mix, open_sequences, profile, slow_application, two_way
 from bench.samples import Part
 
 __all__ = ["PARTS"]
@@ -17,4 +17,5 @@ PARTS: Final[dict[str, Part]] = {
     "e": held_memory.PART,
     "f": mix.PART,
     "g": profile.PART,
+    "h": floors.PART,
 }

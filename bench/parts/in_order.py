@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from bench import gsoap
-from bench.figures import Bound, Figure
-from bench.fronts import FRONTS, SHOWN
-from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
+from bench.fronts import SHOWN
+from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
 from bench.sides import Side, bare, gsoap_side, reliable
 
-__all__ = ["COMPARED", "PART", "case_of", "gsoap_shown"]
+__all__ = ["COMPARED", "CONNECTIONS", "PART", "case_of", "gsoap_shown"]
 
 CONNECTIONS: Final = (1, 8, 32)
-_QUEUE_REACHED: Final = {1: 0.35, 8: 0.8, 32: 1.15}
-"""Of the rate of gSOAP's queue, by connections."""
-_OWN_CPU: Final = {8: 250, 32: 130}
-"""µs a message, at most."""
 COMPARED: Final = (
     Column("to_queue", "to queue", "{:.2f}"),
     Column("to_plain", "to plain", "{:.2f}"),
@@ -64,22 +59,6 @@ def _round(front: str, scale: Scale) -> dict[int, tuple[Side, Side]]:
         return {c: (side, null.side(c, scale.amount)) for c, side in ours.items()}
 
 
-def _reach(samples: Sequence[Sample]) -> Iterable[Figure]:
-    for key, front in FRONTS.items():
-        if front.speaks != "asgi":
-            continue
-        for connections, least in _QUEUE_REACHED.items():
-            values = per_round(samples, case_of(connections), SHOWN[key], "to_queue")
-            if values:
-                name = f"{SHOWN[key]} to gSOAP's queue"
-                yield Figure(case_of(connections), name, values, "×", Bound(">=", least))
-        for connections, most in _OWN_CPU.items():
-            values = per_round(samples, case_of(connections), SHOWN[key], "own_us")
-            if values:
-                name = f"{SHOWN[key]}: the middleware's CPU"
-                yield Figure(case_of(connections), name, values, "µs/msg", Bound("<=", most))
-
-
 PART: Final = Part(
     title="In-order one-way messages",
     about=(
@@ -99,6 +78,5 @@ PART: Final = Part(
         Column("own_us", "own CPU"),
         *WRITES,
     ),
-    reach=_reach,
     plotted=(("rate", "messages a second"), ("own_us", "the middleware's own CPU, µs a message")),
 )

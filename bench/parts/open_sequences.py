@@ -14,7 +14,7 @@ from bench.figures import Bound, Figure
 from bench.fronts import SHOWN
 from bench.load import Plan, in_order, load, steps
 from bench.messages import FACTORY, MESSAGE_ID, NOBODY, PATH, create_sequence, template
-from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
+from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
 from bench.sides import Amount, Side, reliable, sent, unless_too_busy
 from wsrm_mq.config import Settings
 from wsrm_mq.queue.accept import Sender, create
@@ -29,7 +29,7 @@ _CONNECTIONS: Final = 8
 _TOGETHER: Final = 1_000
 _LIFETIME: Final = 24 * 3_600_000
 _FIRST_PEER: Final = int(ip_address("10.0.0.0"))
-_LEAST: Final = 0.8
+_LEAST: Final = Bound(">=", 0.8)
 _OLDEST, _IN_TURN = "the oldest, 1 connection", "all in turn, 8 connections"
 
 
@@ -130,8 +130,8 @@ def _reach(samples: Sequence[Sample]) -> Iterable[Figure]:
     ours = [sample for sample in samples if not sample.subject.startswith("gSOAP")]
     last = ours[-1].case if ours else ""
     for subject in dict.fromkeys(sample.subject for sample in ours):
-        values = [s.values["to_one"] for s in ours if (s.case, s.subject) == (last, subject)]
-        yield Figure(last, f"{subject}: to the rate with 1", values, "×", Bound(">=", _LEAST))
+        values, others = (per_round(ours, last, subject, key) for key in ("to_one", "others"))
+        yield Figure(last, f"{subject}: to the rate with 1", values, "×", _LEAST, others)
 
 
 PART: Final = Part(

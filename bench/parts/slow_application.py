@@ -18,7 +18,7 @@ __all__ = ["PART"]
 
 _SEQUENCES: Final = (1, 8)
 _WARM_UP: Final = Amount(3_600, 5)
-_LEAST: Final = 0.9
+_LEAST: Final = Bound(">=", 0.9)
 
 
 def _case(sleep_ms: float, sequences: int) -> str:
@@ -72,8 +72,8 @@ def _allowed(sleep: float, threads: int, calls: int) -> float:
 
 def _reach(samples: Sequence[Sample]) -> Iterable[Figure]:
     for case, subject in dict.fromkeys((sample.case, sample.subject) for sample in samples):
-        values = per_round(samples, case, subject, "to_lesser")
-        yield Figure(case, f"{subject}: of what application and server allow", values, "×", Bound(">=", _LEAST))
+        values, others = (per_round(samples, case, subject, key) for key in ("to_lesser", "others"))
+        yield Figure(case, f"{subject}: of what application and server allow", values, "×", _LEAST, others)
 
 
 PART: Final = Part(

@@ -19,16 +19,16 @@ from pathlib import Path
 import pytest
 
 from bench import load as generator
-from bench import own_cpu
 from bench.__main__ import QUICK, run
 from bench.calls import code_lines, counted
+from bench.figures import Bound, Figure, status, undisturbed
 from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
-from bench.measure import Stolen
+from bench.measure import Spent
 from bench.messages import NOBODY, template
 from bench.parts import PARTS
-from bench.report import report
+from bench.report import reached, report
 from bench.samples import Sample, medians
-from bench.sides import Amount, Side, reliable, unless_too_busy
+from bench.sides import Amount, reliable, unless_too_busy
 from bench.stages import STAGES
 from wsrm_mq.testing import Reply
 
@@ -180,30 +180,39 @@ def test_a_run_is_void_only_when_no_try_was_good() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stolen", "counts"),
-    [([0.0], 0), ([0.3, 0.01], 1), ([0.3, 0.2, 0.1, 0.4], 2)],
+    ("others", "counts"),
+    [([0.0], 0), ([0.3, 0.01], 1), ([0.3, 0.2, 0.4], 1)],
     ids=["undisturbed", "undisturbed the second time", "never undisturbed"],
 )
 def test_a_round_that_others_disturbed_is_measured_again_and_the_least_disturbed_counts(
-    stolen: list[float], counts: int
+    others: list[float], counts: int
 ) -> None:
-    measured = []
-
-    def measure() -> own_cpu.Round:
-        share = stolen[len(measured)]
-        load = busy_load(1_000, 0.1)
-        done = own_cpu.Round(Side(load, 300, stolen=share), Side(load, 100), 1.0)
-        measured.append(done)
-        return done
-
-    assert own_cpu.undisturbed(measure) is measured[counts]
-    assert len(measured) == len(stolen)
+    measured = iter(range(len(others)))
+    assert undisturbed(lambda: next(measured), lambda number: others[number]) == counts
+    assert list(measured) == []
 
 
-def test_what_the_host_gave_to_others_is_a_share_of_the_machine() -> None:
-    stolen = Stolen()
-    time.sleep(0.05)
-    assert 0 <= stolen.share <= 1
+@pytest.mark.parametrize(
+    ("value", "others", "verdict", "expected"),
+    [(0.9, 0.5, "kept", 0), (0.8, 0.01, "MISSED", 1), (0.8, 0.5, "VOID", 2)],
+)
+def test_a_run_that_the_machine_disturbed_is_void_where_it_would_miss_a_bound(
+    value: float, others: float, verdict: str, expected: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure = Figure("8 connections", "rate", [value] * 3, "×", Bound(">=", 0.85), [0.0, others, others])
+    assert figure.verdict == verdict
+    assert status([figure]) == expected
+    assert capsys.readouterr().err.startswith(verdict if expected else "")
+
+
+def test_what_others_had_of_the_machine_is_told_apart_from_what_is_measured() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        apart, ours = Spent([]), Spent([busy.pid])
+        time.sleep(0.5)
+        measured, told = ours.cpu, (ours.others, apart.others)
+        busy.kill()
+    assert 0.1 < measured < 1
+    assert 0 <= told[0] < told[1] <= 1
 
 
 @needs("gcc")
@@ -275,13 +284,37 @@ def test_every_part_says_how_it_is_measured_and_draws_what_its_tables_show(lette
     assert {key for key, _ in part.plotted} <= shown
 
 
-def test_what_is_missed_is_said_of_the_median_of_the_rounds() -> None:
+def test_the_product_is_held_to_its_floor_by_the_median_of_the_rounds() -> None:
     def rounds(*ratios: float) -> list[Sample]:
-        return [Sample("8 connections", "uvicorn", number, {"to_queue": ratio}) for number, ratio in enumerate(ratios)]
+        return [
+            Sample("8 connections", f"uvicorn: the {side}", number, values)
+            for number, ratio in enumerate(ratios)
+            for side, values in (
+                ("product", {"rate_to_floor": ratio, "cpu_to_floor": 1.0, "others": 0.0}),
+                ("floor", {"rate_to_bare": 0.3, "cpu_to_bare": 3.0}),
+            )
+        ]
 
-    (kept,), (short,) = (PARTS["a"].reach(rounds(*ratios)) for ratios in ((0.1, 0.9, 0.9), (0.9, 0.1, 0.1)))
-    assert kept.is_kept
-    assert not short.is_kept
+    kept, short = (
+        [figure.verdict for figure in PARTS["h"].reach(rounds(*ratios))]
+        for ratios in ((0.1, 0.9, 0.9), (0.9, 0.1, 0.1))
+    )
+    assert kept == ["kept", "kept", "", ""]
+    assert short == ["MISSED", "kept", "", ""]
+
+
+@needs("gcc")
+@pytest.mark.timeout(240)
+def test_a_small_run_measures_product_floor_and_server_alone(tmp_path: Path) -> None:
+    measured: dict[str, list[Sample]] = {}
+    run(["h"], QUICK._replace(amount=Amount(0.1), directory=tmp_path), measured)
+    assert [(sample.case, sample.subject) for sample in measured["h"]] == [
+        (case, subject)
+        for server in ("uvicorn", "granian WSGI")
+        for case in ("1 connection", "8 connections", "32 connections")
+        for subject in (f"{server}: the product", f"{server}: the floor", f"{server} alone")
+    ]
+    assert len(list(reached(measured))) == 2 * 3 * 4
 
 
 @needs("gcc")
