@@ -17,14 +17,14 @@ from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from tests.cli.conftest import Wsrm, document
+from tests.cli.conftest import Wsrm, document, somewhere, wsrm
 from tests.cli.test_serve import SOURCE, Serve, Served, eventually, serve
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.serving.wrapping import found_in, named_by, outermost
 from wsrm_mq.testing import Reply
 from wsrm_mq.wsgi import WSRMMiddleware
 
-__all__ = ["serve"]
+__all__ = ["serve", "somewhere", "wsrm"]
 
 Application = Any
 
@@ -35,7 +35,7 @@ def plain(environ: Any, start_response: Any) -> list[bytes]:
 
 
 @pytest.fixture
-def wrapped(tmp_path: Path) -> WSRMMiddleware:
+def wrapped(somewhere: Path) -> WSRMMiddleware:
     return WSRMMiddleware(plain, start=False)
 
 
@@ -83,7 +83,7 @@ def test_one_that_is_deeper_is_found_and_stays_where_it_is(wrapped: WSRMMiddlewa
     assert outermost(application) is None
 
 
-def test_one_that_does_more_than_ours_is_called_as_it_is(tmp_path: Path) -> None:
+def test_one_that_does_more_than_ours_is_called_as_it_is(somewhere: Path) -> None:
     checked = Checked(plain, start=False)
     assert found_in(checked) == [checked]
     assert outermost(checked) is None
@@ -107,8 +107,8 @@ def test_what_is_not_wrapped_is_not_taken_for_it() -> None:
         assert not named_by(application)
 
 
-def test_a_middleware_that_a_framework_makes_later_is_told_of(tmp_path: Path, wsrm: Wsrm) -> None:
-    (tmp_path / "starry.py").write_text(
+def test_a_middleware_that_a_framework_makes_later_is_told_of(somewhere: Path, wsrm: Wsrm) -> None:
+    (somewhere / "starry.py").write_text(
         "from types import SimpleNamespace\nfrom wsrm_mq.asgi import WSRMASGIMiddleware\n"
         "class Starlette:\n"
         "    user_middleware = [SimpleNamespace(cls=WSRMASGIMiddleware)]\n"
@@ -174,9 +174,9 @@ def seen(directory: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    (tmp_path / "wrapped.py").write_text(WRAPPED)
-    return tmp_path
+def shop(somewhere: Path) -> Path:
+    (somewhere / "wrapped.py").write_text(WRAPPED)
+    return somewhere
 
 
 def test_the_outermost_one_is_taken_onto_the_loop_with_its_store_and_its_hooks(
