@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from wsrm_mq.queue.sequence_index import BY_SEQUENCE
 
 from tests.queue.build import Instance
 from wsrm_mq.queue.policy import QueuePolicy
