@@ -5,8 +5,7 @@ the default. In the file the options are top-level keys; a partner's habits and 
 ``[partner.NAME]``. A mistake is a ``ConfigurationError`` that names the place, the key and what is allowed.
 """
 
-from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, read, settings_from
-from wsrm_mq.config.operations import named_operations
+from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, named_operations, read, settings_from
 from wsrm_mq.config.options import toml
 from wsrm_mq.config.purposes import PURPOSES
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings, under

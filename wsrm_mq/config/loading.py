@@ -15,7 +15,7 @@ from wsrm_mq.queue.policy import Acknowledge
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 
-__all__ = ["FILE_NAME", "Loaded", "find_file", "load", "read", "settings_from"]
+__all__ = ["FILE_NAME", "Loaded", "find_file", "load", "named_operations", "read", "settings_from"]
 
 FILE_NAME: Final = "wsrm-mq.toml"
 PREFIX: Final = "WSRM_MQ_"
@@ -158,6 +158,29 @@ def _unknown(where: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "`wsrm-mq config init -` shows all there are."
     return f"{where}{name}: there is no such option; {hint}"
+
+
+# the operations that `one_way` names
+
+
+def named_operations(names: Iterable[str]) -> frozenset[str]:
+    """``names``, a path of a ``.wsdl`` file replaced by the operations without output in it. A file that cannot be
+    read is a ``ConfigurationError``: an operation taken for two-way by mistake would be waited for."""
+    return frozenset(
+        operation
+        for name in names
+        for operation in (_operations_of(Path(name)) if name.lower().endswith(".wsdl") else (name,))
+    )
+
+
+def _operations_of(wsdl: Path) -> frozenset[str]:
+    from wsrm_mq.envelope.wsdl import one_way_operations  # lxml, which few configurations need
+
+    try:
+        return one_way_operations(wsdl)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error  # an OSError's own text repeats the path
+        raise ConfigurationError(f"one_way: {wsdl} cannot be read as a WSDL: {why}.") from error
 
 
 # contradictions
