@@ -32,7 +32,8 @@ from bench.messages import FACTORY
 from bench.stages import Stages
 from wsrm_mq.config import Settings
 from wsrm_mq.engine.engine import Engine
-from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender, accept
+from wsrm_mq.queue.accept import accept
+from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.store.transaction import Transaction
 

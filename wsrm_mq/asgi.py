@@ -40,7 +40,7 @@ from wsrm_mq.front import (
     asks_for_wsdl,
     refuse_delivery,
 )
-from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.queue.arrival import Body, Created, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.store.writer import Clock, wall_clock

@@ -29,7 +29,7 @@ from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, Sto
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.kept_headers import KeptHeaders, as_json
-from wsrm_mq.queue.accept import Body, Receipt, Sender
+from wsrm_mq.queue.arrival import Body, Receipt, Sender
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settlement import settlement

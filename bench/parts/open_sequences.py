@@ -17,7 +17,8 @@ from bench.messages import FACTORY, MESSAGE_ID, NOBODY, PATH, create_sequence, t
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
 from bench.sides import Amount, Side, reliable, sent, unless_too_busy
 from wsrm_mq.config import Settings
-from wsrm_mq.queue.accept import Sender, create
+from wsrm_mq.queue.arrival import Sender
+from wsrm_mq.queue.creation import create
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
 from wsrm_mq.store.beside import beside
 from wsrm_mq.store.store import Store

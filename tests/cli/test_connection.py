@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Service, Wsrm, document
 from tests.queue.build import sender
-from wsrm_mq.queue.accept import create
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.versions import WSRM_1_1

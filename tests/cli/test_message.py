@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Service, Shell, Wsrm, document
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.policy import QueuePolicy
 
 ENVIRON = '{"REQUEST_METHOD":"POST","PATH_INFO":"/orders"}'

@@ -229,7 +229,7 @@ def test_a_store_of_an_older_schema_is_copied_as_it_is(wsrm: Wsrm, path: Path, s
 
 
 def test_vacuum_gives_back_what_prune_made_free(wsrm: Wsrm, path: Path) -> None:
-    from wsrm_mq.queue.accept import Body
+    from wsrm_mq.queue.arrival import Body
 
     service = Service(path, time.time_ns() // 1_000_000 - HOUR)
     service.deliver(service.sequence(*range(1, 41), body=Body(bytes(20_000))), *range(1, 41))

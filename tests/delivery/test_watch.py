@@ -21,7 +21,8 @@ from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.events.telling import Events
-from wsrm_mq.queue.accept import accept, create
+from wsrm_mq.queue.accept import accept
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.ownership import runnable
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, IncompleteSequenceBehavior
 from wsrm_mq.store import instances

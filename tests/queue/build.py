@@ -9,8 +9,9 @@ from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wsrm_mq.queue import accept
-from wsrm_mq.queue.accept import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.accept import accept
+from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy
@@ -92,12 +93,12 @@ class Instance:
     ) -> InboundSequence:
         request = CreateSequence(None, expires)
         who = sender(rm, partner=partner)
-        created = self.run(lambda tx: accept.create(tx, who, request, None, policy))
+        created = self.run(lambda tx: create(tx, who, request, None, policy))
         assert created.sequence is not None
         return created.sequence
 
     def take(self, identifier: str, number: int, **changes: Any) -> Receipt:
-        return self.run(lambda tx: accept.accept(tx, arrival(identifier, number, **changes)))
+        return self.run(lambda tx: accept(tx, arrival(identifier, number, **changes)))
 
     def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> Receipt:
         return self.run(lambda tx: lifecycle(tx, sender(rm), element, USUAL))

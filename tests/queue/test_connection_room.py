@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.queue.build import Instance, Node, arrival, sender
-from wsrm_mq.queue.accept import Receipt, accept
+from wsrm_mq.queue.accept import accept
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.queue.settle import settle

@@ -372,7 +372,7 @@ def answered(one: Instance, receipt: Any, wants_reply: bool) -> tuple[object, ..
         receipt.act,
         type(receipt.fault),
         said and (said.ranges, said.final),
-        receipt.held,
+        receipt.outcome,
         receipt.settled,
         receipt.claim is not None,
         reply,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.queue.build import Instance, Node, arrival, sender
-from wsrm_mq.queue import accept
-from wsrm_mq.queue.accept import Body, Created, Receipt
+from wsrm_mq.queue import creation
+from wsrm_mq.queue.accept import accept
+from wsrm_mq.queue.arrival import Body, Created, Receipt
 from wsrm_mq.queue.ending import bury_tails, expire
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
@@ -31,7 +32,7 @@ def take(instance: Instance, identifier: str, number: int, rules: QueuePolicy, s
 
 
 def create(instance: Instance, rules: QueuePolicy, message_id: str | None = None, **who: Any) -> Created:
-    return instance.run(lambda tx: accept.create(tx, sender(**who), CreateSequence(None), message_id, rules))
+    return instance.run(lambda tx: creation.create(tx, sender(**who), CreateSequence(None), message_id, rules))
 
 
 def holding(instance: Instance, identifier: str) -> tuple[int, int]:
@@ -292,7 +293,7 @@ def test_even_numbers_only_stay_within_the_cap_and_each_costs_what_the_first_one
         for piece in range(start, start + 5_000, 500):
             with one.transaction() as tx:
                 for each in range(piece, piece + 500):
-                    receipt = accept.accept(tx, arrival(identifier, 2 * each, policy=rules))
+                    receipt = accept(tx, arrival(identifier, 2 * each, policy=rules))
                     taken += receipt.act is Act.ACCEPT
         spent.append(time.process_time() - begun)
     assert taken == most == len(one.record(identifier).value.received)

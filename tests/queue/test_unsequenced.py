@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.queue.build import Instance, Node, arrival, sender
-from wsrm_mq.queue.accept import Receipt
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.ownership import Claim, take_over
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.queue.unsequenced import accept_unsequenced, end_connections

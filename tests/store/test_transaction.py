@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from tests.queue.build import Instance, Node, sender
-from wsrm_mq.queue.accept import create
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.ranges import AckRanges

@@ -13,7 +13,7 @@ import pytest
 from tests.queue.build import sender
 from tests.store.conftest import Python
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
-from wsrm_mq.queue.accept import create
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.store import database, guard, step, writer

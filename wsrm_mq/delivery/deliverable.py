@@ -6,7 +6,7 @@ from typing import Final
 
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.stored_body import StoredBody
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 from wsrm_mq.store import statements as sql

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.settle import Reply
 
 __all__ = ["Call", "Delivery", "Outcome"]

@@ -29,11 +29,12 @@ from wsrm_mq.delivery.waiting import Signal, Waiters
 from wsrm_mq.engine.duty import Duty
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.ownership import Claim, give_back, let_go_dropped
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Failed, Settled, add_reply, remarked
-from wsrm_mq.queue.settlement import Settlement, acknowledged
+from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord

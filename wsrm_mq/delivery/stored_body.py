@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from typing import BinaryIO
 
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.arrival import Body
 from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.store import Store
 

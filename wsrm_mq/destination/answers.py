@@ -18,7 +18,7 @@ from wsrm_mq.envelope import (
 )
 from wsrm_mq.envelope import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.queue.accept import Created, Receipt
+from wsrm_mq.queue.arrival import Created, Receipt
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence

@@ -11,7 +11,7 @@ from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.arrival import Body
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CreateSequence
 

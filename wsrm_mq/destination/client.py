@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wsrm_mq.delivery.application import Environ
-from wsrm_mq.queue.accept import Arrival
+from wsrm_mq.queue.arrival import Arrival
 from wsrm_mq.queue.policy import QueuePolicy
 
 __all__ = ["Client", "Peer"]

@@ -32,9 +32,10 @@ from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
-from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt, Sender, accept, create
+from wsrm_mq.queue.accept import accept, turn_away
+from wsrm_mq.queue.arrival import Arrival, Body, Created, Receipt, Sender
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
-from wsrm_mq.queue.lookup import turn_away
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge
 from wsrm_mq.queue.settle import Reply

@@ -11,7 +11,7 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.envelope import Headers
-from wsrm_mq.queue.accept import Arrival, Body, Created, Receipt
+from wsrm_mq.queue.arrival import Arrival, Body, Created, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault

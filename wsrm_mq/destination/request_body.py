@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from wsrm_mq.queue.accept import Body
+from wsrm_mq.queue.arrival import Body
 
 __all__ = ["SPOOL_OVER", "BodyRefused", "Spool", "read_body", "told_length", "too_large"]
 

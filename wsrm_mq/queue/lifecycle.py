@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.accept import Receipt, Sender, answer_ack_requested, find, look_around
+from wsrm_mq.queue.accept import look_around
+from wsrm_mq.queue.acknowledgement import answer_ack_requested
+from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.lookup import find
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence import faults

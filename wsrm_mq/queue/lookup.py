@@ -1,9 +1,10 @@
-"""A sequence looked up before a message for it is read to its end: what is refused in any case costs no more than
-that."""
+"""The sequence that a sender speaks of."""
 
 from __future__ import annotations
 
-from wsrm_mq.queue.accept import Arrival, Receipt, Sender, accept, find
+from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.room import not_ours
+from wsrm_mq.sequence.faults import MalformedMessage, UnknownSequence
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import statements as sql
@@ -11,11 +12,12 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["may_take", "turn_away"]
+__all__ = ["find", "may_take"]
 
 
 def may_take(db: Database, sender: Sender, identifier: str) -> bool:
-    """Whether a sequence of this name may still take messages of ``sender``."""
+    """Whether a sequence of this name may still take messages of ``sender``: asked before a message is read to its end,
+    so that what is refused in any case costs no more than its headers."""
     row = db.execute(sql.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
     if row is None:
         return False
@@ -23,12 +25,26 @@ def may_take(db: Database, sender: Sender, identifier: str) -> bool:
     return record.principal == sender.principal and record.value.state not in ENDED
 
 
-def turn_away(tx: Transaction, arrival: Arrival) -> Receipt:
-    """Refuse a message that ``may_take`` said no to: its body was not looked at. Where the sequence is there by now,
-    the sender is told to come again."""
-    receipt = Receipt()
-    record = find(tx, arrival.sender, arrival.header.identifier, receipt)
-    if record is None or record.value.state in ENDED:
-        return accept(tx, arrival)
-    receipt.no_room = "The sequence was not known yet when the message came."
-    return receipt
+def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> SequenceRecord | None:
+    """The sequence that ``sender`` may speak of. A stranger learns nothing: to him it is unknown (SEC-003)."""
+    record = tx.sequence_named(identifier)
+    known = (
+        record is not None
+        and record.principal == sender.principal
+        and record.value.terms.rm is sender.rm
+        and record.queue == tx.queue_named(sender.queue)
+    )
+    if record is None or not known:
+        receipt.fault = UnknownSequence("The identifier is not that of a sequence known here.", identifier)
+        return None
+    if not tx.serves(record.queue):
+        receipt.turn_away(not_ours(sender.queue))
+        return None
+    terms = record.value.terms
+    if terms.soap is not sender.soap or terms.addressing is not sender.addressing:
+        receipt.fault = MalformedMessage(
+            f"The sequence was created with SOAP {terms.soap.label} and WS-Addressing {terms.addressing.label}; "
+            "all its messages have to use the same."
+        )
+        return None
+    return record

@@ -2,7 +2,11 @@
 
 Bounds count held messages. What fills the gap is never what is refused: it makes room. Nothing is asked of the store
 for a message in order, and little for a held one: a sequence's row has how many it holds and a bound on their bytes;
-what all sequences hold is known from one query as long as nobody else writes.
+what all sequences hold is known from one query as long as no other process writes.
+
+What a connection may have unsettled is not asked for every message either: what is known of it grows with what it
+sends, and is counted again when it seems full. Settlements need not tell: they only ever make room. What other
+processes wrote is found as the writer's cache finds it; then it is counted again too.
 """
 
 from __future__ import annotations
@@ -13,13 +17,16 @@ from typing import Final
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Room", "TooLarge", "buffer_remaining", "full", "lack_of_room", "not_ours", "too_many_sequences"]
+__all__ = ["Room", "TooLarge", "buffer_remaining", "crowded", "full", "lack_of_room", "not_ours", "too_many_sequences"]
 
 MOST_REMAINING: Final = 4_096
 """The largest BufferRemaining that is told."""
+_FEW: Final = 64
+"""So many messages that are not in the index are gone through as they are: that costs less than to index them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +52,6 @@ class TooLarge(str):
 
 def lack_of_room(tx: Transaction, record: SequenceRecord, number: int, size: int, *, held: bool, room: Room) -> str:
     """Why message ``number`` of ``size`` bytes, which will be ``held`` or not, cannot be taken; empty: it can be."""
-    if not held and room.max_store is None:
-        return ""
     as_a_whole = record.value.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
     if held and as_a_whole:
         too_large = _over_own_bytes(tx, record, size, room)
@@ -122,3 +127,36 @@ def _over_total(tx: Transaction, size: int, room: Room) -> str:
     if room.max_held_bytes_total is not None and held_bytes + size > room.max_held_bytes_total:
         return f"all sequences hold {held_bytes} bytes, max_held_bytes_total is {room.max_held_bytes_total}"
     return ""
+
+
+def crowded(tx: Transaction, connection: str | None, bound: int | None, *, always: bool = False) -> str:
+    """Why a connection has no room for one message more; empty: it has, or the message is taken ``always``, and it is
+    counted in. ``None`` is no bound, and no connection has none."""
+    if connection is None or bound is None:
+        return ""
+    kept = tx.connections
+    counted = kept.unsettled.get(connection)
+    if counted is None or (counted >= bound and not always and kept.asked_at.get(connection) != tx.now):
+        counted = _unsettled_of(tx, connection, bound)
+        kept.asked_at[connection] = tx.now
+    if counted >= bound and not always:
+        return f"{counted} messages of connection {connection} are undelivered, max_per_connection is {bound}"
+    kept.unsettled[connection] = counted + 1
+    return ""
+
+
+def _unsettled_of(tx: Transaction, connection: str, bound: int) -> int:
+    """How many there are, as far as ``bound``. Everything up to the floor is settled, for ever (I6): it is not gone
+    through again."""
+    (not_indexed,) = tx.execute(sql.NOT_INDEXED).fetchone()
+    if not_indexed > _FEW:
+        BY_CONNECTION.bring_forward(tx)
+    kept = tx.connections
+    floor = kept.floors.get(connection, 0)
+    (last,) = tx.execute(sql.LAST_OF_CONNECTION, {"connection": connection}).fetchone()
+    found: list[tuple[int]] = []
+    for part in (sql.UNSETTLED_INDEXED, sql.UNSETTLED_BEHIND):
+        which = {"connection": connection, "after": floor, "count": bound - len(found)}
+        found += tx.execute(part, which).fetchall()
+    kept.set_floor(connection, found[0][0] - 1 if found else last)
+    return len(found)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.room import buffer_remaining
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import AckRanges
@@ -16,7 +15,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.space import room
 
-__all__ = ["Settlement", "acknowledged", "settlement"]
+__all__ = ["Settlement", "settlement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +40,3 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     record = SequenceRecord.load(row, ranges, unnamed)
     said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: room(db).used)
     return Settlement(outcome, reply, said)
-
-
-def acknowledged(record: SequenceRecord, policy: QueuePolicy, used: Callable[[], int]) -> SequenceAcknowledgement:
-    """What an acknowledgement of this sequence says now, the room that is left too where ``policy`` wants that.
-    ``used`` answers how many bytes of the store hold something."""
-    said = record.value.acknowledgement()
-    if not policy.tells_room:
-        return said
-    most = policy.room.max_store
-    is_full = most is not None and used() >= most
-    return said._replace(buffer_remaining=buffer_remaining(record, policy.bounds, policy.room, is_full=is_full))

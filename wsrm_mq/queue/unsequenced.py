@@ -6,13 +6,12 @@ connection is a sequence of its own, and no order is promised.
 
 from __future__ import annotations
 
-import secrets
-import uuid
-
-from wsrm_mq.queue.accept import Arrival, Receipt, Sender, accept_into, answer_ack_requested, count
-from wsrm_mq.queue.connection_room import crowded
+from wsrm_mq.queue.accept import accept_into
+from wsrm_mq.queue.acknowledgement import answer_ack_requested
+from wsrm_mq.queue.arrival import Arrival, Receipt, Sender
+from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import apply_step, expire
-from wsrm_mq.queue.room import full, not_ours
+from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence, Terms, receive
 from wsrm_mq.sequence.states import ENDED
@@ -27,27 +26,30 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None 
     """Take one message as the next of its connection. Its header is made here: ``Receipt.given``. ``asking``: in whose
     name the AckRequested headers on it are answered."""
     receipt = Receipt()
-    room = arrival.policy.room
     queue = tx.queue_named(arrival.sender.queue)
-    if queue is not None and not tx.serves(queue):
-        receipt.no_room = not_ours(arrival.sender.queue)
-        count(tx, arrival, receipt, queue)
-        return receipt
-    receipt.no_room = full(tx, room) or crowded(tx, arrival.connection, room.max_per_connection)
-    if receipt.no_room:
-        count(tx, arrival, receipt, queue or 0)
+    no_room = _lack_of_room(tx, arrival, queue)
+    if no_room:
+        receipt.turn_away(no_room)
+        tx.counts[receipt.outcome, queue or 0, arrival.sender.rm.label] += 1
         return receipt
     record = _open(tx, arrival) or _begin(tx, arrival)
     header = SequenceHeader(record.value.terms.identifier, record.value.expected)
     accept_into(tx, record, arrival._replace(header=header), receipt, has_room=True)
     receipt.given = header
-    count(tx, arrival, receipt, record.queue)
+    tx.counts[receipt.outcome, record.queue, arrival.sender.rm.label] += 1
     if asking is not None:
         answer_ack_requested(tx, asking, arrival.policy, arrival.ack_requested, receipt, None)
     if record.connection is None:  # nothing can follow it: its end is no news
         record.follow(receive(record.value, TerminateSequence(header.identifier), tx.now).sequence)
         record.ended_at = tx.now
     return receipt
+
+
+def _lack_of_room(tx: Transaction, arrival: Arrival, queue: int | None) -> str:
+    if queue is not None and not tx.serves(queue):
+        return not_ours(arrival.sender.queue)
+    room = arrival.policy.room
+    return full(tx, room) or crowded(tx, arrival.connection, room.max_per_connection)
 
 
 def end_connections(tx: Transaction, names: list[str]) -> int:
@@ -81,7 +83,7 @@ def _open(tx: Transaction, arrival: Arrival) -> SequenceRecord | None:
 def _begin(tx: Transaction, arrival: Arrival) -> SequenceRecord:
     sender, policy = arrival.sender, arrival.policy
     terms = Terms(
-        identifier=f"urn:uuid:{uuid.UUID(bytes=secrets.token_bytes(16), version=4)}",
+        identifier=new_identifier(),
         rm=sender.rm,
         soap=sender.soap,
         addressing=sender.addressing,

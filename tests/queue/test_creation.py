@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from tests.queue.build import Instance, Node, sender
-from wsrm_mq.queue import accept
-from wsrm_mq.queue.accept import Created
+from wsrm_mq.queue import creation
+from wsrm_mq.queue.acknowledgement import answer_ack_requested
+from wsrm_mq.queue.arrival import Created, Receipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
@@ -20,7 +21,7 @@ TWO = QueuePolicy(room=Room(max_sequences=2))
 
 def create(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> Created:
     who = sender(principal=principal)
-    return one.run(lambda tx: accept.create(tx, who, CreateSequence(None), None, policy))
+    return one.run(lambda tx: creation.create(tx, who, CreateSequence(None), None, policy))
 
 
 def opened(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> str:
@@ -60,7 +61,7 @@ def test_one_that_was_used_within_the_hour_or_holds_a_message_does_not_make_way(
     first, second = opened(one), opened(one)
     assert one.take(first, 5).act is Act.ACCEPT  # held: its first number is still missing
     node.clock.advance(HOUR // 2)
-    one.run(lambda tx: accept.answer_ack_requested(tx, sender(), TWO, (AckRequested(second),), accept.Receipt(), None))
+    one.run(lambda tx: answer_ack_requested(tx, sender(), TWO, (AckRequested(second),), Receipt(), None))
     node.clock.advance(HOUR - 1)
     refused = create(one)
     assert isinstance(refused.fault, faults.CreateSequenceRefused)
@@ -84,7 +85,7 @@ def test_requests_of_one_commit_do_not_make_one_sequence_make_way_twice(one: Ins
         opened(one)
     node.clock.advance(2 * HOUR)
     with one.transaction() as tx:
-        made = [accept.create(tx, sender(), CreateSequence(None), None, TWO) for _ in range(3)]
+        made = [creation.create(tx, sender(), CreateSequence(None), None, TWO) for _ in range(3)]
     assert [each.sequence is not None for each in made] == [True, True, False]
     assert states(one) == [("ended", "expired")] * 2 + [("created", None)] * 2
 

@@ -1,0 +1,144 @@
+"""What passes between a front and the store: a message that arrived, and what became of a request, as committed."""
+
+from __future__ import annotations
+
+import io
+from typing import BinaryIO, NamedTuple
+
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.faults import Fault
+from wsrm_mq.sequence.inbound import InboundSequence
+from wsrm_mq.sequence.states import Act
+from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
+
+__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender"]
+
+
+class Sender(NamedTuple):
+    """Who speaks, in which versions, to which queue: what a sequence is bound to."""
+
+    queue: str
+    rm: RMVersion
+    soap: SOAPVersion
+    addressing: AddressingVersion
+    principal: str | None = None
+    peer: str | None = None
+    """The address it speaks from."""
+    partner: str | None = None
+    """The configuration section that fits it."""
+
+    @property
+    def who(self) -> str:
+        """What its limits are counted by: the principal, without one the address."""
+        return self.principal or self.peer or ""
+
+
+class Body:
+    """The bytes of a message as received: in memory, or in a spooled file where they are many."""
+
+    __slots__ = ("content", "file", "is_counted", "size")
+
+    def __init__(
+        self, content: bytes | None, file: BinaryIO | None = None, size: int = 0, *, is_counted: bool = True
+    ) -> None:
+        self.content = content
+        self.file = file
+        self.size = len(content) if content is not None else size
+        self.is_counted = is_counted
+        """The server vouches for its end. Some show a dropped connection as the end of a body without a length."""
+
+    def open(self) -> BinaryIO:
+        """A stream from the first byte. A spooled body has one: do not open it twice at a time."""
+        if self.content is not None:
+            return io.BytesIO(self.content)
+        assert self.file is not None
+        self.file.seek(0)
+        return self.file
+
+    def tail(self, size: int) -> bytes:
+        """The last ``size`` bytes."""
+        if self.content is not None:
+            return self.content[-size:]
+        assert self.file is not None
+        self.file.seek(max(0, self.size - size))
+        return self.file.read(size)
+
+
+class Arrival(NamedTuple):
+    """A message with a Sequence header, or one that gets its place when it is stored. ``environ`` is the part of the
+    request that a replay needs, as JSON."""
+
+    header: SequenceHeader
+    message_id: str | None
+    body: Body
+    sender: Sender
+    action: str | None
+    environ: str
+    connection: str | None
+    policy: QueuePolicy
+    wants_reply: bool = False
+    named: bool = True
+    empty_last: bool = False
+    ack_requested: tuple[AckRequested, ...] = ()
+    waits: bool = False
+    """A request waits here for what becomes of it: its answer depends on that."""
+
+
+class Receipt:
+    """What became of a message, as committed. What is not said holds for most."""
+
+    act: Act | None = None
+    fault: Fault | None = None
+    no_room: str = ""
+    given: SequenceHeader | None = None
+    """The place that a message without WS-RM got."""
+    acknowledgement: SequenceAcknowledgement | None = None
+    """The acknowledgement of the carrying message's sequence."""
+    outcome: str = "refused"
+    """The same in a word, as it is counted; see ``counts.RECEIVED``."""
+    acknowledge_now: bool = False
+    """It may not be put off: see ``acknowledgement_interval``."""
+    others: tuple[SequenceAcknowledgement, ...] = ()
+    """What AckRequested headers asked for, of other sequences."""
+    other_faults: tuple[Fault, ...] = ()
+    position: int | None = None
+    settled: bool = False
+    claim: Claim | None = None
+    is_head: bool = False
+    """The claim's first message is this one: it can be run without reading it again."""
+    is_queued: bool = False
+    """Deliverable, and this instance already runs its sequence: the run will come to it."""
+    sequence: int = 0
+    """Key of the sequence."""
+    partner: str | None = None
+    """Of the sequence: its policy rules retries."""
+    at_most_once: bool = False
+    """What the sequence was granted, whatever the policy says by now."""
+    reply_age: int | None = None
+    """A duplicate: how long ago the reply of the first copy was stored, and left, ms."""
+    is_stuck: bool = False
+    """Its sequence is blocked or waits for a retry: that takes longer than a request waits."""
+    owned_elsewhere: bool = False
+    """Another instance runs the sequence, or died while it did."""
+    discarding: bool = False
+    """A tail has to be moved to the dead letters."""
+    unfinished: int | None = None
+    """Close and Terminate: position of the last message that runs or may run and is not named yet."""
+
+    def turn_away(self, no_room: str) -> None:
+        """Nothing was recorded; the sender is told to come again."""
+        self.no_room = no_room
+        self.outcome = "no_room"
+
+
+class Created(NamedTuple):
+    sequence: InboundSequence | None
+    lifetime: int = 0
+    """Granted Expires, in ms."""
+    fault: Fault | None = None
+    no_room: str = ""
+    others: tuple[SequenceAcknowledgement, ...] = ()
+    """What AckRequested headers asked for."""
+    other_faults: tuple[Fault, ...] = ()

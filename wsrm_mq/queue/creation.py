@@ -1,0 +1,128 @@
+"""CreateSequence: a new sequence, the one that the same request got before, or why there is none.
+
+Some clients open a sequence at each start and never use it (Metro). Where ``max_sequences`` is reached, an empty one
+without traffic for an hour is ended, the oldest first; until then it may be used for as long as was granted.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import Final
+
+from wsrm_mq.queue.acknowledgement import answer_ack_requested
+from wsrm_mq.queue.arrival import Created, Receipt, Sender
+from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
+from wsrm_mq.sequence.elements import AckRequested, CreateSequence
+from wsrm_mq.sequence.faults import CreateSequenceRefused
+from wsrm_mq.sequence.inbound import Lapsed, Terms, grant, receive
+from wsrm_mq.sequence.states import ENDED, State
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["create", "new_identifier"]
+
+UNUSED_AFTER: Final = 3_600_000
+"""Milliseconds without traffic."""
+_MOST: Final = 100
+"""So many are ended for one request, where the limit was lowered."""
+
+
+def create(
+    tx: Transaction,
+    sender: Sender,
+    request: CreateSequence,
+    message_id: str | None,
+    policy: QueuePolicy,
+    ack_requested: tuple[AckRequested, ...] = (),
+) -> Created:
+    """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
+    created = _create(tx, sender, request, message_id, policy)
+    asked = Receipt()
+    answer_ack_requested(tx, sender, policy, ack_requested, asked, None)
+    return created._replace(others=asked.others, other_faults=asked.other_faults)
+
+
+def _create(
+    tx: Transaction, sender: Sender, request: CreateSequence, message_id: str | None, policy: QueuePolicy
+) -> Created:
+    queue = tx.queue_named(sender.queue)
+    if queue is not None and not tx.serves(queue):
+        return Created(None, no_room=not_ours(sender.queue))
+    # Names and MessageIDs of two senders must not run together to one text.
+    create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
+    if create_id is not None and queue is not None:
+        known = tx.execute(sql.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
+        record = tx.sequence_named(known[0]) if known else None
+        lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
+        is_enough = request.expires is None or lifetime <= request.expires
+        if record is not None and is_enough and _still_answers(record, sender, tx.now):
+            return Created(record.value, lifetime=lifetime)
+    no_room = full(tx, policy.room)
+    if no_room:
+        return Created(None, no_room=no_room)
+    refused = too_many_sequences(tx, sender.principal, sender.peer, policy.room)
+    if refused and not _make_way(tx, sender.principal, sender.peer, policy.room):
+        return Created(None, fault=CreateSequenceRefused(refused, ours=True))
+    terms = Terms(
+        identifier=new_identifier(),
+        rm=sender.rm,
+        soap=sender.soap,
+        addressing=sender.addressing,
+        behavior=policy.behavior,
+        assurance=policy.assurance,
+        ordered=policy.ordered,
+        inactivity=policy.inactivity,
+        incomplete_reason=policy.incomplete_reason,
+    )
+    value = grant(request, terms, tx.now, policy.max_expires)
+    record = SequenceRecord(
+        0,
+        tx.queue(sender.queue),
+        value,
+        principal=sender.principal,
+        peer=sender.peer,
+        partner=sender.partner,
+        created_at=tx.now,
+    )
+    record = tx.add_sequence(record, create_id)
+    tx.ledger("created", record)
+    return Created(value, lifetime=(value.terms.expires_at or tx.now) - tx.now)
+
+
+def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
+    """Whether a repeated CreateSequence gets this sequence: it is the sender's own, open, and in the versions that the
+    source speaks."""
+    terms, due_at = record.value.terms, record.value.due_at
+    is_open = record.value.state is State.CREATED and (due_at is None or now < due_at)
+    spoken = (sender.rm, sender.soap, sender.addressing)
+    is_own = record.principal == sender.principal
+    return is_own and is_open and (terms.rm, terms.soap, terms.addressing) == spoken
+
+
+def new_identifier() -> str:
+    """A name that no other sequence has, and that no sender can guess."""
+    return f"urn:uuid:{uuid.UUID(bytes=secrets.token_bytes(16), version=4)}"
+
+
+def _make_way(tx: Transaction, principal: str | None, address: str | None, room: Room) -> bool:
+    """End unused sequences of a peer until it may open another; answers whether it may."""
+    statement, who = (sql.UNUSED_OF_ADDRESS, address) if principal is None else (sql.UNUSED_OF_PRINCIPAL, principal)
+    ended = key = 0
+    for _ in range(_MOST):
+        row = {"who": who, "before": tx.now - UNUSED_AFTER, "after": key}
+        (key,) = tx.execute(statement, row).fetchone()
+        if key is None:
+            break
+        record = tx.sequence(key)
+        if record is None or record.value.received or record.value.active_at > tx.now - UNUSED_AFTER:
+            continue  # used by now, in this very transaction
+        if record.value.state not in ENDED:  # else by an earlier request of this transaction, unseen by a query
+            apply_step(tx, record, receive(record.value, Lapsed(), tx.now), reason="unused; max_sequences was reached")
+        ended += 1
+        if not too_many_sequences(tx, principal, address, room, but=ended):
+            return True
+    return False
