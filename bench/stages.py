@@ -30,7 +30,7 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
     "accepted: the protocol's step": ("wsrm_mq.destination.destination:accept",),
     "settled": ("wsrm_mq.delivery.recording:settle",),
     "rows written": ("wsrm_mq.store.transaction:Transaction.flush",),
-    "BEGIN and COMMIT, with fdatasync": ("wsrm_mq.store.step:Step.run",),
+    "BEGIN and COMMIT, with fdatasync": ("wsrm_mq.store.group_commit:GroupCommit.run",),
     "everybody told": ("wsrm_mq.tick:Tick._run", "wsrm_mq.tick:Tick._late", "wsrm_mq.store.writer:Writer._tell"),
     "answer rendered": ("wsrm_mq.destination.destination:RMDestination.finish",),
     "dispatched": ("wsrm_mq.delivery.dispatcher:Dispatcher._run",),

@@ -198,8 +198,8 @@ def with_too_many_in_front(scene: Scene) -> Asks:
     first, second = scene.create(), scene.create()
     scene.during(write_locked(scene.store))
     scene.in_background(scene.one_way(first, 1))
-    line = scene.front.middleware.engine.store.writer._line
-    assert until(lambda: line.requests == 1)
+    queue = scene.front.middleware.engine.store.writer._queue
+    assert until(lambda: queue.requests == 1)
     return scene.one_way(second, 1)
 
 

@@ -52,7 +52,7 @@ class Tick:
                 error = raised
             self.resolve(future, finished, error)
 
-        self.writer.submit_led(verb, told, size=size, is_request=True)
+        self.writer.submit(verb, told, size=size, is_request=True, is_led=True)
         self._joined += 1
         self._be_due()
         return future
@@ -125,7 +125,7 @@ class LoopErrand:
         self.storing = self._patience.go_on
 
     def submit(self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
-        self._tick.writer.submit_led(verb, told, keep=True, size=size)
+        self._tick.writer.submit(verb, told, keep=True, size=size, is_led=True)
         self._tick.call()
 
     def end(self, settlement: Settlement | None) -> None:

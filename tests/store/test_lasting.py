@@ -103,7 +103,7 @@ def test_a_store_whose_writer_never_had_a_thread_closes_its_connection(
         store.open()
         writer: Writer = store.writer
         store.suspend()
-        assert writer._db is None
+        assert not writer._commit.is_open
         store.resume()
     store.close()
 

@@ -91,11 +91,11 @@ def test_an_event_loop_is_refused_the_same(store: Store) -> None:
     told = Told()
     writer = store.writer
     for _ in range(3):
-        writer.submit_led(nothing, told, is_request=True)
+        writer.submit(nothing, told, is_request=True, is_led=True)
     with pytest.raises(StoreOverloaded):
-        writer.submit_led(nothing, told, is_request=True)
+        writer.submit(nothing, told, is_request=True, is_led=True)
     writer.lead()
     assert told.wait(3) == [1, 1, 1]
-    writer.submit_led(nothing, told, is_request=True)
+    writer.submit(nothing, told, is_request=True, is_led=True)
     writer.lead()
     assert told.wait(4) == [1] * 4

@@ -91,7 +91,7 @@ def test_files_that_go_twice_are_saved_twice_and_a_loop_goes_on_writing_in_betwe
         store.call(note(f"back {turn}"))
         assert not rescued_path(store.path).exists()
         before = store.writer.commits
-        store.writer.submit_led(note(f"led {turn}"), told)
+        store.writer.submit(note(f"led {turn}"), told, is_led=True)
         store.writer.lead()
         assert (told.results[-1:], store.writer.commits) == ([f"led {turn}"], before + 1), "in the loop's own thread"
     assert noted(store) == ["back 1", "led 1", "back 2", "led 2"]
@@ -152,7 +152,7 @@ def test_a_loop_and_the_writers_thread_both_see_that_the_files_are_gone(store: S
     a_look_is_due()
     for _ in range(20):
         told = Told()
-        writer.submit_led(note("after"), told)
+        writer.submit(note("after"), told, is_led=True)
         writer.lead()
         [error] = told.wait(1)
         assert isinstance(error, StoreUnavailable)

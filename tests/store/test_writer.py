@@ -16,8 +16,9 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
-from wsrm_mq.store import database, guard, step, writer
+from wsrm_mq.store import database, group_commit, guard, writer
 from wsrm_mq.store.cache import SequenceCache
+from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -310,7 +311,7 @@ def test_the_wal_is_checkpointed_once_for_so_many_bytes_and_not_after_every_comm
         tx.db.set_trace_callback(statements.append)
 
     store.call(traced)
-    written = step.CHECKPOINT_BYTES // 4
+    written = group_commit.CHECKPOINT_BYTES // 4
     for _ in range(9):
         store.call(note("large"), size=written)
     for _ in range(20):
@@ -405,8 +406,8 @@ def count_and_change(tx: Transaction) -> int:
 def test_what_is_led_is_one_commit_in_the_leaders_own_thread(store: Store) -> None:
     before, told, threads = store.writer.commits, Told(), []
     for number in range(10):
-        store.writer.submit_led(note(str(number)), told)
-    store.writer.submit_led(lambda _tx: threads.append(threading.current_thread()), told)
+        store.writer.submit(note(str(number)), told, is_led=True)
+    store.writer.submit(lambda _tx: threads.append(threading.current_thread()), told, is_led=True)
     store.writer.lead()
     assert told.results == [*map(str, range(10)), None]
     assert threads == [threading.current_thread()]
@@ -417,7 +418,7 @@ def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: S
     """Nobody leads a second time."""
     told = Told()
     for number in range(4):
-        store.writer.submit_led(note(str(number)), told, size=writer.LED_BYTES // 2)
+        store.writer.submit(note(str(number)), told, size=writer.LED_BYTES // 2, is_led=True)
     begun = time.monotonic()
     store.writer.lead()
     assert told.results[:2] == ["0", "1"]
@@ -427,7 +428,9 @@ def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: S
 
 def test_one_large_verb_does_not_keep_the_loop(store: Store) -> None:
     told, threads = Told(), []
-    store.writer.submit_led(lambda _tx: threads.append(threading.current_thread()), told, size=writer.LED_BYTES + 1)
+    store.writer.submit(
+        lambda _tx: threads.append(threading.current_thread()), told, size=writer.LED_BYTES + 1, is_led=True
+    )
     store.writer.lead()
     told.wait(1)
     assert threads[0] is not threading.current_thread()
@@ -436,7 +439,7 @@ def test_one_large_verb_does_not_keep_the_loop(store: Store) -> None:
 def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -> None:
     told = Told()
     store.writer.attend(True)
-    store.writer.submit_led(note("led"), told)
+    store.writer.submit(note("led"), told, is_led=True)
     store.submit(note("settled"), told, lingers=True)
     assert told.wait(2) == ["led", "settled"]
     for number in range(5):  # and from then on nobody counts on it
@@ -449,7 +452,7 @@ def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -
 def test_a_loop_does_not_wait_for_the_lock_of_another_process(store: Store, locked: Callable[[], None]) -> None:
     told = Told()
     for number in range(3):  # the second and the third come while the thread waits
-        store.writer.submit_led(note(str(number)), told)
+        store.writer.submit(note(str(number)), told, is_led=True)
         begun = time.monotonic()
         store.writer.lead()
         assert time.monotonic() - begun < writer.LEAD_SECONDS / 2
@@ -460,6 +463,29 @@ def test_a_loop_does_not_wait_for_the_lock_of_another_process(store: Store, lock
     assert noted(store) == ["0", "1", "2"]
 
 
+def test_a_loop_does_not_wait_for_a_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+    checkpoint = GroupCommit.checkpoint
+
+    def slow(self: GroupCommit) -> None:
+        if self.checkpoint_due:
+            begun.set()
+            let_go.wait(20)
+        checkpoint(self)
+
+    monkeypatch.setattr(GroupCommit, "checkpoint", slow)
+    told = Told()
+    store.call(note("large"), size=group_commit.CHECKPOINT_BYTES)
+    assert begun.wait(20)
+    store.writer.submit(note("led"), told, is_led=True)
+    asked_at = time.monotonic()
+    store.writer.lead()
+    assert time.monotonic() - asked_at < writer.LEAD_SECONDS / 2
+    assert told.results == []
+    let_go.set()
+    assert told.wait(1) == ["led"]
+
+
 @pytest.mark.invariant("I16")
 def test_what_is_led_while_the_lock_is_waited_for_does_not_wait_for_it_twice(
     impatient: Store, locked: Callable[[], None]
@@ -467,7 +493,7 @@ def test_what_is_led_while_the_lock_is_waited_for_does_not_wait_for_it_twice(
     told = Told()
     begun = time.monotonic()
     for number in range(2):
-        impatient.writer.submit_led(note(str(number)), told)
+        impatient.writer.submit(note(str(number)), told, is_led=True)
         impatient.writer.lead()
         time.sleep(SHORT_BUSY_MS / 1000 / 2)
     assert all(isinstance(error, StoreBusy) for error in told.wait(2))
@@ -482,7 +508,7 @@ def test_a_mistake_of_one_led_verb_fails_only_that_verb(store: Store) -> None:
 
     told = Told()
     for verb in (note("before"), breaks, note("after")):
-        store.writer.submit_led(verb, told)
+        store.writer.submit(verb, told, is_led=True)
     store.writer.lead()
     results = told.wait(3)
     assert (results[0], results[2]) == ("before", "after")
@@ -498,11 +524,11 @@ def test_an_error_that_nobody_thought_of_leaves_no_led_verb_waiting(
 
     told = Told()
     monkeypatch.setattr(guard, "file_ids", broken)
-    store.writer.submit_led(note("refused"), told)
+    store.writer.submit(note("refused"), told, is_led=True)
     store.writer.lead()
     assert isinstance(told.wait(1)[0], StoreUnavailable)
     monkeypatch.undo()
-    store.writer.submit_led(note("after"), told)
+    store.writer.submit(note("after"), told, is_led=True)
     store.writer.lead()
     assert told.wait(2)[1] == "after"
     assert noted(store) == ["after"]
@@ -523,7 +549,7 @@ def test_what_is_led_and_what_is_called_keep_their_order(store: Store) -> None:
     settling.start()
     led = Told()
     for number in range(200):
-        store.writer.submit_led(note(f"l{number}"), led)
+        store.writer.submit(note(f"l{number}"), led, is_led=True)
         store.writer.lead()
     led.wait(200)
     stopping.set()
@@ -539,7 +565,7 @@ def test_what_is_led_and_what_is_called_keep_their_order(store: Store) -> None:
 def test_what_is_led_while_the_process_forks_is_written_after_it(store: Store) -> None:
     told = Told()
     store.suspend()
-    store.writer.submit_led(note("meanwhile"), told)
+    store.writer.submit(note("meanwhile"), told, is_led=True)
     store.writer.lead()
     assert told.results == []
     store.resume()

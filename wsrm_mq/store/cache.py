@@ -134,6 +134,7 @@ class Cache:
         self.queues.clear()
         self.served = set()
         self.last_position = None
+        self._version = None
 
     def keep_queue(self, name: str, key: int) -> None:
         self.queues[name] = key

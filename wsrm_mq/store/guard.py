@@ -18,6 +18,7 @@ from wsrm_mq.errors import StoreError, StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.events.telling import Events
 from wsrm_mq.hints import about
 from wsrm_mq.store.identity import Identity, convict, identify
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 
 __all__ = ["LOOK_SECONDS", "Guard"]
@@ -86,7 +87,7 @@ class Guard:
             raise self.lost
         self._seen, self._keys = _state(db)
 
-    def is_behind(self, db: sqlite3.Connection) -> bool:
+    def is_behind(self, db: Database) -> bool:
         """Whether ``db`` shows less than this process has seen in the store."""
         seen, keys, position = self._seen, self._keys, self._position
         if seen is None:
@@ -147,6 +148,6 @@ class Guard:
         return StoreUnavailable(gone, f"All that was in it is in {saved.name}. {put_back(self._path)}.")
 
 
-def _state(db: sqlite3.Connection) -> tuple[Identity, dict[str, int]]:
+def _state(db: Database) -> tuple[Identity, dict[str, int]]:
     """What never falls."""
     return identify(db), dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())

@@ -20,8 +20,6 @@ has grown) it leaves to the writer's thread, and goes on.
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -32,24 +30,24 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.database import connect_writer
-from wsrm_mq.store.guard import Guard
+from wsrm_mq.store.group_commit import Clock, GroupCommit
 from wsrm_mq.store.lasting import Lasting
-from wsrm_mq.store.line import LINGERING, Line, Verb, Waiting
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds
 from wsrm_mq.store.reserve import Reserve
-from wsrm_mq.store.step import Clock, Step
+from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQueue
 
 __all__ = ["Clock", "Verb", "Writer", "wall_clock"]
 
 R = TypeVar("R")
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 LEAD_SECONDS: Final = 0.02
-"""So long an event loop waits for a commit that the writer's thread has begun."""
+"""So long an event loop waits for a commit that the writer's thread has begun, and no longer than a look once that
+thread waits for the lock of another process or makes a checkpoint."""
+_LEAD_WAITS: Final = (0.0, *[LEAD_SECONDS / 20] * 20)
 LED_BYTES: Final = 1024 * 1024
 """What an event loop writes itself: more would keep its connections waiting."""
 NET_SECONDS: Final = 1.0
@@ -84,15 +82,24 @@ class Writer:
         """``has_open`` is told which files are open, and ``()`` before they are closed."""
         self.path = path
         self.instance = instance
-        self.instance_name = instance_name
         self._reserve = reserve
-        self._cache = Cache(serving)
         self._events = events or Events()
         self.tally = Tally(refusals)
-        self._line = Line(max_requests, max_request_bytes)
+        self._commit = GroupCommit(
+            path,
+            instance=instance,
+            instance_name=instance_name,
+            clock=clock,
+            tally=self.tally,
+            events=self._events,
+            reserve=reserve,
+            serving=serving,
+            has_open=has_open,
+        )
+        self._queue = WriteQueue(max_requests, max_request_bytes)
         self._refused_at = 0.0
         self._writing = threading.Lock()
-        """Held by whoever takes from the line and writes: what is taken first is written first."""
+        """Held by the thread that takes from the queue and writes: what is taken first is written first."""
         self._attended = False
         """A loop will come for what lingers."""
         self._lock = threading.Lock()
@@ -102,30 +109,24 @@ class Writer:
         self._closed = False
         self._give_up_at = float("inf")
         self._idle = True
-        self._db: sqlite3.Connection | None = None
-        self._guard = Guard(path, instance_name, self._events)
-        self._step = Step(
-            path, self._guard, self._cache, clock, self.tally, self._events, reserve, instance, instance_name
-        )
-        self._has_open = has_open
         self._trouble = Repeated()
         self._thread = Lasting("wsrm-mq-writer", self._loop, self._thread_broke, self._events)
-        self._taken: list[Waiting[Any]] = []
-        """What the thread took from the line last."""
+        self._taken: list[Write[Any]] = []
+        """What the thread took from the queue last."""
 
     # for callers
 
     @property
     def commits(self) -> int:
-        return self._step.commits
+        return self._commit.commits
 
     @property
     def committed_verbs(self) -> int:
-        return self._step.committed_verbs
+        return self._commit.committed_verbs
 
     def start(self) -> None:
         """Open the connection and begin. Raises ``StoreError``."""
-        self._connect()
+        self._commit.open()
         self.resume()
 
     def resume(self) -> None:
@@ -133,63 +134,48 @@ class Writer:
         self._stopping = self._closed = False
         self._thread.start()
 
-    def _connect(self) -> None:
-        """Open the connection, after a fork to the same file as before it: what this instance knows is of that one."""
-        self._guard.check_same()
-        self._db = connect_writer(self.path)
-        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
-        self._has_open(self._guard.opened())
-
     def submit(
         self,
         verb: Verb[R],
-        told: Callable[[R | None, BaseException | None], None],
+        on_commit: OnCommit[R],
         *,
         keep: bool = False,
         size: int = 0,
         lingers: bool = False,
+        is_led: bool = False,
         is_request: bool = False,
     ) -> None:
-        """Queue ``verb``. ``told(result, error)`` runs in the writer's thread after the commit and must not block.
-        ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: nobody
-        waits for it, a commit of its own can be spared. ``is_request``: a peer asks for it; ``StoreOverloaded`` at
-        once where too many wait already."""
-        item = Waiting(verb, told, keep=keep, size=size, lingers=lingers, is_request=is_request)
+        """Queue ``verb``. ``on_commit`` runs in the thread that wrote, after the commit or the failure, and must not
+        block. ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: its
+        result is not waited for, so a commit of its own can be spared. ``is_led``: a ``lead`` follows soon; it lingers
+        until then. ``is_request``: a peer asks for it; ``StoreOverloaded`` at once where too many wait already."""
+        write = Write(verb, on_commit, keep, size, lingers or is_led, is_request)
         with self._lock:
-            self._join(item)
-            if self._idle and (not lingers or (not self._attended and len(self._line) in (1, LINGERING))):
+            if self._closed:
+                raise StoreUnavailable(f"{self.path}: the store is closed.", "")
+            if self._thread.is_missing:
+                self._need_thread(keep)
+            if not self._queue.put(write):
+                raise self._overloaded()
+            if self._idle and not is_led and (not lingers or self._is_first_to_linger):
                 self._wake()
 
-    def submit_led(
-        self,
-        verb: Verb[R],
-        told: Callable[[R | None, BaseException | None], None],
-        *,
-        keep: bool = False,
-        size: int = 0,
-        is_request: bool = False,
-    ) -> None:
-        """``submit``, where somebody will ``lead`` soon; it lingers until then, and nobody else is woken for it."""
-        item = Waiting(verb, told, keep=keep, size=size, lingers=True, is_request=is_request)
-        with self._lock:
-            self._join(item)
+    @property
+    def _is_first_to_linger(self) -> bool:
+        """The thread has to begin to wait for others, or has waited for enough; a loop that comes in any case does
+        that."""
+        return not self._attended and len(self._queue) in (1, LINGERING)
 
-    def _join(self, item: Waiting[Any]) -> None:
-        if self._closed:
-            raise StoreUnavailable(f"{self.path}: the store is closed.", "")
-        if self._thread.is_missing:
-            self._thread.start()
-            if self._thread.is_missing and not item.keep:
-                raise StoreUnavailable(f"{self.path}: no thread can be started that writes.", "Raise their limit.")
-        if item.is_request and not self._line.admits(item.size):
-            raise self._overloaded()
-        self._line.join(item)
+    def _need_thread(self, keep: bool) -> None:
+        self._thread.start()
+        if self._thread.is_missing and not keep:
+            raise StoreUnavailable(f"{self.path}: no thread can be started that writes.", "Raise their limit.")
 
     def _overloaded(self) -> StoreOverloaded:
-        requests, now = self._line.requests, time.monotonic()
+        requests, now = self._queue.requests, time.monotonic()
         if now - self._refused_at >= 1:
             self._refused_at = now
-            self._events.tell("store.overloaded", requests=requests, size=self._line.request_bytes)
+            self._events.tell("store.overloaded", requests=requests, size=self._queue.request_bytes)
         return StoreOverloaded(f"{self.path}: {requests} requests wait to be written.")
 
     def _wake(self) -> None:
@@ -201,28 +187,34 @@ class Writer:
         with self._lock:
             self._attended = attended
 
-    def lead(self) -> None:
-        """Write what waits, in this thread, without waiting for more than the disk; what cannot be written so is left
-        to the writer's thread."""
-        if not self._writing.acquire(timeout=0 if self._step.at_lock else LEAD_SECONDS):
+    def lead(self, before_commit: Callable[[], None] = lambda: None) -> None:
+        """Write what waits, in this thread, without waiting for more than a commit; what cannot be written so is left
+        to the writer's thread. ``before_commit`` is called when this thread is about to wait for the disk."""
+        commit = self._commit
+        for seconds in _LEAD_WAITS:
+            if self._writing.acquire(timeout=seconds):
+                break
+            if commit.at_lock or commit.checkpoint_due:
+                return self.urge()
+        else:
             return self.urge()
         try:
             with self._lock:
-                well = self._db is not None and not (self._stopping or self._step.checkpoint_due or self._in_trouble)
-                batch = self._line.take(LED_BYTES, alone=False) if well else []
-                is_left = len(self._line) > 0
-            kept = self._led(batch) if batch else []
+                well = commit.is_open and not (self._stopping or commit.checkpoint_due or self._in_trouble)
+                batch = self._queue.take(LED_BYTES, alone=False) if well else []
+                is_left = len(self._queue) > 0
+            kept = self._led(batch, before_commit) if batch else []
             with self._lock:
-                self._line.put_back(kept)
+                self._queue.put_back(kept)
         finally:
             self._writing.release()
-        if kept or is_left or self._step.checkpoint_due:
+        if kept or is_left or commit.checkpoint_due:
             self.urge()
 
-    def _led(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
+    def _led(self, batch: list[Write[Any]], before_commit: Callable[[], None]) -> list[Write[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
         try:
-            if self._step.run(self._db, batch, wait=False) is not None:
+            if self._commit.run(batch, before_commit, wait=False) is not None:
                 return batch
             self._tell(batch)
             return []
@@ -232,13 +224,13 @@ class Writer:
     def urge(self) -> None:
         """Nobody leads: what lingers is the thread's business now."""
         with self._lock:
-            self._line.urge()
+            self._queue.urge()
             if self._idle:
                 self._wake()
 
     @property
     def _in_trouble(self) -> bool:
-        return self.is_disk_full or self._trouble.is_on or self._guard.lost is not None
+        return self.is_disk_full or self._trouble.is_on or self._commit.guard.lost is not None
 
     def call(
         self,
@@ -254,7 +246,7 @@ class Writer:
         done.acquire()
         outcome: list[Any] = []
 
-        def told(result: R | None, error: BaseException | None) -> None:
+        def on_commit(result: R | None, error: BaseException | None) -> None:
             outcome.extend((result, error))
             try:
                 if committed is not None and error is None:
@@ -262,7 +254,7 @@ class Writer:
             finally:
                 done.release()
 
-        self.submit(verb, told, keep=keep, size=size, is_request=is_request)
+        self.submit(verb, on_commit, keep=keep, size=size, is_request=is_request)
         done.acquire()
         result, error = outcome
         if error is not None:
@@ -280,7 +272,7 @@ class Writer:
         with self._lock:
             self._closed = True
             self._give_up_at = float("inf") if timeout is None else time.monotonic() + timeout
-            self._line.join(Waiting(last, lambda _result, _error: None))
+            self._queue.put(Write(last, lambda _result, _error: None))
         self._stop()
 
     def _stop(self) -> None:
@@ -299,12 +291,12 @@ class Writer:
         """The reserve is spent: what must be stored still is, nothing else is admitted."""
         return self._reserve is not None and self._reserve.is_spent
 
-    def look_after(self, reader: sqlite3.Connection | None = None) -> None:
+    def look_after(self, reader: Database | None = None) -> None:
         """Find out, although nothing is written, that the thread or the files are gone, or as ``reader`` shows, went
         back."""
         with self._lock:
             self._thread.look_after()
-        guard = self._guard
+        guard = self._commit.guard
         if guard.lost is None and (guard.are_gone() or (reader is not None and guard.is_behind(reader))):
             self.submit(lambda _tx: None, lambda _result, _error: None)
 
@@ -315,11 +307,11 @@ class Writer:
         while self._await():
             with self._writing:
                 with self._lock:
-                    self._taken = batch = self._line.take(MAX_BATCH_BYTES)
+                    self._taken = batch = self._queue.take(MAX_BATCH_BYTES)
                 kept = self._handled(batch)
                 self._taken = []
                 with self._lock:
-                    self._line.put_back(kept)
+                    self._queue.put_back(kept)
             if not kept:
                 attempt = 0
                 continue
@@ -335,17 +327,13 @@ class Writer:
 
     def _disconnect(self) -> None:
         with self._writing:
-            db, self._db = self._db, None
-            if db is not None:
-                self._has_open(())
-                db.close()
-            self._cache.clear()
+            self._commit.close()
 
-    def _handled(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
+    def _handled(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch; answers what has to be tried again. Raises nothing."""
         try:
-            if self._db is None:
-                self._connect()
+            if not self._commit.is_open:
+                self._commit.open()
             kept = self._write(self._admitted(batch))
             if not kept:
                 self._tidy()
@@ -358,17 +346,14 @@ class Writer:
         with self._writing:
             kept, self._taken = self._broke(self._taken, error), []
             with self._lock:
-                self._line.put_back(kept)
+                self._queue.put_back(kept)
 
-    def _broke(self, batch: list[Waiting[Any]], error: BaseException) -> list[Waiting[Any]]:
+    def _broke(self, batch: list[Write[Any]], error: BaseException) -> list[Write[Any]]:
         """This error was not foreseen: those who wait are told all the same. Answers what has to be tried again."""
-        self._cache.clear()
-        if self._db is not None and self._db.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
+        self._commit.roll_back()
         what = as_error(error)
         self._events.tell("store.writer_failed", error=what, trouble=error)
-        untold = [item for item in batch if not item.is_told]
+        untold = [write for write in batch if not write.is_told]
         if isinstance(error, StoreError):
             return self._fail(untold, error)
         return self._fail(untold, StoreUnavailable(f"{self.path}: {what}.", "See the log of the service."))
@@ -376,11 +361,11 @@ class Writer:
     def _give_up(self) -> None:
         """The time to close is over. What was not settled is found by the next start, as a possible redelivery."""
         with self._lock:
-            batch = self._line.take_all()
+            batch = self._queue.take_all()
         self._events.tell("store.not_written", verbs=len(batch), path=self.path)
         failure = StoreUnavailable(f"{self.path}: the store was closed before it could be written.", "")
-        for item in batch:
-            item.error = failure
+        for write in batch:
+            write.error = failure
         self._tell(batch)
 
     def _await(self) -> bool:
@@ -388,30 +373,30 @@ class Writer:
         with self._lock:
             lingered = False
             while not (lingered or self._is_due):
-                lingered = len(self._line) > 0
+                lingered = len(self._queue) > 0
                 self._idle = True
                 self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
             if lingered:
                 self._attended = False  # nobody has come
             self._idle = False
-            return len(self._line) > 0 or not self._stopping
+            return len(self._queue) > 0 or not self._stopping
 
     @property
     def _is_due(self) -> bool:
-        return self._line.is_due or self._stopping or self._step.checkpoint_due
+        return self._queue.is_due or self._stopping or self._commit.checkpoint_due
 
-    def _admitted(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
+    def _admitted(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """All of a batch; while the reserve is spent only what must be stored, the rest is refused."""
         if self._reserve is None or not self._reserve.is_spent:
             return batch
         self._reserve.restore()
-        if not (self._reserve.is_spent and self._guard.are_there):  # gone with its directory, it is not spent
+        if not (self._reserve.is_spent and self._commit.guard.are_there):  # gone with its directory, it is not spent
             return batch
         return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
 
-    def _write(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
+    def _write(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
-        failure = self._step.run(self._db, batch) if batch else None
+        failure = self._commit.run(batch) if batch else None
         if failure is None:
             if batch:
                 self._trouble.over()
@@ -419,46 +404,40 @@ class Writer:
             return []
         if isinstance(failure, StoreError):
             return self._fail(batch, failure)
-        for index, item in enumerate(batch):
-            error = self._step.run(self._db, [item])
+        for index, write in enumerate(batch):
+            error = self._commit.run([write])
             if isinstance(error, StoreError):
                 return self._fail(batch[index:], error)
-            item.error = error
-            self._tell([item])
+            write.error = error
+            self._tell([write])
         return []
 
-    def _fail(self, batch: list[Waiting[Any]], failure: StoreError) -> list[Waiting[Any]]:
+    def _fail(self, batch: list[Write[Any]], failure: StoreError) -> list[Write[Any]]:
         if isinstance(failure, StoreBusy):
             with self._lock:  # what came meanwhile too: nobody waits for a lock twice (I16)
-                batch = batch + self._line.take_refusable()
+                batch = batch + self._queue.take_refusable()
         self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
             self._reserve.release()
-        for item in batch:
-            item.error = None if item.keep else failure
-        self._tell([item for item in batch if not item.keep])
-        return [item for item in batch if item.keep]
+        for write in batch:
+            write.error = None if write.keep else failure
+        self._tell([write for write in batch if not write.keep])
+        return [write for write in batch if write.keep]
 
-    def _tell(self, batch: list[Waiting[Any]]) -> None:
-        requests = [item for item in batch if item.is_request]
+    def _tell(self, batch: list[Write[Any]]) -> None:
+        requests = [write for write in batch if write.is_request]
         if requests:
             with self._lock:
-                self._line.leave(requests)
-        for item in batch:
-            item.is_told = True
+                self._queue.release(requests)
+        for write in batch:
+            write.is_told = True
             try:
-                item.told(item.result if item.error is None else None, item.error)
+                write.on_commit(write.result if write.error is None else None, write.error)
             except BaseException as error:
                 self._events.tell("store.callback_failed", trouble=error)
 
     def _tidy(self) -> None:
-        """Move the WAL into the file when it has grown, between batches and after everybody was told."""
-        assert self._db is not None
-        if self._step.checkpoint_due:
-            self._step.checkpointed()
-            try:
-                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            except sqlite3.Error as error:
-                self._events.tell("store.checkpoint_failed", error=error)
+        """Between batches, and after everybody was told."""
+        self._commit.checkpoint()
         if self._reserve is not None:
             self._reserve.restore()

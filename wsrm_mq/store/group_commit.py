@@ -1,0 +1,162 @@
+"""Group commit: a batch of verbs in one transaction, all of it or nothing.
+
+It has the one connection of the process that writes, and what is known of the store while that is open. One thread uses
+it at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events
+from wsrm_mq.store.applications import Serving
+from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.database import begin, connect_writer, translate
+from wsrm_mq.store.guard import Guard
+from wsrm_mq.store.identity import ADVANCE
+from wsrm_mq.store.rescue import FileIds
+from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.write_queue import Write, total_size
+
+__all__ = ["Clock", "GroupCommit"]
+
+Clock = Callable[[], int]
+"""ms since the epoch."""
+
+CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
+TIGHT_CHECKPOINT_BYTES: Final = 128 * 1024
+"""On a disk without room for a reserve: what is in the log has to find room in the file too."""
+VERB_BYTES: Final = 8 * 1024
+"""What a verb adds to the WAL beside its own bytes, about. The file's size does not tell: a checkpoint leaves it."""
+
+
+class GroupCommit:
+    """``has_open`` is told which files are open, and ``()`` before they are closed."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        instance: int,
+        instance_name: str,
+        clock: Clock,
+        tally: Tally,
+        events: Events,
+        reserve: Reserve | None,
+        serving: Serving,
+        has_open: Callable[[FileIds], None],
+    ) -> None:
+        self.path = path
+        self.instance = instance
+        self.instance_name = instance_name
+        self.tally = tally
+        self.guard = Guard(path, instance_name, events)
+        self._cache = Cache(serving)
+        self._clock = clock
+        self._events = events
+        self._reserve = reserve
+        self._has_open = has_open
+        self._db: sqlite3.Connection | None = None
+        self.at_lock = False
+        """The writer's thread is about to begin a transaction; where another process holds the lock it stays there."""
+        self.checkpoint_due = False
+        """A checkpoint is to be made, or is being made."""
+        self._not_checkpointed = 0
+        self.commits = 0
+        self.committed_verbs = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._db is not None
+
+    def open(self) -> None:
+        """Open the connection, after a fork to the same file as before it: what this instance knows is of that one.
+        Raises ``StoreError``."""
+        self.guard.check_same()
+        self._db = connect_writer(self.path)
+        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
+        self._has_open(self.guard.opened())
+
+    def close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            self._has_open(())
+            db.close()
+        self._cache.clear()
+
+    def run(
+        self, batch: list[Write[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
+    ) -> BaseException | None:
+        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for others
+        who write."""
+        db = self._db
+        assert db is not None
+        if self.guard.are_gone():  # to save what they hold takes its time
+            return self.guard.lose(db) if wait else StoreUnavailable(f"{self.path}: was removed or replaced.", "")
+        is_committing = False
+        try:
+            self.at_lock = wait
+            begin(db, wait=wait)
+            self.at_lock = False
+            if not self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0]):
+                self.guard.check_newest(db)
+            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
+            for write in batch:
+                write.error = None
+                write.result = write.verb(tx)
+            tx.flush()
+            mark = db.execute(ADVANCE).fetchone()[1] if tx.has_counted else None
+            before_commit()
+            is_committing = True
+            db.execute("COMMIT")
+        except BaseException as error:
+            self.at_lock = False
+            is_committed = is_committing and not (db.in_transaction or isinstance(error, sqlite3.Error))
+            if not is_committed:
+                self._cache.clear()
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        try:
+            tx.committed()
+            self.guard.committed(self._cache.last_position or 0, mark)
+            for event, fields in tx.notices:
+                self._events.tell(event, **fields)
+        except BaseException as error:  # what is committed is: those who wait are told so, and nothing is run again
+            self._cache.clear()
+            self._events.tell("store.callback_failed", trouble=error)
+        self._count(batch)
+        return None
+
+    def _count(self, batch: list[Write[Any]]) -> None:
+        self.commits += 1
+        self.committed_verbs += len(batch)
+        self._not_checkpointed += VERB_BYTES * len(batch) + total_size(batch)
+        has_room = self._reserve is None or self._reserve.is_made
+        self.checkpoint_due = self._not_checkpointed >= (CHECKPOINT_BYTES if has_room else TIGHT_CHECKPOINT_BYTES)
+
+    def roll_back(self) -> None:
+        """After an error that was not foreseen: nothing is known, and no transaction is open."""
+        self._cache.clear()
+        if self._db is not None and self._db.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+
+    def checkpoint(self) -> None:
+        """Move what the WAL has into the file, where that is due."""
+        if not self.checkpoint_due:
+            return
+        assert self._db is not None
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            self._events.tell("store.checkpoint_failed", error=error)
+        finally:
+            self._not_checkpointed, self.checkpoint_due = 0, False
