@@ -15,7 +15,6 @@ import pytest
 
 from wsrm_mq.demo.run import Result
 from wsrm_mq.demo.sight import Sight
-from wsrm_mq.demo.source import Fate, Line
 from wsrm_mq.queue.ownership import RUN_AHEAD
 
 
@@ -134,22 +133,6 @@ GOOD = Result(
 def test_a_result_with_any_trouble_is_not_good(trouble: dict[str, object]) -> None:
     assert GOOD.is_good
     assert not replace(GOOD, **trouble).is_good
-
-
-def test_a_seed_makes_the_line_do_the_same_again() -> None:
-    def fates(seed: int) -> list[tuple[Fate, bool]]:
-        line = Line(loss=0.3, duplicates=0.3, seed=seed)
-        return [(line.fate(number, 1), line.repeats(number, 1)) for number in range(1, 301)]
-
-    assert fates(1) == fates(1)
-    assert fates(1) != fates(2)
-    lost = sum(fate is not Fate.ARRIVES for fate, _ in fates(1))
-    assert 60 < lost < 120
-
-
-def test_a_line_without_chances_loses_and_repeats_nothing() -> None:
-    line = Line(loss=0, duplicates=0, seed=1)
-    assert all(line.fate(n, 1) is Fate.ARRIVES and not line.repeats(n, 1) for n in range(1, 100))
 
 
 def test_held_is_what_is_accepted_from_the_limit_on() -> None:

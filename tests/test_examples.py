@@ -18,7 +18,7 @@ import pytest
 import zeep
 from lxml import etree
 
-from wsrm_mq.testing import EnvelopeFactory, Reply
+from wsrm_mq.testing import EnvelopeFactory, HTTPWire, Sender
 from wsrm_mq.versions import WSA_2004, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 ROOT = Path(__file__).parents[1]
@@ -79,37 +79,15 @@ class Example:
             return connection.execute(query).fetchall()
 
 
-class Client:
-    """One keep-alive connection that speaks for an RM Source."""
+class Client(Sender[HTTPWire]):
+    """Sends orders of the text ``no N`` in one sequence."""
 
-    def __init__(self, example: Example, source: EnvelopeFactory) -> None:
-        self.source = source
-        self._path = example.soap_path
-        self._http = http.client.HTTPConnection("127.0.0.1", example.port, timeout=20)
+    def __init__(self, example: Example, envelopes: EnvelopeFactory) -> None:
+        super().__init__(lambda: HTTPWire(example.port, example.soap_path), envelopes, write=self._order)
 
-    def exchange(self, envelope: bytes) -> tuple[int, bytes]:
-        self._http.request("POST", self._path, envelope, {"Content-Type": self.source.content_type})
-        answer = self._http.getresponse()
-        return answer.status, answer.read()
-
-    def post(self, envelope: bytes) -> Reply:
-        status, content = self.exchange(envelope)
-        assert status == 200, (status, content)
-        return Reply.parse(content)
-
-    def create(self) -> str:
-        created = self.post(self.source.create_sequence()).created
-        assert created is not None
-        return created.identifier
-
-    def put_order(self, identifier: str, n: int) -> tuple[tuple[int, int], ...]:
-        """Send order ``n`` as message ``n``; the ranges acknowledged."""
+    def _order(self, identifier: str, n: int) -> bytes:
         body = f'<o:put_order xmlns:o="urn:example:orders"><o:n>{n}</o:n><o:text>no {n}</o:text></o:put_order>'
-        envelope = self.source.message(identifier, n, body, action="urn:example:orders/put_order", reply_to="")
-        return self.post(envelope).ack.ranges
-
-    def close(self) -> None:
-        self._http.close()
+        return self.envelopes.message(identifier, n, body, action="urn:example:orders/put_order", reply_to="")
 
 
 def until(look: Callable[[], object], wanted: object, seconds: float = 15) -> None:
@@ -160,17 +138,15 @@ def test_an_example_takes_messages_in_order_and_once_across_a_crash(start: Start
     application, path, query = IN_ORDER[example]
     server = start(example, application, path)
     client = Client(server, EnvelopeFactory(soap=SOAPVersion.SOAP_1_1))
-    identifier = client.create()
     for n in (3, 2, 2, 5):
-        client.put_order(identifier, n)
+        client.send(n)
     assert server.rows(query) == []
-    client.close()
+    client.disconnect()
     server.kill()
     server.start()
-    client = Client(server, client.source)
-    assert client.put_order(identifier, 1) == ((1, 3), (5, 5))
-    assert client.put_order(identifier, 4) == ((1, 5),)
-    client.close()
+    assert client.send(1).acked == [(1, 3), (5, 5)]
+    assert client.send(4).acked == [(1, 5)]
+    client.disconnect()
     until(lambda: server.rows(query), [(n,) for n in range(1, 6)])
 
 
@@ -179,13 +155,11 @@ def test_an_example_refuses_a_mandatory_header_that_it_does_not_read(start: Star
     application, path, query = IN_ORDER[example]
     server = start(example, application, path)
     client = Client(server, EnvelopeFactory(soap=SOAPVersion.SOAP_1_1))
-    identifier = client.create()
-    secret = f'<x:Secret xmlns:x="urn:example:x" xmlns:s="{client.source.soap.namespace}" s:mustUnderstand="1"/>'
-    status, answer = client.exchange(client.source.message(identifier, 1, reply_to="", headers=secret))
-    assert status == 500
-    assert b"MustUnderstand" in answer
-    assert client.put_order(identifier, 1) == ((1, 1),)
-    client.close()
+    secret = f'<x:Secret xmlns:x="urn:example:x" xmlns:s="{client.envelopes.soap.namespace}" s:mustUnderstand="1"/>'
+    answer = client.post(client.envelopes.message(client.identifier, 1, reply_to="", headers=secret))
+    assert (answer.status, answer.fault) == (500, "MustUnderstand")
+    assert client.send(1).acked == [(1, 1)]
+    client.disconnect()
     until(lambda: server.rows(query), [(1,)])
 
 
@@ -197,29 +171,28 @@ def test_the_spyne_example_speaks_every_combination_at_one_address(
     versions = {} if addressing is None else {"addressing": addressing}
     client = Client(orders, EnvelopeFactory(rm=rm, soap=soap, **versions))
     before = orders.rows("SELECT count(*) FROM effects")[0][0]
-    identifier = client.create()
-    client.put_order(identifier, 1)
-    echo = client.source.message(
-        identifier,
+    client.send(1)
+    echo = client.envelopes.message(
+        client.identifier,
         2,
         '<o:echo xmlns:o="urn:example:orders"><o:text>Grüße</o:text></o:echo>',
         action="urn:example:orders/echo",
         reply_to="",
     )
-    replies = [client.post(echo) for _ in range(2)]
+    replies = [client.post(echo).reply for _ in range(2)]
     assert [reply.soap for reply in replies] == [soap, soap]
     for reply in replies:
         assert reply.body.findtext("{urn:example:orders}echoResult") == "Grüße"
         assert reply.ack.ranges == ((1, 2),)
-    client.close()
+    client.disconnect()
     until(lambda: orders.rows("SELECT count(*) FROM effects")[0][0], before + 1)
 
 
 def test_the_flask_example_serves_its_pages_beside_the_service(start: Start) -> None:
     server = start("flask_app", "website:application", "/soap/")
     client = Client(server, EnvelopeFactory(soap=SOAPVersion.SOAP_1_1))
-    client.put_order(client.create(), 1)
-    client.close()
+    client.send(1)
+    client.disconnect()
 
     def page() -> object:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)

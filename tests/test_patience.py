@@ -21,7 +21,7 @@ from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.engine import engine
 from wsrm_mq.store import database as store_connection
 from wsrm_mq.store.store import Store
-from wsrm_mq.testing import Reply
+from wsrm_mq.testing import ASGIWire, Reply
 
 HOLD_WAIT = 0.6
 BUSY = 0.5
@@ -70,16 +70,12 @@ class WSGI:
 
 
 class ASGI:
-    """A loop in a thread."""
-
     def __init__(self, directory: Path, service: Service, **options: Any) -> None:
         self.middleware = WSRMASGIMiddleware(service, directory / "store.db", **options)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     def ask(self, body: bytes, path: str = "/orders") -> tuple[int, bytes]:
-        exchange = asyncio.run_coroutine_threadsafe(asked(self.middleware, body, path=path), self._loop).result(20)
-        return exchange.status, exchange.body
+        answer = ASGIWire(self.middleware, path).post(body, {"Content-Type": FACTORY.content_type})
+        return answer.status, answer.body
 
     def close(self, timeout: float | None = None) -> bool:
         return self.middleware.close(timeout)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.crash.checker import problems
-from tests.crash.witness import Source, Witness, in_background, settled, shuffled_windows
+from tests.crash.witness import Witness, in_background, settled
+from tests.support.orders import Orders, OrderSender
 from tests.support.orders_server import within
+from wsrm_mq.testing import shuffled_windows
 
 SOURCES = 4
 """The last one sends two-way messages."""
@@ -19,20 +22,6 @@ UNDER_LOAD = 5
 """Acknowledgements that a life has to bring before it is time to kill it."""
 AT_ITS_START = 5
 """One life in so many is killed while it begins."""
-
-
-def work_through(
-    source: Source, numbers: list[int], over: threading.Event, sent: set[int], *, echo: bool = False
-) -> None:
-    """Send the numbers in their order, each until it is acknowledged; go on until it is all over."""
-    for number in numbers:
-        while number not in source.acknowledged:
-            if over.is_set():
-                return
-            if source.send(number, echo=echo):
-                sent.add(number)
-            else:
-                time.sleep(0.01)
 
 
 @pytest.mark.timeout(600)
@@ -46,16 +35,15 @@ def test_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_path: Path,
     chance = random.Random(20261121)
     witness = Witness(tmp_path, front)
     witness.start(work=0.002)
-    sources = [Source(witness) for _ in range(SOURCES)]
-    plans = [list(shuffled_windows(20_000, 12, seed)) for seed in range(SOURCES - 1)]
-    plans.append(list(range(1, 20_001)))  # two-way: whoever waits for an answer sends no next message meanwhile
+    orders = Orders()
+    sources = [OrderSender(witness, orders) for _ in range(SOURCES - 1)]
+    sources.append(OrderSender(witness, orders, write=lambda *message: orders.echo(*message, "two-way")))
+    plans: list[Iterable[int]] = [shuffled_windows(20_000, 12, seed) for seed in range(SOURCES - 1)]
+    plans.append(range(1, 20_001))  # two-way: a thread that waits for an answer sends no next message meanwhile
     over = threading.Event()
-    sent: list[set[int]] = [set() for _ in sources]
     threads = [
-        in_background(  # type: ignore[misc]
-            lambda s=source, p=plan, t=told: work_through(s, p, over, t, echo=s is sources[-1])
-        )
-        for source, plan, told in zip(sources, plans, sent, strict=True)
+        in_background(lambda s=source, p=plan: s.send_all(p, resend=0, stop=over))  # type: ignore[misc]
+        for source, plan in zip(sources, plans, strict=True)
     ]
 
     def acknowledged() -> int:

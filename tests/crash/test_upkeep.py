@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.witness import Source, Witness, settled
+from tests.crash.witness import Witness, settled
+from tests.support.orders import OrderSender
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.testing import Refused
 
 _PRUNE_AND_DIE = """
 import os, signal, sys, time
@@ -60,7 +62,7 @@ def prune_and_die(path: Path, point: str, passing: int) -> str:
 def test_a_kill_while_it_is_pruned_leaves_a_good_store_that_answers_as_before(tmp_path: Path) -> None:
     witness = Witness(tmp_path)
     witness.start()
-    source = Source(witness)
+    source = OrderSender(witness)
     for number in (*range(1, 31), 33):
         source.send_until_acknowledged(number)
     assert settled(witness, source.identifier, 30) == list(range(1, 31))
@@ -75,7 +77,7 @@ def test_a_kill_while_it_is_pruned_leaves_a_good_store_that_answers_as_before(tm
         assert db.execute("SELECT number FROM entry").fetchall() == [(33,)]
         assert db.execute("SELECT count(*) FROM ledger WHERE event = 'pruned'").fetchone() == (5,)
     witness.start()
-    source.close()
+    source.disconnect()
     for number in (1, 17, 30, 33):
         source.acknowledged.clear()
         source.send_until_acknowledged(number)
@@ -93,7 +95,7 @@ def test_a_backup_in_place_of_the_store_is_not_served_and_once_adopted_loses_and
 ) -> None:
     witness = Witness(tmp_path)
     witness.start()
-    source = Source(witness)
+    source = OrderSender(witness)
     for number in (1, 2, 4):
         source.send_until_acknowledged(number)
     assert settled(witness, source.identifier, 2) == [1, 2]
@@ -114,8 +116,8 @@ def test_a_backup_in_place_of_the_store_is_not_served_and_once_adopted_loses_and
 
     witness._process = None
     witness.start()
-    source.close()
-    with pytest.raises(AssertionError, match="SequenceTerminated"):
+    source.disconnect()
+    with pytest.raises(Refused, match="SequenceTerminated"):
         source.send(5)
     witness.stop()
     assert witness.effects(source.identifier) == [1, 2, 3, 4]

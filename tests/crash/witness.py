@@ -1,32 +1,23 @@
-"""The witness server as a process, and a source that lets nothing go before it is acknowledged."""
+"""The witness server as a process."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any
 
 from tests.support.orders_server import ROOT
-from tests.support.raw import Answer, Dialect, Wire, open_sequence
 
-__all__ = ["Server", "Source", "Testimony", "Witness"]
-
-
-class Server(Protocol):
-    """What a source needs to know of its server: where it listens now."""
-
-    @property
-    def port(self) -> int: ...
+__all__ = ["Testimony", "Witness", "in_background", "settled"]
 
 
 class Testimony:
@@ -120,82 +111,12 @@ class Witness(Testimony):
         return self._process is not None and self._process.poll() is None
 
 
-class Source:
-    """Sends the numbers of one sequence and resends what is not acknowledged. It survives its server."""
-
-    PATIENCE: Final = 30
-
-    def __init__(self, server: Server, dialect: Dialect | None = None, *, identifier: str | None = None) -> None:
-        self.server = server
-        self.dialect = dialect or Dialect()
-        self.acknowledged: set[int] = set()
-        self._wire: Wire | None = None
-        self.identifier = identifier or self._created()
-
-    def _created(self) -> str:
-        with Wire(self.server.port) as wire:
-            return open_sequence(wire, self.dialect)
-
-    def another(self) -> Source:
-        """A second connection of the same sequence."""
-        return Source(self.server, self.dialect, identifier=self.identifier)
-
-    def close(self) -> None:
-        if self._wire is not None:
-            self._wire.__exit__()
-            self._wire = None
-
-    def send(self, number: int, *, echo: bool = False) -> bool:
-        """Send one message; answers whether an answer came. What it acknowledges is remembered."""
-        message = (
-            self.dialect.echo(self.identifier, number, f"t{number}")
-            if echo
-            else self.dialect.put(self.identifier, number)
-        )
-        try:
-            answer = self.wire().ask(self.dialect.request(message))
-        except (OSError, EOFError):
-            self.close()
-            return False
-        assert answer.status in (200, 202, 503), answer.body
-        self.hear(answer)
-        return True
-
-    def wire(self) -> Wire:
-        """The connection that is open, or a new one."""
-        if self._wire is None:
-            self._wire = Wire(self.server.port)
-        return self._wire
-
-    def hear(self, answer: Answer) -> None:
-        """Remember what an answer acknowledges."""
-        for lower, upper in answer.acked or ():
-            self.acknowledged.update(range(lower, upper + 1))
-
-    def send_until_acknowledged(self, number: int) -> None:
-        end = time.monotonic() + self.PATIENCE
-        while number not in self.acknowledged:
-            assert time.monotonic() < end, f"{number} was not acknowledged in {self.PATIENCE} s"
-            if not self.send(number):
-                time.sleep(0.02)
-
-
 def settled(witness: Testimony, sequence: str, count: int, seconds: float = 20) -> list[int]:
     """The effects, as soon as there are ``count``, or at the latest after ``seconds``."""
     end = time.monotonic() + seconds
     while len(effects := witness.effects(sequence)) < count and time.monotonic() < end:
         time.sleep(0.02)
     return effects
-
-
-def shuffled_windows(last: int, window: int, seed: int) -> Iterator[int]:
-    """1 … last, shuffled within windows, each tenth number twice: what a bad network makes of a sequence."""
-    chance = random.Random(seed)
-    for start in range(1, last + 1, window):
-        numbers = list(range(start, min(start + window, last + 1)))
-        numbers += [n for n in numbers if chance.random() < 0.1]
-        chance.shuffle(numbers)
-        yield from numbers
 
 
 def in_background(work: Callable[[], None]) -> threading.Thread:

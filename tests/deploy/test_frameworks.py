@@ -22,22 +22,22 @@ def test_a_framework_s_page_deploys_a_service_that_does_each_order_once_in_order
         with closing(sqlite3.connect(tmp_path / "orders.db")) as connection:
             return [text for (text,) in connection.execute(PAGES[name])]
 
-    def put(client: Client, identifier: str, number: int) -> None:
+    def put(client: Client, number: int) -> None:
         body = f'<o:put xmlns:o="urn:example:orders"><o:text>order {number}</o:text></o:put>'
-        assert client.put(identifier, number, body).status == 200
+        assert client.send(number, body).status == 200
 
     page = Page(name, tmp_path)
     with page:
         with Client(page.port, "/soap/") as client:
             identifier = client.create()
             for number in (1, 3, 3, 2, 2):
-                put(client, identifier, number)
+                put(client, number)
             assert within(10, done, lambda orders: len(orders) == 3) == ["order 1", "order 2", "order 3"], page.log
-            put(client, identifier, 5)
+            put(client, 5)
         page.kill()
         page.start()
-        with Client(page.port, "/soap/") as client:
-            put(client, identifier, 4)
+        with Client(page.port, "/soap/", identifier) as client:
+            put(client, 4)
             assert within(10, done, lambda orders: len(orders) == 5)[3:] == ["order 4", "order 5"], page.log
 
 

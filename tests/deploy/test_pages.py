@@ -44,11 +44,11 @@ def test_a_page_deploys_a_service_that_keeps_order_and_knows_its_connections(nam
             assert offering.offer(b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n").fault == "Client"
             assert offering.offer(SPEAK.create_sequence()).reply.created
         with Client(page.url_port) as client, Client(page.url_port) as other:
-            identifier = client.create()
-            assert client.put(identifier, 2).reply.ack.ranges == ((2, 2),)
-            assert other.put(identifier, 4).reply.ack.ranges == ((2, 2), (4, 4))
-            assert client.put(identifier, 1).reply.ack.ranges == ((1, 2), (4, 4))
-            assert other.put(identifier, 3).reply.ack.ranges == ((1, 4),), page.log
+            identifier = other.identifier = client.create()
+            assert client.send(2).reply.ack.ranges == ((2, 2),)
+            assert other.send(4).reply.ack.ranges == ((2, 2), (4, 4))
+            assert client.send(1).reply.ack.ranges == ((1, 2), (4, 4))
+            assert other.send(3).reply.ack.ranges == ((1, 4),), page.log
             assert within(10, lambda: page.numbers(identifier), lambda seen: len(seen) == 4) == [1, 2, 3, 4]
             for text in ("a", "b", "c"):
                 assert client.put_plain(f"urn:plain:{text}").status == 202

@@ -28,9 +28,9 @@ def test_a_shuffled_sequence_over_four_workers_is_seen_in_order_once(name: str, 
         lost: list[int] = []
 
         def send(mine: list[int]) -> None:
-            with Client(page.url_port) as own:
+            with Client(page.url_port, identifier=identifier) as own:
                 for number in mine:
-                    answer = own.put(identifier, number)
+                    answer = own.send(number)
                     if answer.status != 200 or not any(a <= number <= b for a, b in answer.reply.ack.ranges):
                         lost.append(number)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
-from tests.support.raw import Dialect, Wire
-from wsrm_mq.versions import RMVersion, SOAPVersion
+from tests.support.source import Source
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 from .gsoap_client import GsoapClient, Variant, build, missing
 
 StartServer = Callable[..., OrdersServer]
+
+both_versions: Final = pytest.mark.parametrize("rm", [WSRM_1_1, WSRM_1_0], ids=["rm1.1", "rm1.0"])
+"""Run a test that takes the fixture ``dialect`` in both RM versions, and in 1.1 alone."""
+in_1_1: Final = pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
 
 
 @pytest.fixture
@@ -66,19 +71,19 @@ def gsoap(request: pytest.FixtureRequest, rm: RMVersion, variant: Variant) -> Ca
 
 
 @pytest.fixture(params=list(SOAPVersion), ids=["soap1.1", "soap1.2"])
-def dialect(request: pytest.FixtureRequest, rm: RMVersion, path: str) -> Dialect:
+def dialect(request: pytest.FixtureRequest, rm: RMVersion, path: str) -> Orders:
     """Envelopes in the parameter ``rm`` and each SOAP version."""
-    return Dialect(rm, request.param, path=path)
+    return Orders(rm, request.param, path=path)
 
 
 @pytest.fixture
-def plain(path: str) -> Dialect:
+def plain(path: str) -> Orders:
     """Envelopes in one combination of versions, for what does not depend on them."""
-    return Dialect(path=path)
+    return Orders(path=path)
 
 
 @pytest.fixture
-def wire(orders: OrdersServer) -> Iterator[Wire]:
+def source(orders: OrdersServer, dialect: Orders) -> Iterator[Source]:
     """A connection to the shared server."""
-    with Wire(orders.port) as wire:
-        yield wire
+    with Source(orders, dialect) as source:
+        yield source

@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import Client
 
 from tests.support.in_process import InProcess, taken, until
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
 from wsrm_mq.observe import ObserveApp
 from wsrm_mq.observe.metrics import METRICS
-from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.views import overview
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
@@ -192,7 +192,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_two_servers_count_in_one_place_and_a_kill_loses_at_most_the_last_second(pair: Pair, tmp_path: Path) -> None:
     one, other = pair.servers
-    with Source(one, EnvelopeFactory()) as first, Source(other, EnvelopeFactory()) as second:
+    with Source(one, Orders()) as first, Source(other, Orders()) as second:
         identifier = first.create()
         for number in range(1, 41):
             (first if number % 2 else second).put(identifier, number)
@@ -214,7 +214,7 @@ def test_two_servers_count_in_one_place_and_a_kill_loses_at_most_the_last_second
         before = pair.counted(first)
         one.kill()
         one.start()
-    with Source(one, EnvelopeFactory()) as first:
+    with Source(one, Orders()) as first:
         after = pair.counted(first)
         assert {name: value for name, value in before.items() if after[name] < value} == {}
         fresh = first.create()

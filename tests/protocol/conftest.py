@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
-from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 Servers = Callable[..., OrdersServer]
@@ -49,13 +49,13 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
 
 
 @pytest.fixture
-def speak(rm: RMVersion, soap: SOAPVersion, addressing: AddressingVersion) -> EnvelopeFactory:
+def speak(rm: RMVersion, soap: SOAPVersion, addressing: AddressingVersion) -> Orders:
     """Envelopes in the combination that the test is run in."""
-    return EnvelopeFactory(rm, soap, addressing)
+    return Orders(rm, soap, addressing)
 
 
 @pytest.fixture
-def source(server: OrdersServer, speak: EnvelopeFactory) -> Iterator[Source]:
+def source(server: OrdersServer, speak: Orders) -> Iterator[Source]:
     """A connection to the shared server."""
     with Source(server, speak) as source:
         yield source

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.raw import Answer
 from tests.support.source import Source
+from wsrm_mq.testing import Answer
 
 UNKNOWN = "urn:uuid:00000000-0000-4000-8000-000000000000"
 

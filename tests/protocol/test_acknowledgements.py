@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 from lxml import etree
 
+from tests.support.orders import PUT_ORDER, Orders, put_order
 from tests.support.orders_server import OrdersServer, within
-from tests.support.raw import Answer
-from tests.support.source import PUT_ORDER, Source, each_rm, every_version, in_1_0, in_1_1, put_order
-from wsrm_mq.testing import EnvelopeFactory
+from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
+from wsrm_mq.testing import Answer
 from wsrm_mq.versions import RM_VERSIONS
 
 from .conversation import UNKNOWN, everything_sent
@@ -126,7 +126,7 @@ def test_an_acknowledgement_by_itself_is_an_empty_message_of_no_sequence(source:
         assert answer.reply.relates_to is None, (
             "a client that knows nothing of the message any more drops a reply to it"
         )
-        header, body = answer.tree()
+        header, body = answer.tree
         assert (len(body), (body.text or "").strip()) == (0, "")
         assert [etree.QName(block).localname for block in header if etree.QName(block).namespace in RM_VERSIONS] == [
             "SequenceAcknowledgement"
@@ -237,7 +237,7 @@ def test_acknowledgements_come_only_on_responses_to_requests_about_their_sequenc
     seen = source.server.mark()
     others = [
         source.post(speak.create_sequence()),
-        source.plain_put(31),
+        source.put_plain(31),
         source.post(speak.envelope(f"{PUT_ORDER}?", put_order(32), reply_to="")),
         source.put(UNKNOWN, 1),
         source.put(None, 1),
@@ -253,7 +253,7 @@ def test_acknowledgements_come_only_on_responses_to_requests_about_their_sequenc
 
 @pytest.mark.spec("D-ACK-029", "H-001")
 @every_version
-def test_the_response_to_a_one_way_message_covers_it(server: OrdersServer, speak: EnvelopeFactory) -> None:
+def test_the_response_to_a_one_way_message_covers_it(server: OrdersServer, speak: Orders) -> None:
     """Also where several connections send messages of one sequence at the same time."""
     sources = [Source(server, speak) for _ in range(4)]
     identifier = sources[0].create()
@@ -311,7 +311,7 @@ def test_a_reply_relates_to_its_request_and_acknowledges_it(source: Source) -> N
 
 @pytest.mark.spec("D-ACK-030")
 @each_rm
-def test_what_was_named_before_a_crash_is_named_after_it(mortal: OrdersServer, speak: EnvelopeFactory) -> None:
+def test_what_was_named_before_a_crash_is_named_after_it(mortal: OrdersServer, speak: Orders) -> None:
     accepted: set[int] = set()
     with Source(mortal, speak) as source:
         identifier = source.create()

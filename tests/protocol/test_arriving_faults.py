@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.in_process import InProcess
+from tests.support.orders import Orders
 from tests.support.orders_server import within
 from tests.support.policies import At, each_front
 from tests.support.source import Source, every_version, in_1_1
-from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import SOAPVersion
 
 from .conversation import UNKNOWN
@@ -24,14 +24,14 @@ WSA_SOAP_FAULT = "http://www.w3.org/2005/08/addressing/soap/fault"
 WSA_FAULT = "http://www.w3.org/2005/08/addressing/fault"
 
 
-def usual_action(speak: EnvelopeFactory) -> str:
+def usual_action(speak: Orders) -> str:
     """The Action that the versions give to a fault of WS-RM."""
     if speak.rm.namespace == RM_1_1:
         return f"{RM_1_1}/fault"
     return WSA_2004_FAULT if speak.addressing.label == "2004/08" else WSA_SOAP_FAULT
 
 
-def rm_fault(speak: EnvelopeFactory, code: str, identifier: str | None, action: str | None = "usual") -> bytes:
+def rm_fault(speak: Orders, code: str, identifier: str | None, action: str | None = "usual") -> bytes:
     """As the specification writes it: a header under SOAP 1.1, subcode and detail under SOAP 1.2."""
     detail = f"<r:Identifier>{identifier}</r:Identifier>" if identifier else ""
     declared = f'xmlns:r="{speak.rm.namespace}"'
@@ -50,7 +50,7 @@ def rm_fault(speak: EnvelopeFactory, code: str, identifier: str | None, action: 
     return speak.envelope(action, body, headers=header, reply_to=None)
 
 
-def plain_fault(speak: EnvelopeFactory, action: str) -> bytes:
+def plain_fault(speak: Orders, action: str) -> bytes:
     if speak.soap is SOAPVersion.SOAP_1_1:
         body = "<soap:Fault><faultcode>soap:Server</faultcode><faultstring>no</faultstring></soap:Fault>"
     else:
@@ -200,7 +200,7 @@ def test_the_fault_of_a_source_is_an_event_of_the_log(at: At) -> None:
 @pytest.mark.spec("F-024")
 @every_version
 def test_a_fault_of_the_application_s_own_is_its_business_and_its_fault_stays_here(
-    speak: EnvelopeFactory, tmp_path: Path
+    speak: Orders, tmp_path: Path
 ) -> None:
     """An application may speak in faults with an Action of its own; what it answers to one is not sent."""
     taken: list[bytes] = []

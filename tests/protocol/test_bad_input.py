@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.support.raw import Answer, Wire, chunked
+from tests.support.orders import Orders, chunked
 from tests.support.source import Source, each_rm, every_version, good_exchange, in_one_version
-from wsrm_mq.testing import EnvelopeFactory, ReplyFault
+from wsrm_mq.testing import Answer, HTTPWire, ReplyFault
 
 from .conftest import Servers
 from .conversation import UNKNOWN
@@ -30,7 +30,7 @@ class Bystander(NamedTuple):
 
     def number_2(self, source: Source) -> bytes:
         """The message that it would take next, whole."""
-        return source.order(self.identifier, 2)
+        return source.speak.put(self.identifier, 2)
 
 
 @pytest.fixture
@@ -145,9 +145,7 @@ def test_another_soap_version_is_told_which_ones_there_are(source: Source, bysta
 
 
 @each_rm
-def test_a_body_of_the_service_that_is_broken_is_refused_where_it_is_looked_at(
-    servers: Servers, speak: EnvelopeFactory
-) -> None:
+def test_a_body_of_the_service_that_is_broken_is_refused_where_it_is_looked_at(servers: Servers, speak: Orders) -> None:
     with Source(servers(verify_body=True), speak) as source, unharmed(source) as bystander:
         good = bystander.number_2(source)
         for bad in (good[: good.index(b"</t:put_order>")], good.replace(b"</t:n>", b"</t:m>")):
@@ -160,7 +158,7 @@ def test_a_body_of_the_service_that_is_broken_is_refused_where_it_is_looked_at(
 def test_a_body_of_the_service_that_is_broken_is_otherwise_the_services_to_answer(source: Source) -> None:
     """Its headers are whole, so it is a message: accepted, settled by the service's fault, and nothing waits for it."""
     identifier = source.create()
-    bad = source.order(identifier, 1).replace(b"</t:n>", b"</t:m>")
+    bad = source.speak.put(identifier, 1).replace(b"</t:n>", b"</t:m>")
     assert source.post(bad).reply.ack.ranges == ((1, 1),)
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
     assert source.delivered(identifier) == [2]
@@ -180,16 +178,16 @@ class Senseless(NamedTuple):
 
 
 def numbered(number: str) -> Callable[[Source, str], bytes]:
-    return lambda source, identifier: source.order(identifier, number)
+    return lambda source, identifier: source.speak.put(identifier, number)
 
 
 def identified(wrong: str) -> Callable[[Source, str], bytes]:
-    return lambda source, _identifier: source.order(wrong, 2)
+    return lambda source, _identifier: source.speak.put(wrong, 2)
 
 
 SENSELESS: Final[dict[str, Senseless]] = {
     "two headers": Senseless(
-        lambda source, identifier: source.order(identifier, 2, headers=source.speak.sequence_header(identifier, 3)),
+        lambda source, identifier: source.speak.put(identifier, 2, headers=source.speak.sequence_header(identifier, 3)),
         "more than one Sequence header",
     ),
     "0": Senseless(numbered("0"), "MessageNumber has to be 1 or more"),
@@ -251,7 +249,7 @@ WRONG_TYPES: Final = ("text/plain", "application/json", "application/x-www-form-
 @pytest.mark.parametrize("content_type", WRONG_TYPES)
 @each_rm
 def test_another_media_type_is_refused_where_a_path_is_named(
-    content_type: str, servers: Servers, speak: EnvelopeFactory
+    content_type: str, servers: Servers, speak: Orders
 ) -> None:
     """A service that does not look would run the message, as often as it is sent, and acknowledge nothing."""
     with Source(servers(paths=["/orders"]), speak) as source, unharmed(source) as bystander:
@@ -261,7 +259,7 @@ def test_another_media_type_is_refused_where_a_path_is_named(
 
 
 @each_rm
-def test_another_media_type_elsewhere_is_not_ours_to_judge(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_another_media_type_elsewhere_is_not_ours_to_judge(servers: Servers, speak: Orders) -> None:
     with Source(servers(paths=["/orders"]), speak, "/plain") as source:
         before = source.store.everything()
         assert source.post(b'{"n": 1}', content_type="application/json").status >= 400  # the service's own answer
@@ -327,7 +325,7 @@ def test_a_body_that_is_cut_off_is_not_accepted(
         broken.wire.socket.shutdown(socket.SHUT_WR)
         try:
             clear(broken.wire.read(), 400, 411)
-        except (EOFError, ConnectionResetError):
+        except ConnectionError:
             pass
 
 
@@ -344,7 +342,7 @@ WRONG_LENGTHS: Final = {
 @pytest.mark.parametrize("length", WRONG_LENGTHS.values(), ids=WRONG_LENGTHS.keys())
 @each_rm
 def test_a_length_that_is_none_is_refused(length: str, source: Source, bystander: Bystander) -> None:
-    with Wire(source.server.port) as wire:
+    with HTTPWire(source.server.port) as wire:
         wire.send(source.request(bystander.number_2(source) + b"\r\n", length, "Connection: close"))
         clear(wire.read(), 400, 411, 501)
 
@@ -389,47 +387,47 @@ class Form(NamedTuple):
     content_type: str | None = None
 
 
-def plain(good: bytes, _speak: EnvelopeFactory) -> Form:
+def plain(good: bytes, _speak: Orders) -> Form:
     return Form(good)
 
 
-def in_chunks(good: bytes, _speak: EnvelopeFactory) -> Form:
+def in_chunks(good: bytes, _speak: Orders) -> Form:
     return Form(chunked(good, [1, 2, 3, 500]), ("Transfer-Encoding: chunked",))
 
 
-def with_mark(good: bytes, _speak: EnvelopeFactory) -> Form:
+def with_mark(good: bytes, _speak: Orders) -> Form:
     return Form(codecs.BOM_UTF8 + good)
 
 
-def in_utf_16(good: bytes, speak: EnvelopeFactory) -> Form:
+def in_utf_16(good: bytes, speak: Orders) -> Form:
     return Form(good.decode().encode("utf-16"), content_type=f"{speak.soap.media_type}; charset=utf-16")
 
 
-def with_a_long_end(good: bytes, _speak: EnvelopeFactory) -> Form:
+def with_a_long_end(good: bytes, _speak: Orders) -> Form:
     return Form(good + b" " * 100 + b"<!-- the end --> \r\n")
 
 
-def compressed(good: bytes, _speak: EnvelopeFactory) -> Form:
+def compressed(good: bytes, _speak: Orders) -> Form:
     return Form(gzip.compress(good), ("Content-Encoding: gzip",))
 
 
-def in_parts(good: bytes, speak: EnvelopeFactory) -> Form:
+def in_parts(good: bytes, speak: Orders) -> Form:
     part = f"--edge\r\nContent-Type: {speak.content_type}\r\n\r\n".encode()
     body = part + good + b"\r\n--edge\r\nContent-Type: image/png\r\n\r\n\x89PNG\r\n--edge--\r\n"
     return Form(body, content_type=f'multipart/related; type="{speak.soap.media_type}"; boundary=edge')
 
 
-def in_lines_of_unix(good: bytes, speak: EnvelopeFactory) -> Form:
+def in_lines_of_unix(good: bytes, speak: Orders) -> Form:
     form = in_parts(good, speak)
     return form._replace(body=form.body.replace(b"\r\n", b"\n"))
 
 
-def in_parts_with_an_epilogue(good: bytes, speak: EnvelopeFactory) -> Form:
+def in_parts_with_an_epilogue(good: bytes, speak: Orders) -> Form:
     form = in_parts(good, speak)
     return form._replace(body=form.body.removesuffix(b"\r\n") + b" \t\r\nThe end." + b"\r\n" * 10_000)
 
 
-def in_parts_without_a_last_line_end(good: bytes, speak: EnvelopeFactory) -> Form:
+def in_parts_without_a_last_line_end(good: bytes, speak: Orders) -> Form:
     form = in_parts(good, speak)
     return form._replace(body=form.body.removesuffix(b"\r\n"))
 
@@ -452,11 +450,11 @@ FORMS: Final = [
 @pytest.mark.parametrize("piece", [100_000, 37], ids=["at once", "in pieces"])
 @each_rm
 def test_a_good_message_in_a_rare_form_is_accepted_and_reaches_the_service_as_it_was_sent(
-    form: Callable[[bytes, EnvelopeFactory], Form], piece: int, source: Source
+    form: Callable[[bytes, Orders], Form], piece: int, source: Source
 ) -> None:
     with Source(source.server, source.speak, "/plain") as other:
         identifier = other.create()
-        good = other.order(identifier, 1)
+        good = other.speak.put(identifier, 1)
         sent = form(good, other.speak)
         request = other.request(sent.body, *sent.fields, content_type=sent.content_type)
         for start in range(0, len(request), piece):

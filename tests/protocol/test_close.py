@@ -168,7 +168,7 @@ def test_the_final_acknowledgement_waits_for_what_runs_and_names_it(at: At) -> N
     """Under ``acknowledge="delivered"`` no other acknowledgement names a message that runs."""
     source, other = at("/robust"), at("/robust")
     identifier = source.create()
-    source.send(source.order(identifier, 1, "sleep=400"))
+    source.send(source.speak.put(identifier, 1, "sleep=400"))
     assert within(5, lambda: source.calls(identifier), bool) == [1]
     assert other.ask(identifier).reply.ack.none
     ended = other.close(identifier).reply.ack
@@ -185,7 +185,7 @@ def test_a_close_waits_for_the_replies_of_all_that_run_or_will(at: At) -> None:
     identifier = source.create()
     gates = [f"{identifier.rpartition(':')[2]}{number}" for number in (1, 2)]
     for number, (sender, gate) in enumerate(zip((first, second), gates, strict=True), 1):
-        sender.send(sender.request_echo(identifier, number, f"gate={gate}"))
+        sender.send(sender.speak.echo(identifier, number, f"gate={gate}"))
         stored = within(5, lambda: len(source.store.outcomes(identifier)), number.__eq__)
         assert stored == number
     closing.send(closing.speak.close(identifier))

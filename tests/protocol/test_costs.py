@@ -12,11 +12,11 @@ import pytest
 
 from tests.protocol.conftest import Servers
 from tests.support.in_process import FACTORY, InProcess, taken
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
-from tests.support.raw import Answer
 from tests.support.source import Source, each_rm, in_one_version
 from wsrm_mq.sequence.selection import MOST_RANGES
-from wsrm_mq.testing import EnvelopeFactory, Reply
+from wsrm_mq.testing import Answer, Reply
 
 UNKNOWN = "urn:uuid:00000000-0000-4000-8000-000000000000"
 ASK = FACTORY.rm.action("AckRequested")
@@ -40,7 +40,7 @@ def cheaply(server: OrdersServer, seconds: float, megabytes: int) -> Iterator[No
 
 
 def deep(source: Source, identifier: str, number: int = 1) -> bytes:
-    envelope = source.order(identifier, number)
+    envelope = source.speak.put(identifier, number)
     return envelope[: envelope.index(b"</t:put_order>")] + b"<a>" * (DEEP // 3)
 
 
@@ -51,7 +51,7 @@ def fault_of(answer: Answer) -> tuple[str, str]:
 
 
 @each_rm
-def test_a_deep_body_is_not_read_for_a_sequence_that_takes_nothing(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_a_deep_body_is_not_read_for_a_sequence_that_takes_nothing(servers: Servers, speak: Orders) -> None:
     server = servers()
     with Source(server, speak) as source, Source(server, speak, fields=("X-User: mallory",)) as mallory:
         ended, open_one = source.create(), source.create()
@@ -70,11 +70,11 @@ def test_a_deep_body_is_not_read_for_a_sequence_that_takes_nothing(servers: Serv
 @in_one_version
 @pytest.mark.parametrize("options", [{}, {"verify_body": True}], ids=str)
 def test_a_sequence_is_looked_up_before_a_body_is_expanded_or_checked(
-    servers: Servers, speak: EnvelopeFactory, options: dict[str, bool]
+    servers: Servers, speak: Orders, options: dict[str, bool]
 ) -> None:
     """What is wrong with the body is not even seen."""
     with Source(servers(**options), speak) as source:
-        good = source.order(UNKNOWN, 1)
+        good = source.speak.put(UNKNOWN, 1)
         bomb = good.replace(b"</t:put_order>", b" " * 20 * MEGABYTE + b"</t:put_order>")
         related = 'multipart/related; type="application/soap+xml"; boundary=edge'
         cases: list[tuple[bytes, str, str | None]] = [
@@ -97,13 +97,13 @@ HUNGRY: dict[str, tuple[Callable[[], bytes], str]] = {
 @in_one_version
 @pytest.mark.parametrize("hungry", HUNGRY.values(), ids=HUNGRY.keys())
 def test_a_body_that_is_checked_makes_the_parser_remember_little(
-    servers: Servers, speak: EnvelopeFactory, hungry: tuple[Callable[[], bytes], str]
+    servers: Servers, speak: Orders, hungry: tuple[Callable[[], bytes], str]
 ) -> None:
     make, reason = hungry
     server = servers(verify_body=True)
     with Source(server, speak) as source:
         identifier = source.create()
-        body = source.order(identifier, 1).replace(b"</t:put_order>", make() + b"</t:put_order>")
+        body = source.speak.put(identifier, 1).replace(b"</t:put_order>", make() + b"</t:put_order>")
         with cheaply(server, 4, 100):
             assert reason in fault_of(source.post(body))[1]
         text = "word " * MEGABYTE
@@ -122,13 +122,11 @@ def test_a_great_many_empty_parts_are_not_gone_through(source: Source) -> None:
 
 
 @in_one_version
-def test_the_closing_boundary_of_a_large_message_is_found_in_little_time(
-    servers: Servers, speak: EnvelopeFactory
-) -> None:
+def test_the_closing_boundary_of_a_large_message_is_found_in_little_time(servers: Servers, speak: Orders) -> None:
     """Of 50 MB, with an epilogue: it is not where it is looked for first."""
     server = servers()
     with Source(server, speak) as source:
-        root = b"--edge\r\nContent-Type: application/soap+xml\r\n\r\n" + source.order(source.create(), 1)
+        root = b"--edge\r\nContent-Type: application/soap+xml\r\n\r\n" + source.speak.put(source.create(), 1)
         whole = root + b"\r\n--edge\r\n\r\n" + bytes(50 * MEGABYTE) + b"\r\n--edge--\r\n" + b"epilogue" * 1_000
         related = 'multipart/related; type="application/soap+xml"; boundary=edge'
         with cheaply(server, 6, 150):

@@ -11,20 +11,10 @@ import pytest
 from lxml import etree
 
 from tests.acceptance.tables import project_tables
+from tests.support.orders import PUT_ORDER, Orders, put_order
 from tests.support.orders_server import OrdersServer, within
-from tests.support.raw import Answer
-from tests.support.source import (
-    PUT_ORDER,
-    Source,
-    each_rm,
-    every_version,
-    good_exchange,
-    in_1_0,
-    in_1_1,
-    in_one_version,
-    put_order,
-)
-from wsrm_mq.testing import EnvelopeFactory, ReplyFault
+from tests.support.source import Source, each_rm, every_version, good_exchange, in_1_0, in_1_1, in_one_version
+from wsrm_mq.testing import Answer, ReplyFault
 from wsrm_mq.versions import WSA_2004, SOAPVersion
 
 from .conftest import Servers
@@ -69,7 +59,7 @@ def test_a_sequence_is_created_and_named_in_the_body_of_the_response(source: Sou
     assert urlsplit(identifier).scheme
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", identifier)
     assert reply.created.accept is None
-    header, body = answer.tree()
+    header, body = answer.tree
     assert [etree.QName(child).localname for child in body] == ["CreateSequenceResponse"]
     assert source.speak.rm.namespace not in {etree.QName(block).namespace for block in header}
     row = source.store.sequence(identifier)
@@ -151,7 +141,7 @@ def test_requests_with_different_message_ids_get_different_sequences(source: Sou
 
 @pytest.mark.spec("D-CRE-004", "D-CRE-027")
 @each_rm
-def test_no_identifier_comes_back_after_a_restart(mortal: OrdersServer, speak: EnvelopeFactory) -> None:
+def test_no_identifier_comes_back_after_a_restart(mortal: OrdersServer, speak: Orders) -> None:
     def created() -> list[str]:
         with Source(mortal, speak) as source:
             return [source.create() for _ in range(10)] + [source.create(message_id="urn:example:again")]
@@ -270,7 +260,7 @@ def test_a_repeated_request_that_asks_for_less_does_not_get_more(source: Source)
 
 @pytest.mark.spec("D-CRE-009")
 @every_version
-def test_no_longer_life_is_granted_than_the_server_allows(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_no_longer_life_is_granted_than_the_server_allows(servers: Servers, speak: Orders) -> None:
     with Source(servers(max_expires=300), speak) as source:
         for asked in ("PT10M", None, "PT0S"):
             created = source.post(speak.create_sequence(expires=asked)).reply.created
@@ -351,7 +341,7 @@ KEPT = {
 @pytest.mark.parametrize("behavior", [None, *KEPT])
 @in_1_1
 def test_the_incomplete_behavior_announced_is_the_one_applied(
-    behavior: str | None, servers: Servers, speak: EnvelopeFactory
+    behavior: str | None, servers: Servers, speak: Orders
 ) -> None:
     options = {} if behavior is None else {"behavior": behavior}
     with Source(servers(**options), speak) as source:
@@ -378,7 +368,7 @@ def test_the_incomplete_behavior_announced_is_the_one_applied(
 
 @pytest.mark.spec("D-CRE-031")
 @each_rm
-def test_a_sequence_is_stored_before_its_response_is_sent(mortal: OrdersServer, speak: EnvelopeFactory) -> None:
+def test_a_sequence_is_stored_before_its_response_is_sent(mortal: OrdersServer, speak: Orders) -> None:
     with Source(mortal, speak) as source:
         identifier = source.create()
         mortal.kill()
@@ -391,7 +381,7 @@ def test_a_sequence_is_stored_before_its_response_is_sent(mortal: OrdersServer, 
 
 @pytest.mark.spec("D-CRE-032")
 @every_version
-def test_a_sequence_whose_response_got_lost_is_served(server: OrdersServer, speak: EnvelopeFactory) -> None:
+def test_a_sequence_whose_response_got_lost_is_served(server: OrdersServer, speak: Orders) -> None:
     with Source(server, speak) as lost:
         known = set(lost.store.identifiers())
         lost.wire.send(lost.request(speak.create_sequence()))

@@ -104,7 +104,7 @@ def test_at_most_once_never_delivers_a_second_time_though_a_crash_loses_a_messag
     source = at(server=server)
     identifier = source.create()
     source.put(identifier, 1)
-    source.send(source.order(identifier, 2, "die=1"))
+    source.send(source.speak.put(identifier, 2, "die=1"))
     server.died()
     server.start()
     source.reconnect()
@@ -134,7 +134,7 @@ def test_a_two_way_runs_once_and_a_resend_gets_the_stored_reply(at: At) -> None:
     """Also one that comes while the operation runs, because it is slower than the source's retry interval."""
     source, impatient = at(), at()
     identifier = source.create()
-    envelope = source.request_echo(identifier, 1, "sleep=300")
+    envelope = source.speak.echo(identifier, 1, "sleep=300")
     source.send(envelope)
     assert within(5, lambda: source.calls(identifier), bool) == [1]
     impatient.send(envelope)
@@ -151,7 +151,7 @@ def test_a_two_way_is_named_by_no_acknowledgement_before_its_reply_is_stored(at:
     source, other = at(), at()
     identifier = source.create()
     gate = gate_of(identifier)
-    source.send(source.request_echo(identifier, 1, f"gate={gate}"))
+    source.send(source.speak.echo(identifier, 1, f"gate={gate}"))
     assert within(5, lambda: source.calls(identifier), bool) == [1]
     for answer in (other.ask(identifier), other.put(identifier, 2)):
         named = answer.reply.ack.ranges if answer.body else ()
@@ -194,9 +194,9 @@ def test_one_delivery_is_over_before_the_next_begins(at: At) -> None:
     source, others = at(), [at() for _ in range(3)]
     identifier = source.create()
     source.put(identifier, 1, "sleep=60")
-    others[0].send(others[0].request_echo(identifier, 3, "sleep=40"))
-    others[1].send(others[1].order(identifier, 2, "sleep=50"))
-    others[2].send(others[2].request_echo(identifier, 4, "sleep=30"))
+    others[0].send(others[0].speak.echo(identifier, 3, "sleep=40"))
+    others[1].send(others[1].speak.put(identifier, 2, "sleep=50"))
+    others[2].send(others[2].speak.echo(identifier, 4, "sleep=30"))
     for other in others:
         assert other.wire.read().status == 200
     source.put(identifier, 5, "sleep=10")
@@ -395,7 +395,7 @@ def test_what_was_not_accepted_is_never_delivered(at: At) -> None:
 def test_the_application_gets_the_very_bytes_and_the_sequence_as_information(at: At, held: bool) -> None:
     source = at("/plain")
     identifier = source.create()
-    envelopes = {n: source.order(identifier, n, f"<&> ümlaut ☃ {n}") for n in (1, 2)}
+    envelopes = {n: source.speak.put(identifier, n, f"<&> ümlaut ☃ {n}") for n in (1, 2)}
     for number in (2, 1) if held else (1, 2):
         assert source.post(envelopes[number], 'SOAPAction: "urn:example:orders/put_order"').status == 200
     rows = within(

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import A_LOOK, OrdersServer, within
 from tests.support.policies import At
 from tests.support.source import Source, each_rm
 from tests.support.stored import write_locked
-from wsrm_mq.testing import EnvelopeFactory
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +49,9 @@ def test_what_was_acknowledged_and_not_yet_dispatched_survives_kill_nine(at: At,
     source = at(server=server)
     identifier = source.create()
     gate = identifier.rpartition(":")[2]
-    source.post(source.order_once(identifier, 1, f"gate={gate}"))
+    source.post(source.speak.put_once(identifier, 1, f"gate={gate}"))
     for number in (2, 3):
-        acknowledged = source.post(source.order_once(identifier, number)).reply.ack.ranges
+        acknowledged = source.post(source.speak.put_once(identifier, number)).reply.ack.ranges
     assert acknowledged == ((1, 3),)
     assert within(5, lambda: source.calls(identifier), bool) == [1]
     server.kill()
@@ -73,13 +73,13 @@ def test_a_crash_in_an_operation_delivers_its_message_once_more_and_its_effect_o
     """Between dispatch and done, and between done and our commit of it."""
     source = at(server=server)
     identifier = source.create()
-    source.post(source.order_once(identifier, 1))
+    source.post(source.speak.put_once(identifier, 1))
     assert source.delivered(identifier) == [1]
-    source.send(source.order_once(identifier, 2, moment))
+    source.send(source.speak.put_once(identifier, 2, moment))
     server.died()
     restart(server, source)
     for number in (2, 3):  # the source knows nothing of the crash but that an answer is missing
-        answer = source.post(source.order_once(identifier, number, moment if number == 2 else ""))
+        answer = source.post(source.speak.put_once(identifier, number, moment if number == 2 else ""))
         assert answer.reply.ack.ranges == ((1, number),)
     assert source.delivered(identifier) == [1, 2, 3]
     assert source.calls(identifier) == [1, 2, 2, 3]
@@ -107,7 +107,7 @@ def test_killed_at_any_moment_the_server_knows_a_message_or_does_not(at: At, ser
     chance = random.Random(7)
     known = []
     for number in range(1, 6):
-        source.send(source.order_once(identifier, number))
+        source.send(source.speak.put_once(identifier, number))
         time.sleep(chance.uniform(0, 0.012))
         server.kill()
         restart(server, source)
@@ -115,7 +115,7 @@ def test_killed_at_any_moment_the_server_knows_a_message_or_does_not(at: At, ser
         assert ranges in (((1, number),), ((1, number - 1),) if number > 1 else ())
         known.append(ranges == ((1, number),))
         assert source.store.received(identifier) == list(ranges)
-        assert source.post(source.order_once(identifier, number)).reply.ack.ranges == ((1, number),)
+        assert source.post(source.speak.put_once(identifier, number)).reply.ack.ranges == ((1, number),)
     assert source.delivered(identifier) == list(range(1, 6))
     assert source.store.sequence(identifier)["duplicates"] == sum(known)
 
@@ -161,9 +161,9 @@ def test_sequences_in_every_state_answer_after_a_restart_as_before(at: At, serve
     source.terminate(gone)
     questions = [
         *(speak.ack_requested(identifier) for identifier in (open_, closed, gone)),
-        *(source.order(identifier, 1) for identifier in (open_, closed, gone)),
-        source.order(closed, 6),
-        source.order(gone, 4),
+        *(source.speak.put(identifier, 1) for identifier in (open_, closed, gone)),
+        source.speak.put(closed, 6),
+        source.speak.put(gone, 4),
         speak.close(closed, 5),
         speak.terminate(gone),
     ]
@@ -223,7 +223,7 @@ def test_a_resend_obtains_the_stored_reply_after_a_restart(at: At, server: Order
 @pytest.mark.peer("P-28", "P-22")
 @pytest.mark.invariant("I6")
 def test_resends_simultaneous_copies_and_restarts_never_make_a_second_delivery(
-    at: At, server: OrdersServer, speak: EnvelopeFactory
+    at: At, server: OrdersServer, speak: Orders
 ) -> None:
     """Four connections send every number, each in an order of its own, until all is acknowledged; meanwhile the server
     is killed twice."""
@@ -238,10 +238,10 @@ def test_resends_simultaneous_copies_and_restarts_never_make_a_second_delivery(
             number = order.pop(0)
             try:
                 with Source(server, speak) as sender:
-                    answer = sender.post(sender.order_once(identifier, number, "sleep=15"))
+                    answer = sender.post(sender.speak.put_once(identifier, number, "sleep=15"))
                     assert answer.status == 503 or any(low <= number <= high for low, high in answer.reply.ack.ranges)
                     again = answer.status == 503
-            except (OSError, EOFError):
+            except OSError:
                 again = True
             if again:
                 order.append(number)
@@ -288,9 +288,9 @@ def test_an_operation_that_fails_after_its_mark_has_its_effect_when_it_is_tried_
     """The inbox's mark is undone with the work it stands beside: for the second try the message is new."""
     source = at(server=server)
     identifier = source.create()
-    source.post(source.order_once(identifier, 1))
+    source.post(source.speak.put_once(identifier, 1))
     with refusing_once(server, identifier, 2):
-        assert source.post(source.order_once(identifier, 2)).reply.ack.ranges == ((1, 2),)
+        assert source.post(source.speak.put_once(identifier, 2)).reply.ack.ranges == ((1, 2),)
         assert source.delivered(identifier) == [1, 2]
     assert source.calls(identifier) == [1, 2, 2]
 

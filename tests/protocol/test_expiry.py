@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, Start
 from tests.support.source import Source, each_rm, in_1_0, in_1_1
 from wsrm_mq.envelope import parse_duration
-from wsrm_mq.testing import EnvelopeFactory
 
 HOUR = 3600.0
 SOON = "PT1S"
@@ -35,8 +35,8 @@ def test_a_sequence_ends_by_itself_when_its_time_is_over(at: At) -> None:
     source.put(identifier, 1)
     row = ended(source, identifier)
     assert (row["state"], row["ended"]) == ("ended", "expired")
-    assert fault_of(source, source.order(identifier, 2)) == "UnknownSequence"
-    assert fault_of(source, source.order(identifier, 1)) == "UnknownSequence"
+    assert fault_of(source, source.speak.put(identifier, 2)) == "UnknownSequence"
+    assert fault_of(source, source.speak.put(identifier, 1)) == "UnknownSequence"
     assert fault_of(source, source.speak.ack_requested(identifier)) == "UnknownSequence"
     assert source.delivered(identifier) == [1]
     assert sorted(source.store.outcomes(identifier)) == [1]
@@ -104,7 +104,7 @@ def test_a_sequence_that_is_silent_for_the_inactivity_timeout_ends(at: At) -> No
     assert time.monotonic() - begun > 2  # longer than the timeout: each message started it anew
     assert source.store.sequence(identifier)["state"] == "created"
     assert ended(source, identifier)["ended"] == "expired"
-    assert fault_of(source, source.order(identifier, 5)) == "UnknownSequence"
+    assert fault_of(source, source.speak.put(identifier, 5)) == "UnknownSequence"
     assert source.delivered(identifier) == [1, 2, 3, 4]
 
 
@@ -128,7 +128,7 @@ def test_the_time_goes_on_while_the_server_is_down(at: At, timed: OrdersServer) 
     timed.start()
     source.reconnect()
     assert ended(source, short)["ended"] == "expired"
-    assert fault_of(source, source.order(short, 2)) == "UnknownSequence"
+    assert fault_of(source, source.speak.put(short, 2)) == "UnknownSequence"
     assert source.put(long, 2).reply.ack.ranges == ((1, 2),)
     assert source.store.sequence(long)["due_at"] == before
     timed.set_clock(3 * HOUR + 60)
@@ -139,7 +139,7 @@ def test_the_time_goes_on_while_the_server_is_down(at: At, timed: OrdersServer) 
 @pytest.mark.spec("D-EXP-007")
 @pytest.mark.parametrize("asked", ["PT0S", "P0D", None])
 def test_a_sequence_without_end_lives_for_as_long_as_the_server_lets_any(
-    at: At, timed: OrdersServer, speak: EnvelopeFactory, asked: str | None
+    at: At, timed: OrdersServer, speak: Orders, asked: str | None
 ) -> None:
     """It is granted a finite time all the same, ours to set: gSOAP takes PT0S for a time that is over."""
     source = at(server=timed)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.orders_server import within
-from tests.support.raw import Answer
 from tests.support.source import Source, each_rm, every_version
+from wsrm_mq.testing import Answer
 
 from .conftest import Servers
 
@@ -43,7 +43,7 @@ def spoiled(source: Source, prolog: str, inside: str) -> None:
     """A message with ``prolog`` before the envelope, and its text replaced, is refused."""
     identifier = source.create()
     before = source.store.everything()
-    envelope = prolog.encode() + source.order(identifier, 1, "the-text").replace(b"the-text", inside.encode())
+    envelope = prolog.encode() + source.speak.put(identifier, 1, "the-text").replace(b"the-text", inside.encode())
     begun = time.monotonic()
     refused(source.post(envelope))
     assert time.monotonic() - begun < SOON
@@ -124,19 +124,21 @@ def test_what_is_compressed_or_in_parts_is_measured_as_it_expands(servers: Serve
     with Source(limited, source.speak) as small:
         identifier = small.create()
         before = small.store.everything()
-        large = small.order(identifier, 1, "x" * 400_000)
+        large = small.speak.put(identifier, 1, "x" * 400_000)
         packed = gzip.compress(large)
         assert len(packed) < 10_000
         answer = small.post(packed, "Content-Encoding: gzip")
         assert answer.status in (413, 415), answer.body
-        bomb = gzip.compress(small.order(identifier, 1).replace(b"<soap:Header>", b"<soap:Header>" + b" " * (64 << 20)))
+        bomb = gzip.compress(
+            small.speak.put(identifier, 1).replace(b"<soap:Header>", b"<soap:Header>" + b" " * (64 << 20))
+        )
         begun = time.monotonic()
         refused(small.post(bomb, "Content-Encoding: gzip"))
         assert time.monotonic() - begun < SOON
         kind = f'multipart/related; boundary=b; type="{small.speak.soap.media_type}"'
         parts = b"--b\r\nContent-Type: " + small.speak.content_type.encode() + b"\r\n\r\n" + large + b"\r\n--b--\r\n"
         assert small.post(parts, content_type=kind).status == 413
-        headers = b"--b\r\n" + b"X-Filler: y\r\n" * 10_000 + b"\r\n" + small.order(identifier, 1) + b"\r\n--b--\r\n"
+        headers = b"--b\r\n" + b"X-Filler: y\r\n" * 10_000 + b"\r\n" + small.speak.put(identifier, 1) + b"\r\n--b--\r\n"
         refused(small.post(headers, content_type=kind))
         assert small.store.everything() == before
         assert small.put(identifier, 1).reply.ack.ranges == ((1, 1),)

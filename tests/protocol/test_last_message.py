@@ -94,7 +94,9 @@ def test_the_last_message_sent_again_is_a_duplicate(at: At, empty: bool) -> None
     source = at()
     identifier = source.create()
     source.put(identifier, 1)
-    last = source.speak.last_message(identifier, 2, reply_to="") if empty else source.order(identifier, 2, last=True)
+    last = (
+        source.speak.last_message(identifier, 2, reply_to="") if empty else source.speak.put(identifier, 2, last=True)
+    )
     assert source.post(last).reply.ack.ranges == ((1, 2),)
     assert source.post(last).reply.ack.ranges == ((1, 2),)
     assert source.delivered(identifier) == ([1] if empty else [1, 2])
@@ -114,7 +116,7 @@ def test_a_sequence_run_through_leaves_no_state(at: At) -> None:
     row = source.store.sequence(identifier)
     assert (row["state"], row["ended"], row["due_at"], row["owner"]) == ("ended", "terminated", None, None)
     assert set(source.store.outcomes(identifier).values()) == {"delivered"}
-    for envelope in (source.order(identifier, 3, last=True), source.speak.ack_requested(identifier)):
+    for envelope in (source.speak.put(identifier, 3, last=True), source.speak.ack_requested(identifier)):
         assert fault(source.post(envelope).reply) == "UnknownSequence"
     assert source.delivered(identifier) == [1, 2, 3]
 
@@ -141,6 +143,6 @@ def test_faults_of_one_version_never_occur_in_the_other(at: At) -> None:
 def test_a_plain_message_where_rm_is_required_is_not_told_so_in_1_0(at: At) -> None:
     """WSRMRequired is a fault of 1.1; nothing in the answer may be of 1.0."""
     source = at("/needs_rm")
-    answer = source.plain_put(1)
+    answer = source.put_plain(1)
     assert answer.reply.fault is not None
     assert source.speak.rm.namespace.encode() not in answer.body

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.protocol.conftest import Servers
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.raw import Answer
 from tests.support.source import Source, each_rm, every_version, in_1_1
-from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.testing import Answer
 from wsrm_mq.versions import SOAPVersion
 
 IDLE = 1.5
@@ -54,7 +54,7 @@ def narrow(servers: Servers) -> OrdersServer:
     )
 
 
-def sources(server: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
+def sources(server: OrdersServer, speak: Orders) -> Iterator[type[Source]]:
     """At a path of the server, each of a principal."""
     opened: list[Source] = []
 
@@ -68,12 +68,12 @@ def sources(server: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Sourc
 
 
 @pytest.fixture
-def at(limited: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
+def at(limited: OrdersServer, speak: Orders) -> Iterator[type[Source]]:
     yield from sources(limited, speak)
 
 
 @pytest.fixture
-def narrowly(narrow: OrdersServer, speak: EnvelopeFactory) -> Iterator[type[Source]]:
+def narrowly(narrow: OrdersServer, speak: Orders) -> Iterator[type[Source]]:
     yield from sources(narrow, speak)
 
 
@@ -179,7 +179,7 @@ def test_message_101_beyond_a_gap_is_turned_away_without_a_trace_until_there_is_
 
 @each_rm
 @pytest.mark.spec("SEC-014")
-def test_what_is_held_altogether_is_bounded_over_all_sequences(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_what_is_held_altogether_is_bounded_over_all_sequences(servers: Servers, speak: Orders) -> None:
     """In count and bytes, whoever they belong to; and in time: the sequence ends, what it held is delivered."""
     room = {"max_held_total": 3, "max_held_bytes_total": 6_000}
     limited = servers(bounds={"wsrm_mq.config.settings.Room": room}, inactivity=IDLE)
@@ -312,7 +312,7 @@ def test_a_partner_may_be_asked_for_more_than_others(at) -> None:
 def test_a_body_may_be_bounded_and_checked(at, narrowly, request) -> None:
     usual, checked = at("/orders"), narrowly("/orders", request.node.name)
     for source, status in ((usual, 200), (checked, 500)):
-        broken = source.order(source.create(), 1).replace(b"</t:text>", b"</t:txet>")
+        broken = source.speak.put(source.create(), 1).replace(b"</t:text>", b"</t:txet>")
         assert source.post(broken).status == status
     identifier = checked.create()
     assert checked.put(identifier, 1, "x" * 20_000).status == 413
@@ -333,13 +333,13 @@ def test_a_fault_of_the_sender_is_under_500_but_for_the_partner_whose_section_wa
         ]
         assert [answer.status for answer in answers] == [expected] * 2, path
         assert source.put(identifier, 0).status == 500, "nothing is known of the sender of what makes no sense"
-    broken = source.order(identifier, 1).replace(b"</t:text>", b"</t:txet>")
+    broken = source.speak.put(identifier, 1).replace(b"</t:text>", b"</t:txet>")
     assert source.post(broken).status == 400, "what is not even XML, in either version of SOAP"
 
 
 @pytest.mark.spec("H-013")
 @each_rm
-def test_the_status_of_the_senders_faults_may_be_400_for_all(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_the_status_of_the_senders_faults_may_be_400_for_all(servers: Servers, speak: Orders) -> None:
     with Source(servers(sender_fault_status=400), speak) as source:
         is_1_2 = speak.soap is SOAPVersion.SOAP_1_2
         assert source.put("urn:example:unknown", 1).status == (400 if is_1_2 else 500)

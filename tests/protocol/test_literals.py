@@ -14,7 +14,7 @@ import pytest
 from lxml import etree
 
 from tests.support.orders_server import OrdersServer
-from tests.support.raw import Answer, Wire
+from wsrm_mq.testing import Answer, HTTPWire
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 RM_1_0 = "http://schemas.xmlsoap.org/ws/2005/02/rm"
@@ -94,7 +94,7 @@ def schema(rm: str) -> etree.XMLSchema:
 class Talk:
     """A source that writes by hand."""
 
-    wire: Wire
+    wire: HTTPWire
     rm: str
     soap: str
     wsa: str
@@ -144,7 +144,7 @@ every_combination = pytest.mark.parametrize(("rm", "soap", "wsa"), COMBINATIONS)
 
 @pytest.fixture
 def talk(server: OrdersServer, rm: RMVersion, soap: str, wsa: str) -> Iterator[Talk]:
-    with Wire(server.port) as wire:
+    with HTTPWire(server.port) as wire:
         yield Talk(wire, {"1.0": RM_1_0, "1.1": RM_1_1}[rm.label], soap, wsa)
 
 
@@ -176,7 +176,7 @@ FAULTS = ("UnknownSequence", "MessageNumberRollover", "SequenceClosed", "CreateS
 def test_every_action_is_that_of_the_specification(talk: Talk) -> None:
     said = conversation(talk)
     for name, answer in said.items():
-        [action] = answer.tree().iter(f"{{{talk.wsa}}}Action")
+        [action] = answer.tree.iter(f"{{{talk.wsa}}}Action")
         if name in FAULTS:
             assert action.text == FAULT_ACTION[talk.rm, talk.wsa], name
         else:
@@ -190,7 +190,7 @@ def test_every_action_is_that_of_the_specification(talk: Talk) -> None:
 def test_every_element_is_valid_by_the_schema_of_its_version(talk: Talk) -> None:
     valid, seen = schema(talk.rm), set()
     for name, answer in conversation(talk).items():
-        root = answer.tree()
+        root = answer.tree
         assert root.tag == f"{{{talk.soap}}}Envelope"
         assert set(re.findall(rb'xmlns(?::\w+)?="([^"]+)"', answer.body)) <= {
             namespace.encode() for namespace in (talk.soap, talk.wsa, talk.rm)
@@ -213,7 +213,7 @@ def test_a_fault_says_what_it_is_where_its_versions_put_it(talk: Talk) -> None:
     for name in FAULTS:
         if name not in said:
             continue
-        root = said[name].tree()
+        root = said[name].tree
         headers, [fault] = list(root[0]), root[1]
         blocks = [block for block in headers if block.tag == f"{{{talk.rm}}}SequenceFault"]
         if talk.soap == SOAP_1_2:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from lxml import etree
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
-from tests.support.raw import Answer
 from tests.support.source import Source, every_version, in_1_0, in_1_1
-from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.testing import Answer
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
     RM_VERSIONS,
@@ -124,7 +124,7 @@ def out_of_order(root: etree._Element) -> list[str]:
 def test_children_are_in_schema_order_and_ranges_have_plain_attributes(source: Source) -> None:
     ranges = 0
     for name, answer in everything_sent(source).items():
-        assert out_of_order(answer.tree()) == [], name
+        assert out_of_order(answer.tree) == [], name
         for element in answer.elements("AcknowledgementRange"):
             assert set(element.attrib) == {"Lower", "Upper"}, name
             ranges += 1
@@ -169,7 +169,7 @@ def test_any_prefix_or_the_default_namespace_will_do(spelled: Callable[[bytes], 
     created = source.post(spelled(speak.create_sequence())).reply.created
     assert created is not None
     identifier = created.identifier
-    assert source.post(spelled(source.order(identifier, 1))).reply.ack.ranges == ((1, 1),)
+    assert source.post(spelled(source.speak.put(identifier, 1))).reply.ack.ranges == ((1, 1),)
     assert source.post(spelled(speak.ack_requested(identifier))).reply.ack.ranges == ((1, 1),)
     assert source.delivered(identifier) == [1]
     assert source.post(spelled(speak.terminate(identifier))).status in (200, 202)
@@ -183,8 +183,8 @@ def test_sequences_of_both_versions_live_at_one_endpoint(
     soap: SOAPVersion, addressing: AddressingVersion, server: OrdersServer
 ) -> None:
     with (
-        Source(server, EnvelopeFactory(WSRM_1_0, soap, addressing)) as old,
-        Source(server, EnvelopeFactory(WSRM_1_1, soap, WSA_2005)) as new,
+        Source(server, Orders(WSRM_1_0, soap, addressing)) as old,
+        Source(server, Orders(WSRM_1_1, soap, WSA_2005)) as new,
     ):
         new.wire.close()
         new.wire = old.wire  # one connection for both
@@ -226,7 +226,7 @@ def test_foreign_children_and_attributes_are_passed_over(source: Source) -> None
     created = source.post(with_foreign(speak.create_sequence(expires="PT5M"))).reply.created
     assert created is not None
     identifier = created.identifier
-    first = with_foreign(source.order(identifier, 1, ack_requested=True))
+    first = with_foreign(source.speak.put(identifier, 1, ack_requested=True))
     assert first.count(b"urn:example:not-this") == 2
     assert source.post(first).reply.ack.ranges == ((1, 1),)
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)

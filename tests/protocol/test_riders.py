@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.in_process import InProcess, taken
+from tests.support.orders import ECHO, PUT_ORDER, Orders, echo, put_order
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, each_front
-from tests.support.raw import Answer
-from tests.support.source import ECHO, PUT_ORDER, Source, echo, every_version, put_order
-from wsrm_mq.testing import EnvelopeFactory
+from tests.support.source import Source, every_version
+from wsrm_mq.testing import Answer
 
 from .conftest import Servers
 from .conversation import UNKNOWN
@@ -39,7 +39,7 @@ def test_a_plain_one_way_that_asks_for_an_acknowledgement_runs_and_gets_it(at: A
     source = at()
     identifier = opened(source, 1, 3)
     seen = source.server.at("/orders").mark()
-    answer = source.plain_put(70, identifier, headers=source.speak.ack_requested_header(identifier))
+    answer = source.put_plain(70, identifier, headers=source.speak.ack_requested_header(identifier))
     assert (answer.status, answer.reply.body_name) == (200, None)
     assert acked(answer) == {identifier: ((1, 1), (3, 3))}
     assert identifier in seen.texts()
@@ -89,7 +89,7 @@ def test_what_rides_in_error_does_not_touch_a_plain_message(at: At) -> None:
     before = source.store.everything()
     for rider in riders:
         seen = source.server.at("/orders").mark()
-        answer = source.plain_put(71, rider[:20], headers=rider)
+        answer = source.put_plain(71, rider[:20], headers=rider)
         assert (answer.status, answer.body) == (202, b"")
         assert rider[:20] in seen.texts()
         answer = source.post(speak.envelope(ECHO, echo("x"), reply_to="", headers=rider))
@@ -104,7 +104,7 @@ def test_where_wsrm_is_required_a_plain_message_is_refused_and_its_question_answ
     source = at("/needs_rm")
     identifier = opened(source, 1)
     seen = source.server.at("/needs_rm").mark()
-    answer = source.plain_put(72, headers=source.speak.ack_requested_header(identifier))
+    answer = source.put_plain(72, headers=source.speak.ack_requested_header(identifier))
     assert answer.reply.fault is not None
     assert answer.reply.fault.subcode == "WSRMRequired"
     assert acked(answer) == {identifier: ((1, 1),)}
@@ -113,17 +113,15 @@ def test_where_wsrm_is_required_a_plain_message_is_refused_and_its_question_answ
 
 @pytest.mark.spec("D-ACK-015")
 @every_version
-def test_a_plain_one_way_that_is_queued_is_delivered_and_its_question_answered(
-    servers: Servers, speak: EnvelopeFactory
-) -> None:
+def test_a_plain_one_way_that_is_queued_is_delivered_and_its_question_answered(servers: Servers, speak: Orders) -> None:
     server: OrdersServer = servers(queue_one_way=True)
     with Source(server, speak) as source:
         identifier = opened(source, 1)
         seen = server.mark()
-        answer = source.plain_put(73, headers=speak.ack_requested_header(identifier))
+        answer = source.put_plain(73, headers=speak.ack_requested_header(identifier))
         assert acked(answer) == {identifier: ((1, 1),)}
         assert 73 in within(5, seen.numbers, lambda numbers: 73 in numbers)
-        assert source.plain_put(74).body == b""
+        assert source.put_plain(74).body == b""
 
 
 @pytest.mark.spec("SEC-003")
@@ -174,7 +172,7 @@ def test_a_request_that_waits_for_its_turn_takes_the_answer_along(at: At) -> Non
     source, second = at(), at()
     other, identifier = opened(source, 1), source.create()
     asking = source.speak.ack_requested_header(other)
-    second.send(second.request_echo(identifier, 2, "two", headers=asking))
+    second.send(second.speak.echo(identifier, 2, "two", headers=asking))
     assert source.echo(identifier, 1, "one").text("echoResult") == "one"
     answer = second.wire.read()
     assert answer.text("echoResult") == "two"

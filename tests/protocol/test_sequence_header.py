@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.orders import PUT_ORDER, Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.raw import Answer
-from tests.support.source import PUT_ORDER, Source, each_rm, every_version, good_exchange, in_1_0, in_1_1
-from wsrm_mq.testing import EnvelopeFactory, ReplyFault
+from tests.support.source import Source, each_rm, every_version, good_exchange, in_1_0, in_1_1
+from wsrm_mq.testing import Answer, ReplyFault
 from wsrm_mq.versions import ADDRESSING_VERSIONS, MAX_MESSAGE_NUMBER, SOAPVersion
 
 from .conftest import Servers
@@ -50,7 +50,7 @@ def takes_its_turn(source: Source, identifier: str, number: int, delivered: list
 def test_the_header_is_understood_flagged_or_not(flag: str | None, source: Source) -> None:
     identifier = source.create()
     for number in (1, 2):
-        envelope = source.order(identifier, number, must_understand=flag is not None)
+        envelope = source.speak.put(identifier, number, must_understand=flag is not None)
         envelope = envelope.replace(b'mustUnderstand="1"', f'mustUnderstand="{flag}"'.encode())
         answer = source.post(envelope)
         assert answer.status == 200
@@ -70,7 +70,7 @@ def test_a_header_for_whoever_is_next_is_for_us(source: Source) -> None:
     """The message is in its sequence: acknowledged, delivered once, not again."""
     identifier = source.create()
     marked = b"<wsrm:Sequence " + NEXT[source.speak.soap].encode()
-    envelope = source.order(identifier, 1).replace(b"<wsrm:Sequence", marked)
+    envelope = source.speak.put(identifier, 1).replace(b"<wsrm:Sequence", marked)
     for _ in range(2):
         assert source.post(envelope).reply.ack.ranges == ((1, 1),)
     assert source.delivered(identifier) == [1]
@@ -155,7 +155,7 @@ def test_white_space_around_an_identifier_is_no_part_of_it(source: Source) -> No
 @every_version
 def test_a_message_without_the_header_is_delivered_unreliably_where_rm_is_optional(source: Source) -> None:
     seen, before = source.server.mark(), source.store.everything()
-    answer = source.plain_put(17)
+    answer = source.put_plain(17)
     assert (answer.status, answer.body) == (202, b"")
     assert seen.soon([17]) == [17]
     assert source.store.everything() == before
@@ -168,12 +168,12 @@ def test_a_message_without_the_header_is_delivered_unreliably_where_rm_is_option
 @pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once"])
 @every_version
 def test_a_number_received_again_is_acknowledged_and_not_delivered_again(
-    assurance: str, servers: Servers, speak: EnvelopeFactory
+    assurance: str, servers: Servers, speak: Orders
 ) -> None:
     with Source(servers(assurance=assurance), speak) as source:
         identifier = source.create()
-        first, second = source.order(identifier, 1), source.order(identifier, 2)
-        for envelope in (first, second, second, first, source.order(identifier, 1), second):
+        first, second = source.speak.put(identifier, 1), source.speak.put(identifier, 2)
+        for envelope in (first, second, second, first, source.speak.put(identifier, 1), second):
             answer = source.post(envelope)
             assert answer.status == 200
         assert answer.reply.ack.ranges == ((1, 2),)
@@ -200,7 +200,7 @@ def test_a_duplicate_of_a_held_message_is_acknowledged_at_once(source: Source) -
 def test_what_came_first_under_a_number_stands(held: bool, source: Source) -> None:
     identifier = source.create()
     number = 2 if held else 1
-    first = source.order(identifier, number, "first")
+    first = source.speak.put(identifier, number, "first")
     source.post(first)
     answer = source.put(identifier, number, "second", n=99)
     assert answer.reply.ack.ranges == ((number, number),)
@@ -212,7 +212,7 @@ def test_what_came_first_under_a_number_stands(held: bool, source: Source) -> No
 
 @pytest.mark.spec("D-SEQ-009")
 @every_version
-def test_one_number_arriving_twice_at_once_is_delivered_once(server: OrdersServer, speak: EnvelopeFactory) -> None:
+def test_one_number_arriving_twice_at_once_is_delivered_once(server: OrdersServer, speak: Orders) -> None:
     with Source(server, speak) as one, Source(server, speak) as two:
         identifier = one.create()
         numbers = range(1, 26)
@@ -221,7 +221,7 @@ def test_one_number_arriving_twice_at_once_is_delivered_once(server: OrdersServe
 
         def send(source: Source) -> None:
             for number in numbers:
-                request = source.request(source.order(identifier, number, f"from {id(source)}"))
+                request = source.request(source.speak.put(identifier, number, f"from {id(source)}"))
                 source.wire.send(request[:-1])  # all but the last byte: both then complete at once
                 together.wait()
                 source.wire.send(request[-1:])
@@ -244,7 +244,7 @@ def test_one_number_arriving_twice_at_once_is_delivered_once(server: OrdersServe
 def test_a_fault_of_the_service_does_not_undo_acceptance(source: Source) -> None:
     identifier = source.create()
     assert source.put(identifier, 1, "client-fault").reply.ack.ranges == ((1, 1),)
-    request = source.request_echo(identifier, 2, "client-fault")
+    request = source.speak.echo(identifier, 2, "client-fault")
     for answer in (source.post(request), source.post(request)):
         assert answer.status >= 400
         assert answer.reply.fault is not None
@@ -384,13 +384,13 @@ def test_a_header_that_lacks_a_part_is_refused(lacking: str, source: Source) -> 
 
 @pytest.mark.spec("D-SEQ-024")
 @every_version
-def test_a_message_past_the_window_comes_again_inside_it(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_a_message_past_the_window_comes_again_inside_it(servers: Servers, speak: Orders) -> None:
     with Source(servers(window=3), speak) as source:
         identifier = source.create()
         assert source.put(identifier, 1).reply.ack.ranges == ((1, 1),)
         assert source.put(identifier, 4).reply.ack.ranges == ((1, 1), (4, 4))
         before = source.store.everything()
-        past = source.order(identifier, 5)
+        past = source.speak.put(identifier, 5)
         answer = source.post(past)
         assert answer.status == 503
         assert int(answer.fields["retry-after"]) > 0
@@ -409,7 +409,7 @@ STRANGE = '<x:Priority xmlns:x="urn:example:else" soap:mustUnderstand="1">7</x:P
 
 @pytest.mark.spec("D-SEQ-025")
 @every_version
-def test_a_message_with_a_mandatory_header_of_others_is_not_accepted(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_a_message_with_a_mandatory_header_of_others_is_not_accepted(servers: Servers, speak: Orders) -> None:
     with Source(servers(understood=["urn:example:known"]), speak) as source:
         identifier = source.create()
         before = source.store.everything()
@@ -432,10 +432,10 @@ def test_a_message_with_a_mandatory_header_of_others_is_not_accepted(servers: Se
 
 @pytest.mark.spec("D-SEQ-026", "F-009", "F-016")
 @in_1_1
-def test_where_rm_is_required_a_message_without_it_is_refused(servers: Servers, speak: EnvelopeFactory) -> None:
+def test_where_rm_is_required_a_message_without_it_is_refused(servers: Servers, speak: Orders) -> None:
     with Source(servers(require_rm=True), speak) as source:
         seen, before = source.server.mark(), source.store.everything()
-        answer = source.plain_put(23)
+        answer = source.put_plain(23)
         fault = fault_of(source, answer)
         assert (fault.code, fault.subcode) in (("Sender", "WSRMRequired"), ("", "WSRMRequired"))
         if speak.soap is SOAPVersion.SOAP_1_1:
@@ -457,35 +457,35 @@ def test_a_last_message_child_makes_a_1_1_header_invalid(source: Source) -> None
 
 
 def without_action(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 5, action=None)
+    return source.speak.put(identifier, 5, action=None)
 
 
 def with_two_headers(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 5, headers=source.speak.sequence_header(identifier, 6))
+    return source.speak.put(identifier, 5, headers=source.speak.sequence_header(identifier, 6))
 
 
 def with_a_strange_header(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 5, headers=STRANGE)
+    return source.speak.put(identifier, 5, headers=STRANGE)
 
 
 def past_the_window(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 50)
+    return source.speak.put(identifier, 50)
 
 
 def with_two_actions(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 5, headers="<wsa:Action>urn:example:else</wsa:Action>")
+    return source.speak.put(identifier, 5, headers="<wsa:Action>urn:example:else</wsa:Action>")
 
 
 def with_a_filled_last_message(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 5, last="no")
+    return source.speak.put(identifier, 5, last="no")
 
 
 def that_breaks_off(source: Source, identifier: str) -> bytes:
-    return source.order(identifier, 5)[:-300]
+    return source.speak.put(identifier, 5)[:-300]
 
 
 def over_an_rm_body(source: Source, identifier: str) -> bytes:
-    envelope = source.order(identifier, 5)
+    envelope = source.speak.put(identifier, 5)
     return re.sub(rb"(<soap:Body>).*(</soap:Body>)", rb"\1<wsrm:TerminateSequence/>\2", envelope)
 
 
@@ -506,7 +506,7 @@ def over_an_rm_body(source: Source, identifier: str) -> bytes:
 )
 @every_version
 def test_the_number_of_a_refused_message_is_never_acknowledged(
-    message: Callable[[Source, str], bytes], servers: Servers, speak: EnvelopeFactory
+    message: Callable[[Source, str], bytes], servers: Servers, speak: Orders
 ) -> None:
     with Source(servers(understood=[], window=10), speak) as source:
         identifier = source.create()
@@ -594,9 +594,9 @@ def test_the_http_action_may_be_empty_and_must_not_contradict(source: Source) ->
 
     def put(number: int, action: str) -> Answer:
         if speak.soap is SOAPVersion.SOAP_1_1:
-            return source.post(source.order(identifier, number), f'SOAPAction: "{action}"')
+            return source.post(source.speak.put(identifier, number), f'SOAPAction: "{action}"')
         content_type = f'{speak.content_type}; action="{action}"'
-        return source.post(source.order(identifier, number), content_type=content_type)
+        return source.post(source.speak.put(identifier, number), content_type=content_type)
 
     assert put(1, "").reply.ack.ranges == ((1, 1),)
     assert put(2, PUT_ORDER).reply.ack.ranges == ((1, 2),)
@@ -617,7 +617,7 @@ def test_the_http_action_may_be_empty_and_must_not_contradict(source: Source) ->
 @pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once"])
 @each_rm
 def test_a_number_received_again_when_nothing_of_its_sequence_runs_any_more_is_not_delivered_again(
-    assurance: str, servers: Servers, speak: EnvelopeFactory
+    assurance: str, servers: Servers, speak: Orders
 ) -> None:
     with Source(servers(assurance=assurance), speak) as source:
         identifier = source.create()

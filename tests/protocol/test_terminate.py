@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import within
 from tests.support.policies import At
 from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
-from wsrm_mq.testing import EnvelopeFactory
 
 STRANGE = "urn:uuid:00000000-0000-4000-8000-000000000000"
 
@@ -177,8 +177,8 @@ def test_after_the_end_everything_but_terminate_gets_unknown_sequence(at: At) ->
     identifier = opened(source, 1, 2)
     source.terminate(identifier)
     speak = source.speak
-    assert fault_of(source, source.order(identifier, 3)) == "UnknownSequence"
-    assert fault_of(source, source.order(identifier, 1)) == "UnknownSequence"
+    assert fault_of(source, source.speak.put(identifier, 3)) == "UnknownSequence"
+    assert fault_of(source, source.speak.put(identifier, 1)) == "UnknownSequence"
     assert fault_of(source, speak.ack_requested(identifier)) == "UnknownSequence"
     assert fault_of(source, speak.close(identifier)) == "UnknownSequence"
     assert source.delivered(identifier) == [1, 2]
@@ -191,7 +191,7 @@ def test_an_end_gives_back_what_a_sequence_held(at: At) -> None:
     """Its timer, its place in the dispatcher, the request that waited in it, and every message that waited."""
     source, waiting = at(), at()
     identifier = opened(source, 1, 4, expires="PT1H")
-    waiting.send(source.request_echo(identifier, 3, "three"))
+    waiting.send(source.speak.echo(identifier, 3, "three"))
     assert within(5, lambda: source.store.outcomes(identifier), lambda found: 3 in found)
     end(source, identifier)
     assert waiting.wire.read().text("echoResult") == "three"
@@ -227,7 +227,7 @@ def test_terminate_among_the_header_blocks_does_nothing(at: At) -> None:
     before = settled(source, identifier)
     block = f"<wsrm:TerminateSequence><wsrm:Identifier>{identifier}</wsrm:Identifier></wsrm:TerminateSequence>"
     for envelope in (
-        source.order(identifier, 2, headers=block),
+        source.speak.put(identifier, 2, headers=block),
         source.speak.envelope(source.speak.rm.action("TerminateSequence"), "", headers=block, reply_to=""),
     ):
         assert source.post(envelope).reply.fault is not None
@@ -254,9 +254,7 @@ def test_an_incomplete_end_in_1_0_reports_no_more_than_was_acknowledged(at: At) 
 @each_rm
 @pytest.mark.spec("D-TRM-015")
 @pytest.mark.parametrize("stranger", [(), ("X-User: mallory",)], ids=["nobody", "somebody else"])
-def test_only_the_peer_that_a_sequence_is_bound_to_can_end_it(
-    at: At, speak: EnvelopeFactory, stranger: tuple[str, ...]
-) -> None:
+def test_only_the_peer_that_a_sequence_is_bound_to_can_end_it(at: At, speak: Orders, stranger: tuple[str, ...]) -> None:
     owner, other = at(fields=("X-User: alice",)), at(fields=stranger)
     identifier = opened(owner, 1)
     assert owner.delivered(identifier) == [1]

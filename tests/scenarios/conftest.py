@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.testing import EnvelopeFactory
+from tests.support.orders import Orders
 
 
 @pytest.fixture
-def speak() -> EnvelopeFactory:
+def speak() -> Orders:
     """Envelopes in one combination of versions: the scenarios depend on none."""
-    return EnvelopeFactory()
+    return Orders()

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, Start
-from tests.support.raw import Answer
 from tests.support.source import Source
 from tests.support.stored import write_locked
 from wsrm_mq.store.database import BUSY_TIMEOUT_MS
-from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.testing import Answer
 
 HOLD_WAIT = 1.0
 LONGEST = HOLD_WAIT + BUSY_TIMEOUT_MS / 1000
@@ -129,7 +129,7 @@ def test_no_request_waits_for_a_gap_longer_than_hold_wait_and_few_wait_at_all(at
 @pytest.mark.spec("D-DUR-003", versions=("1.1",))
 @pytest.mark.invariant("I16")
 def test_a_locked_store_keeps_no_request_longer_than_hold_wait_and_busy_timeout(
-    at: At, patient: OrdersServer, speak: EnvelopeFactory
+    at: At, patient: OrdersServer, speak: Orders
 ) -> None:
     """Every kind of request, coming at any moment of a lock of 8.5 seconds; then all of them are sent again."""
     sources = [at(server=patient) for _ in range(12)]
@@ -179,7 +179,7 @@ def test_a_reply_that_cannot_be_stored_in_time_is_had_by_a_resend(at: At, start:
     server = start(hold_wait=HOLD_WAIT, retry=[0.1])
     source = at(server=server)
     identifier = source.create()
-    request = source.request_echo(identifier, 1, "gate=go")
+    request = source.speak.echo(identifier, 1, "gate=go")
     source.send(request)
     assert within(5, lambda: source.calls(identifier), bool) == [1]
     with write_locked(server.store):

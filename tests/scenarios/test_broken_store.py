@@ -21,14 +21,14 @@ from click.testing import CliRunner
 from tests.conftest import Mount
 from tests.servers.fronts import FRONTS
 from tests.support.disk import Disk
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import each_front
-from tests.support.raw import Answer
 from tests.support.source import Source, good_exchange
 from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
 from wsrm_mq.store.beside import beside
-from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.testing import Answer
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 PAGE: Final = 4096
@@ -43,7 +43,7 @@ def server(tmp_path: Path, front: str) -> Iterator[OrdersServer]:
     server.kill()
 
 
-def begun(server: OrdersServer, speak: EnvelopeFactory) -> tuple[Source, str]:
+def begun(server: OrdersServer, speak: Orders) -> tuple[Source, str]:
     """A running server that has delivered 1 and holds 3."""
     server.start()
     source = Source(server, speak)
@@ -178,7 +178,7 @@ def is_told(status_and_words: tuple[int, str], store: Path, what: str, next_step
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that a server left in good order, for tests that need no server: copy it."""
     server = OrdersServer(tmp_path_factory.mktemp("used"))
-    source, _identifier = begun(server, EnvelopeFactory())
+    source, _identifier = begun(server, Orders())
     source.wire.close()
     server.stop()
     return server.store
@@ -222,7 +222,7 @@ def test_damage_in_the_middle_is_found_by_verify(copied: Path) -> None:
 
 @pytest.mark.parametrize("table", ["message", "sequence"])
 def test_damage_that_nobody_meets_at_the_start_turns_away_what_meets_it(
-    table: str, server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
+    table: str, server: OrdersServer, speak: Orders, tmp_path: Path
 ) -> None:
     source, identifier = begun(server, speak)
     server.stop()
@@ -232,7 +232,7 @@ def test_damage_that_nobody_meets_at_the_start_turns_away_what_meets_it(
     source.reconnect()
     for number in (2, 4, 2):
         turned_away(source.put(identifier, number))
-    assert source.plain_put(7).status == 202, "the server lives"
+    assert source.put_plain(7).status == 202, "the server lives"
     assert "restore the last backup" in server.log.read_text()
     server.stop()
     for log in tmp_path.glob("store.db-*"):
@@ -269,7 +269,7 @@ def test_a_link_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_store_on_a_read_only_file_system_is_refused_and_goes_on_when_it_can_be_written(
-    server: OrdersServer, speak: EnvelopeFactory, mount: Mount, tmp_path: Path
+    server: OrdersServer, speak: Orders, mount: Mount, tmp_path: Path
 ) -> None:
     """Root is stopped by no permission, but by this."""
     point = mount("-t", "tmpfs", "-o", ROOM, "tmpfs")
@@ -302,7 +302,7 @@ def test_a_store_on_a_read_only_file_system_is_refused_and_goes_on_when_it_can_b
 
 
 def test_a_store_whose_log_was_left_on_a_read_only_file_system_can_be_looked_at(
-    server: OrdersServer, speak: EnvelopeFactory, mount: Mount, tmp_path: Path
+    server: OrdersServer, speak: Orders, mount: Mount, tmp_path: Path
 ) -> None:
     """As a kernel leaves it that met an error of the disk: the server died, nothing can be written, and 3 am."""
     point = mount("-t", "tmpfs", "-o", ROOM, "tmpfs")
@@ -328,7 +328,7 @@ def test_a_store_whose_log_was_left_on_a_read_only_file_system_can_be_looked_at(
 def test_a_full_disk_turns_messages_away_until_there_is_room_and_loses_none(
     server: OrdersServer, rm: RMVersion, mount: Mount, tmp_path: Path
 ) -> None:
-    speak = EnvelopeFactory(rm)
+    speak = Orders(rm)
     disk = Disk(mount("-t", "tmpfs", "-o", ROOM, "tmpfs"))
     server.store = disk.point / "store.db"
     source, identifier = begun(server, speak)
@@ -363,7 +363,7 @@ def test_a_full_disk_turns_messages_away_until_there_is_room_and_loses_none(
 
 @pytest.mark.parametrize("end", [OrdersServer.stop, OrdersServer.kill], ids=["stopped", "killed"])
 def test_a_server_that_ends_on_a_full_disk_starts_when_there_is_room_with_all_it_acknowledged(
-    end: Callable[[OrdersServer], None], server: OrdersServer, speak: EnvelopeFactory, mount: Mount
+    end: Callable[[OrdersServer], None], server: OrdersServer, speak: Orders, mount: Mount
 ) -> None:
     disk = Disk(mount("-t", "tmpfs", "-o", ROOM, "tmpfs"))
     server.store = disk.point / "store.db"
@@ -379,7 +379,7 @@ def test_a_server_that_ends_on_a_full_disk_starts_when_there_is_room_with_all_it
 
 
 def test_a_server_that_finds_the_disk_full_says_so(
-    server: OrdersServer, speak: EnvelopeFactory, mount: Mount, tmp_path: Path
+    server: OrdersServer, speak: Orders, mount: Mount, tmp_path: Path
 ) -> None:
     disk = Disk(mount("-t", "tmpfs", "-o", ROOM, "tmpfs"))
     server.store = disk.point / "store.db"
@@ -453,7 +453,7 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
     take: Callable[[Path], None],
     end: Callable[[OrdersServer], None],
     server: OrdersServer,
-    speak: EnvelopeFactory,
+    speak: Orders,
     tmp_path: Path,
 ) -> None:
     source, identifier = begun(server, speak)
@@ -480,7 +480,7 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
 
 
 def test_a_store_taken_from_an_idle_server_is_saved_before_anybody_sends(
-    server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
+    server: OrdersServer, speak: Orders, tmp_path: Path
 ) -> None:
     source, identifier = begun(server, speak)
     names("", "-wal", "-shm")(server.store)
@@ -496,9 +496,7 @@ def test_a_store_taken_from_an_idle_server_is_saved_before_anybody_sends(
 
 
 @each_front
-def test_a_store_that_comes_back_as_it_was_is_used_again(
-    server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
-) -> None:
+def test_a_store_that_comes_back_as_it_was_is_used_again(server: OrdersServer, speak: Orders, tmp_path: Path) -> None:
     source, identifier = begun(server, speak)
     server.store.rename(tmp_path / "elsewhere.db")
     a_look_is_due()
@@ -512,9 +510,7 @@ def test_a_store_that_comes_back_as_it_was_is_used_again(
     source.wire.close()
 
 
-def test_a_store_taken_from_two_servers_is_saved_whole(
-    server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path
-) -> None:
+def test_a_store_taken_from_two_servers_is_saved_whole(server: OrdersServer, speak: Orders, tmp_path: Path) -> None:
     source, identifier = begun(server, speak)
     second = OrdersServer(tmp_path)
     second.start()

@@ -69,13 +69,13 @@ def test_a_request_waits_as_long_as_ever_when_the_clock_is_stepped(at: At, serve
     source, filler = at(server=server), at(server=server)
     identifier = source.create()
     begun = time.monotonic()
-    source.send(source.request_echo(identifier, 2, "two"))
+    source.send(source.speak.echo(identifier, 2, "two"))
     assert within(5, lambda: source.store.received(identifier), bool) == [(2, 2)]
     server.set_clock(step)
     given_up = source.wire.read()
     assert (given_up.status, given_up.body) == (202, b"")
     assert HOLD_WAIT - 0.1 < time.monotonic() - begun < HOLD_WAIT + 3
-    source.send(source.request_echo(identifier, 2, "two"))
+    source.send(source.speak.echo(identifier, 2, "two"))
     server.set_clock(2 * step)
     filler.put(identifier, 1)
     assert source.wire.read().text("echoResult") == "two"

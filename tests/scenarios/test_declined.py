@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.orders_server import within
 from tests.support.policies import At, Start
-from tests.support.raw import Answer
 from tests.support.source import Source
+from wsrm_mq.testing import Answer
 
 ROBUST: Final[dict[str, Any]] = {"acknowledge": "delivered", "hold_wait": 0.3, "retry": [3.0]}
 """A request gives up long before the failed message is tried again: the source has to resend."""
@@ -45,7 +45,7 @@ def test_while_the_service_fails_nothing_is_acknowledged_and_a_resend_succeeds_l
     source = at(server=server)
     identifier = source.create()
     assert source.put(identifier, 1).reply.ack.ranges == ((1, 1),)
-    envelope = source.order(identifier, 2, "fail=1")
+    envelope = source.speak.put(identifier, 2, "fail=1")
     refused = source.post(envelope)
     assert (refused.status, acknowledges(refused)) == (202, False)
     assert attempts(source, identifier) == [(1, 1), (2, 1)]
@@ -67,7 +67,7 @@ def test_while_the_service_fails_nothing_is_acknowledged_and_a_resend_succeeds_l
 def test_a_service_that_stays_down_is_never_acknowledged_for(at: At, start: Start) -> None:
     source = at(server=start(**ROBUST | {"retry": [0.1]}))
     identifier = source.create()
-    envelope = source.order(identifier, 1, "fail=99")
+    envelope = source.speak.put(identifier, 1, "fail=99")
     for _ in range(3):
         assert not acknowledges(source.post(envelope))
     assert within(5, lambda: source.store.sequence(identifier)["blocked"], bool)
@@ -81,7 +81,7 @@ def test_a_message_that_the_application_declines_is_not_acknowledged_and_comes_a
     """The operation ends well and answers; only what it said counts."""
     source = at(server=start(**ROBUST))
     identifier = source.create()
-    envelope = source.order(identifier, 1, "refuse=1")
+    envelope = source.speak.put(identifier, 1, "refuse=1")
     declined = source.post(envelope)
     assert (declined.status, acknowledges(declined)) == (202, False)
     assert source.ask(identifier).reply.ack.ranges == ()
@@ -97,7 +97,7 @@ def test_a_message_that_the_application_declines_is_not_acknowledged_and_comes_a
 def test_a_message_that_the_application_does_not_decline_is_acknowledged_and_comes_once(at: At, start: Start) -> None:
     source = at(server=start(**ROBUST))
     identifier = source.create()
-    envelope = source.order(identifier, 1, "refuse=0")
+    envelope = source.speak.put(identifier, 1, "refuse=0")
     assert [answer.reply.ack.ranges for answer in resent(source, envelope)] == [((1, 1),)]
     assert [answer.reply.ack.ranges for answer in resent(source, envelope)] == [((1, 1),)]
     assert attempts(source, identifier) == [(1, 1)]

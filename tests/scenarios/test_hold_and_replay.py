@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from tests.support.orders import PUT_ORDER, put_order
 from tests.support.orders_server import within
 from tests.support.policies import At
-from tests.support.source import PUT_ORDER, Source, put_order
+from tests.support.source import Source
 
 MiB = 2**20
 
@@ -26,7 +27,7 @@ def test_twenty_messages_without_pause_are_each_answered_before_their_operation_
     source = at()
     identifier = source.create()
     numbers = range(1, 21)
-    source.wire.send(b"".join(source.request(source.order(identifier, n, "sleep=100")) for n in numbers))
+    source.wire.send(b"".join(source.request(source.speak.put(identifier, n, "sleep=100")) for n in numbers))
     answered = []
     for number in numbers:
         answer = source.wire.read()
@@ -113,7 +114,7 @@ def test_a_message_without_wsrm_among_held_ones_is_served_at_once(at: At) -> Non
     source.put(identifier, 4)
     before = source.store.everything()
     seen = source.server.mark()
-    answer = source.plain_put(99, "plain")
+    answer = source.put_plain(99, "plain")
     assert answer.status in (200, 202)
     assert b"SequenceAcknowledgement" not in answer.body
     assert seen.texts() == ["plain"]
@@ -128,9 +129,9 @@ def test_a_message_without_wsrm_among_held_ones_is_served_at_once(at: At) -> Non
 
 def sized(source: Source, identifier: str, number: int, size: int) -> bytes:
     """The envelope of an order that has exactly ``size`` bytes."""
-    empty = source.order(identifier, number)
+    empty = source.speak.put(identifier, number)
     text = os.urandom((size - len(empty)) // 2 + 1).hex()[: size - len(empty)]
-    envelope = source.order(identifier, number, text)
+    envelope = source.speak.put(identifier, number, text)
     assert len(envelope) == size
     return envelope
 
@@ -154,7 +155,7 @@ def test_large_bodies_are_held_and_replayed_as_they_came(at: At) -> None:
     for envelope in envelopes.values():
         assert source.post(envelope).status == 200
     assert received(source, identifier) == []
-    envelopes[1] = source.order(identifier, 1)
+    envelopes[1] = source.speak.put(identifier, 1)
     assert source.post(envelopes[1]).reply.ack.ranges == ((1, 7),)
     content_type = source.speak.content_type
     assert received(source, identifier) == [(n, content_type, None, envelopes[n]) for n in range(1, 8)]
@@ -169,11 +170,11 @@ def test_attachments_and_compressed_messages_are_replayed_as_they_came(at: At, f
     if form == "gzip":
         fields = ("Content-Encoding: gzip",)
         content_type = source.speak.content_type
-        payloads = {n: gzip.compress(source.order(identifier, n, "x" * 1000)) for n in (1, 2)}
+        payloads = {n: gzip.compress(source.speak.put(identifier, n, "x" * 1000)) for n in (1, 2)}
     else:
         fields = ()
         content_type = f'multipart/related; boundary="part"; type="{source.speak.soap.media_type}"; start="<root>"'
-        payloads = {n: with_attachment(source, source.order(identifier, n), os.urandom(70_000)) for n in (1, 2)}
+        payloads = {n: with_attachment(source, source.speak.put(identifier, n), os.urandom(70_000)) for n in (1, 2)}
     for number in (2, 1):
         answer = source.post(payloads[number], *fields, content_type=content_type)
         assert (answer.status, answer.fault) == (200, None)

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
-from wsrm_mq.testing import EnvelopeFactory
 
 LASTS = (
     [float(os.environ["OVERLOAD_SECONDS"])]
@@ -126,7 +126,7 @@ def server(tmp_path: Path) -> Iterator[OrdersServer]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seconds", LASTS)
 def test_at_twice_the_capacity_some_are_turned_away_at_once_and_nothing_is_lost(
-    server: OrdersServer, speak: EnvelopeFactory, seconds: float
+    server: OrdersServer, speak: Orders, seconds: float
 ) -> None:
     sources = [Source(server, speak) for _ in range(CONNECTIONS)]
     clients = [Client(source, source.create()) for source in sources]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
 from wsrm_mq.cli import program
-from wsrm_mq.testing import EnvelopeFactory
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def repair(server: OrdersServer) -> Callable[..., Result]:
 
 @pytest.mark.scenario("Q-079")
 def test_a_message_that_runs_when_the_service_is_killed_is_skipped_before_it_starts_again(
-    server: OrdersServer, speak: EnvelopeFactory, repair: Callable[..., Result]
+    server: OrdersServer, speak: Orders, repair: Callable[..., Result]
 ) -> None:
     with Source(server, speak) as source:
         identifier = source.create()
@@ -55,7 +55,7 @@ def test_a_message_that_runs_when_the_service_is_killed_is_skipped_before_it_sta
 
 @pytest.mark.parametrize("end", [OrdersServer.stop, OrdersServer.kill], ids=["stopped", "killed"])
 def test_a_blocked_sequence_is_resumed_while_the_service_is_down(
-    server: OrdersServer, speak: EnvelopeFactory, repair: Callable[..., Result], end: Callable[[OrdersServer], None]
+    server: OrdersServer, speak: Orders, repair: Callable[..., Result], end: Callable[[OrdersServer], None]
 ) -> None:
     with Source(server, speak) as source:
         identifier = source.create()
@@ -73,7 +73,7 @@ def test_a_blocked_sequence_is_resumed_while_the_service_is_down(
 
 @pytest.mark.invariant("I3")
 def test_what_a_dead_worker_ran_is_resumed_beside_another_that_lives(
-    server: OrdersServer, speak: EnvelopeFactory, tmp_path: Path, repair: Callable[..., Result]
+    server: OrdersServer, speak: Orders, tmp_path: Path, repair: Callable[..., Result]
 ) -> None:
     """Whoever comes first, the operator or the worker that lives: the message runs once more, marked."""
     other = OrdersServer(tmp_path, retry=[])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Mount
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import each_front
 from tests.support.source import Source
@@ -20,7 +21,6 @@ from tests.support.stored import Stored
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.store import Store
-from wsrm_mq.testing import EnvelopeFactory
 
 ROUNDS = 20
 
@@ -28,7 +28,7 @@ ROUNDS = 20
 class Party:
     """Servers on one store; each has a source of its own, and what that was told is acknowledged is kept."""
 
-    def __init__(self, directory: Path, speak: EnvelopeFactory) -> None:
+    def __init__(self, directory: Path, speak: Orders) -> None:
         self.directory = directory
         self.speak = speak
         self.servers: list[OrdersServer] = []
@@ -82,7 +82,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def party(tmp_path: Path, speak: EnvelopeFactory) -> Iterator[Party]:
+def party(tmp_path: Path, speak: Orders) -> Iterator[Party]:
     party = Party(tmp_path, speak)
     yield party
     party.kill()

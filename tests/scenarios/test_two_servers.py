@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.operate import skip
 from wsrm_mq.store.store import run_once
-from wsrm_mq.testing import EnvelopeFactory
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OrdersServe
 
 
 @pytest.fixture
-def sources(pair: tuple[OrdersServer, OrdersServer], speak: EnvelopeFactory) -> Iterator[tuple[Source, Source]]:
+def sources(pair: tuple[OrdersServer, OrdersServer], speak: Orders) -> Iterator[tuple[Source, Source]]:
     """A connection to each."""
     with Source(pair[0], speak) as one, Source(pair[1], speak) as other:
         yield one, other
@@ -45,7 +45,7 @@ def test_the_same_number_at_the_same_instant_is_delivered_once(sources: tuple[So
 
     def send(source: Source) -> None:
         for number in numbers:
-            request = source.request(source.order(identifier, number))
+            request = source.request(source.speak.put(identifier, number))
             together.wait(timeout=20)
             answer = source.wire.ask(request)
             if answer.status != 200 or answer.reply.ack.ranges != ((1, number),):
@@ -114,7 +114,7 @@ def test_an_operator_s_skip_binds_the_running_servers(sources: tuple[Source, Sou
 def test_a_two_way_that_waits_at_one_is_answered_when_the_other_fills_the_gap(sources: tuple[Source, Source]) -> None:
     one, other = sources
     identifier = one.create()
-    one.send(one.request_echo(identifier, 2, "two"))
+    one.send(one.speak.echo(identifier, 2, "two"))
     assert within(5, lambda: one.store.outcomes(identifier), lambda found: 2 in found) == {2: None}
     begun = time.monotonic()
     assert other.put(identifier, 1).status == 200
@@ -126,13 +126,13 @@ def test_a_two_way_that_waits_at_one_is_answered_when_the_other_fills_the_gap(so
 
 
 def test_what_one_was_running_when_it_was_killed_the_other_runs_at_once(
-    pair: tuple[OrdersServer, OrdersServer], speak: EnvelopeFactory
+    pair: tuple[OrdersServer, OrdersServer], speak: Orders
 ) -> None:
     """The death is noticed by the lock that the system frees, not by a time that has to pass."""
     doomed, heir = pair
     with Source(doomed, speak) as one, Source(heir, speak) as other:
         identifier = one.create()
-        one.send(one.order(identifier, 1, "die=1"))  # the process may end before all of its answer is sent
+        one.send(one.speak.put(identifier, 1, "die=1"))  # the process may end before all of its answer is sent
         doomed.died()
         died = time.monotonic()
         assert other.put(identifier, 2).reply.ack.ranges == ((1, 2),)

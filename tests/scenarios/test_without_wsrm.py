@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.orders import PUT_ORDER, Orders, put_order
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import Start
-from tests.support.raw import Wire
-from tests.support.source import PUT_ORDER, Source, put_order
-from wsrm_mq.testing import EnvelopeFactory
+from tests.support.source import Source
+from wsrm_mq.testing import HTTPWire
 
 
 def put(source: Source, n: int, text: str = "") -> int:
@@ -30,9 +30,7 @@ def numbers(server: OrdersServer, count: int, seconds: float = 10) -> list[int]:
 
 
 @pytest.mark.scenario("Q-036", "Q-035")
-def test_they_are_answered_at_once_and_run_in_order_of_receipt_on_their_connection(
-    start: Start, speak: EnvelopeFactory
-) -> None:
+def test_they_are_answered_at_once_and_run_in_order_of_receipt_on_their_connection(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True)
     with Source(server, speak) as slow, Source(server, speak) as other:
         assert put(slow, 1, "gate=go") == 202
@@ -46,7 +44,7 @@ def test_they_are_answered_at_once_and_run_in_order_of_receipt_on_their_connecti
 
 
 @pytest.mark.scenario("Q-036")
-def test_after_a_kill_they_run_in_order_of_receipt(start: Start, speak: EnvelopeFactory) -> None:
+def test_after_a_kill_they_run_in_order_of_receipt(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True)
     with Source(server, speak) as source:
         assert put(source, 1, "gate=go") == 202
@@ -59,7 +57,7 @@ def test_after_a_kill_they_run_in_order_of_receipt(start: Start, speak: Envelope
     assert server.rows("select n from calls where n = 1") == [(1,), (1,)]
 
 
-def test_what_one_of_them_does_with_the_inbox_is_done_once(start: Start, speak: EnvelopeFactory) -> None:
+def test_what_one_of_them_does_with_the_inbox_is_done_once(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True, one_way=[f"{PUT_ORDER.rpartition('/')[0]}/put_once"])
     with Source(server, speak) as source:
         body = put_order(1, "die-after=1").replace("put_order", "put_once")
@@ -72,7 +70,7 @@ def test_what_one_of_them_does_with_the_inbox_is_done_once(start: Start, speak: 
 
 
 def test_one_that_cannot_be_delivered_goes_to_the_dead_letters_and_the_others_go_on(
-    start: Start, speak: EnvelopeFactory
+    start: Start, speak: Orders
 ) -> None:
     server = start(queue_one_way=True, retry=[0.05])
     with Source(server, speak) as source:
@@ -85,7 +83,7 @@ def test_one_that_cannot_be_delivered_goes_to_the_dead_letters_and_the_others_go
     assert outcomes == wanted
 
 
-def test_two_way_requests_pass_as_before(start: Start, speak: EnvelopeFactory) -> None:
+def test_two_way_requests_pass_as_before(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True)
     with Source(server, speak) as source:
         body = "<t:echo xmlns:t='urn:example:orders'><t:text>hello</t:text></t:echo>"
@@ -94,7 +92,7 @@ def test_two_way_requests_pass_as_before(start: Start, speak: EnvelopeFactory) -
     assert source.store.rows("select count(*) from message") == [(0,)]
 
 
-def test_a_connection_at_its_bound_gets_503_until_there_is_room(start: Start, speak: EnvelopeFactory) -> None:
+def test_a_connection_at_its_bound_gets_503_until_there_is_room(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True, max_per_connection=3)
     with Source(server, speak) as source, Source(server, speak) as other:
         assert [put(source, n, "gate=go" if n == 1 else "") for n in (1, 2, 3)] == [202] * 3
@@ -108,9 +106,7 @@ def test_a_connection_at_its_bound_gets_503_until_there_is_room(start: Start, sp
 
 
 @pytest.mark.parametrize("step", [3_600, -3_600])
-def test_a_clock_that_is_stepped_by_an_hour_loses_and_disorders_nothing(
-    start: Start, speak: EnvelopeFactory, step: int
-) -> None:
+def test_a_clock_that_is_stepped_by_an_hour_loses_and_disorders_nothing(start: Start, speak: Orders, step: int) -> None:
     server = start(queue_one_way=True)
     with Source(server, speak) as source:
         for n in range(1, 6):
@@ -122,7 +118,7 @@ def test_a_clock_that_is_stepped_by_an_hour_loses_and_disorders_nothing(
         assert numbers(server, 10) == list(range(1, 11))
 
 
-def test_a_connection_that_is_silent_for_long_is_over(start: Start, speak: EnvelopeFactory) -> None:
+def test_a_connection_that_is_silent_for_long_is_over(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True, connection_idle=0.5)
     with Source(server, speak) as source:
         assert put(source, 1) == 202
@@ -132,13 +128,13 @@ def test_a_connection_that_is_silent_for_long_is_over(start: Start, speak: Envel
         assert numbers(server, 2) == [1, 2]
 
 
-def test_a_port_that_another_client_takes_is_another_connection(start: Start, speak: EnvelopeFactory) -> None:
+def test_a_port_that_another_client_takes_is_another_connection(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True, retry=[3600.0])
     with Source(server, speak) as source:
         port = source.wire.socket.getsockname()[1]
         assert put(source, 1, "fail=99") == 202
         source.wire.reset()
-        source.wire = Wire(server.port, own_port=port)
+        source.wire = HTTPWire(server.port, own_port=port)
         assert put(source, 2) == 202
         assert numbers(server, 1) == [2], "it does not wait for what failed on the other one"
     names = [name for (name,) in source.store.rows("select connection from message order by id")]

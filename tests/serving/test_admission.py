@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.bounded_server import GET, Run, Running, showing
 from tests.support.orders_server import within
-from tests.support.raw import Wire
 from wsrm_mq.serving import admission
 from wsrm_mq.serving.admission import files_for
+from wsrm_mq.testing import HTTPWire
 
 MOST = 5
 SLOW = GET.replace(b" / ", b" /slow ")
@@ -26,8 +26,8 @@ HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n"
 def many() -> Any:
     with ExitStack() as stack:
 
-        def connect(server: Running, count: int, sends: bytes = b"") -> list[Wire]:
-            wires = [stack.enter_context(Wire(server.port)) for _ in range(count)]
+        def connect(server: Running, count: int, sends: bytes = b"") -> list[HTTPWire]:
+            wires = [stack.enter_context(HTTPWire(server.port)) for _ in range(count)]
             for wire in wires:
                 wire.send(sends)
             return wires
@@ -35,7 +35,7 @@ def many() -> Any:
         yield connect
 
 
-def is_closed(wire: Wire, seconds: float = 0.3) -> bool:
+def is_closed(wire: HTTPWire, seconds: float = 0.3) -> bool:
     wire.socket.settimeout(seconds)
     try:
         return wire.socket.recv(1) == b""

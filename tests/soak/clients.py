@@ -6,9 +6,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from tests.crash.witness import Server, Source, shuffled_windows
-from tests.support.raw import Wire
+from tests.support.orders import Listening, Orders, OrderSender
+from wsrm_mq.testing import HTTPWire, Refused, Unacknowledged, shuffled_windows
 
 __all__ = ["Client"]
 
@@ -16,23 +17,21 @@ PATIENCE_SECONDS = 120.0
 """For one acknowledgement, while servers die and start."""
 
 
+ORDERS = Orders()
+
 LASTING = ("fail=4", "fail=999")
 """What fails so often is blocked: the ladder has fewer steps."""
-
-
-class Refused(Exception):
-    """An answer that no honest client should get."""
 
 
 class Client:
     """Sends sequence after sequence until it is told to stop, finishes the one it is at, and remembers what it was
     told. Its choices depend on ``seed`` alone."""
 
-    def __init__(self, server: Server, seed: str, over: threading.Event) -> None:
+    def __init__(self, server: Listening, seed: str, over: threading.Event) -> None:
         self._server = server
         self._chance = random.Random(seed)
         self._over = over
-        self.sources: list[Source] = []
+        self.sources: list[OrderSender] = []
         """One for each sequence."""
         self.trouble: list[str] = []
         self.made_to_fail: set[tuple[str, int]] = set()
@@ -44,14 +43,13 @@ class Client:
         while not self._over.is_set():
             try:
                 self._sequence()
-            except OSError:  # nobody listens: the sequence could not be created
+            except OSError:  # nothing listens: the sequence could not be created
                 time.sleep(0.1)
-            except (Refused, AssertionError, EOFError) as error:
-                if not isinstance(error, EOFError):
-                    self.trouble.append(f"{type(error).__name__}: {error}")
+            except (Refused, Unacknowledged) as error:
+                self.trouble.append(f"{type(error).__name__}: {error}")
 
     def _sequence(self) -> None:
-        source = Source(self._server)
+        source = OrderSender(self._server, write=self._order)
         self.sources.append(source)
         chance = self._chance
         length = chance.randint(5, 120)
@@ -69,14 +67,14 @@ class Client:
             self._send(source, number)
             sent.add(number)
         for number in sorted(sent if leaves_gap else range(1, max(sent, default=0) + 1)):
-            self._until_acknowledged(source, number)
+            source.send_until_acknowledged(number, seconds=PATIENCE_SECONDS)
         if leaves_gap or chance.random() < 0.5:
             self._end(source, max(sent, default=None))
-        source.close()
+        source.disconnect()
 
-    def _send(self, source: Source, number: int) -> None:
+    def _send(self, source: OrderSender, number: int) -> None:
         """Send it in some way; it may not arrive, and its answer may not come."""
-        ways: list[tuple[Callable[[Source, bytes], None], int]] = [
+        ways: list[tuple[Callable[[OrderSender, bytes], None], int]] = [
             (self._properly, 80),
             (self._without_reading, 5),
             (self._half, 4),
@@ -86,94 +84,74 @@ class Client:
         ]
         [way] = self._chance.choices([way for way, _ in ways], [weight for _, weight in ways])
         try:
-            way(source, self._request(source, number))
-        except (OSError, EOFError):
-            source.close()
+            way(source, source.message(number))
+        except OSError:
+            source.disconnect()
             time.sleep(0.02)
 
-    def _request(self, source: Source, number: int) -> bytes:
-        """The same message each time it is sent."""
-        fixed = random.Random(f"{source.identifier} {number}")
-        if fixed.random() < 0.1 and source.identifier not in self._gaps:
-            return source.dialect.request(source.dialect.echo(source.identifier, number, f"t{number}"))
+    def _order(self, identifier: str, number: int) -> bytes:
+        """The same operation each time it is sent."""
+        fixed = random.Random(f"{identifier} {number}")
+        if fixed.random() < 0.1 and identifier not in self._gaps:
+            return ORDERS.echo(identifier, number, f"t{number}")
         wishes = [("", 1200), ("fail=1", 12), ("fail=4", 1), ("fail=999", 1), ("sleep=0.3", 8)]
         [wish] = fixed.choices([wish for wish, _ in wishes], [weight for _, weight in wishes])
         if wish in LASTING:
-            self.made_to_fail.add((source.identifier, number))
-        return source.dialect.request(source.dialect.put(source.identifier, number, wish))
+            self.made_to_fail.add((identifier, number))
+        return ORDERS.put(identifier, number, wish)
 
-    def _until_acknowledged(self, source: Source, number: int) -> None:
-        end = time.monotonic() + PATIENCE_SECONDS
-        while number not in source.acknowledged:
-            if time.monotonic() > end:
-                raise Refused(f"{source.identifier} {number} was not acknowledged in {PATIENCE_SECONDS:.0f} s")
-            try:
-                self._properly(source, self._request(source, number))
-            except (OSError, EOFError):
-                source.close()
-            if number not in source.acknowledged:
-                time.sleep(0.05)
-
-    def _end(self, source: Source, last: int | None) -> None:
+    def _end(self, source: OrderSender, last: int | None) -> None:
         """Close or terminate it; what was acknowledged has to be delivered all the same. ``last`` is left out where
         the time was over before anything was sent."""
-        dialect = source.dialect
-        end = self._chance.choice([dialect.close, dialect.terminate])(source.identifier, last)
+        end = self._chance.choice([source.close, source.terminate])
         give_up = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < give_up:
-            try:
-                answer = source.wire().ask(dialect.request(end))
-            except (OSError, EOFError):
-                source.close()
-                answer = None
-            if answer is not None and answer.status != 503:
-                if answer.status not in (200, 202):
-                    raise Refused(f"{source.identifier}: {answer.status} {answer.body[:1500]!r}")
-                return
+            with suppress(OSError):
+                answer = end(last)
+                if answer.status in (200, 202):
+                    return
+                if answer.status != 503:
+                    source.checked(answer)
             time.sleep(0.05)
         raise Refused(f"{source.identifier} could not be ended in {PATIENCE_SECONDS:.0f} s")
 
     # ways
 
-    def _properly(self, source: Source, request: bytes) -> None:
-        wire = source.wire()
-        wire.send(request)
-        self._read(source, wire)
+    def _properly(self, source: OrderSender, envelope: bytes) -> None:
+        source.wire.send(source.orders.request(envelope))
+        self._read(source, source.wire)
 
-    def _without_reading(self, source: Source, request: bytes) -> None:
-        source.wire().send(request)
+    def _without_reading(self, source: OrderSender, envelope: bytes) -> None:
+        source.wire.send(source.orders.request(envelope))
         time.sleep(self._chance.choice([0, 0.01]))
-        source.close()
+        source.disconnect()
 
-    def _half(self, source: Source, request: bytes) -> None:
-        source.wire().send(request[: self._chance.randrange(1, len(request))])
+    def _half(self, source: OrderSender, envelope: bytes) -> None:
+        request = source.orders.request(envelope)
+        source.wire.send(request[: self._chance.randrange(1, len(request))])
         time.sleep(self._chance.choice([0, 0.05]))
-        source.close()
+        source.disconnect()
 
-    def _in_pieces(self, source: Source, request: bytes) -> None:
+    def _in_pieces(self, source: OrderSender, envelope: bytes) -> None:
+        request = source.orders.request(envelope)
         at = self._chance.randrange(1, len(request))
-        wire = source.wire()
         for piece in (request[:at], request[at:]):
-            wire.send(piece)
+            source.wire.send(piece)
             time.sleep(0.05)
-        self._read(source, wire)
+        self._read(source, source.wire)
 
-    def _and_close(self, source: Source, request: bytes) -> None:
-        self._properly(source, request)
-        source.close()
+    def _and_close(self, source: OrderSender, envelope: bytes) -> None:
+        self._properly(source, envelope)
+        source.disconnect()
 
-    def _twice(self, source: Source, request: bytes) -> None:
+    def _twice(self, source: OrderSender, envelope: bytes) -> None:
         """At once, on two connections: two workers, perhaps."""
-        with Wire(self._server.port) as other:
-            other.send(request)
-            self._properly(source, request)
+        with HTTPWire(self._server.port) as other:
+            other.send(source.orders.request(envelope))
+            self._properly(source, envelope)
             self._read(source, other)
 
-    def _read(self, source: Source, wire: Wire) -> None:
+    def _read(self, source: OrderSender, wire: HTTPWire) -> None:
         answer = wire.read()
-        if answer.status not in (200, 202, 503):
-            raise Refused(f"{source.identifier}: {answer.status} {answer.body[:1500]!r}")
-        if answer.body and answer.status != 503 and answer.fault:
-            raise Refused(f"{source.identifier}: {answer.body[:600]!r}")
-        if answer.status != 503:
-            source.hear(answer)
+        source.hear(answer)
+        source.checked(answer)

@@ -10,16 +10,16 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from wsrm_mq.testing import Answer, HTTPWire
+
 from .orders_server import ROOT, within
-from .raw import Answer, Dialect, Wire, open_sequence
 from .stored import Stored
 
-__all__ = ["COMMANDS", "WSGI_COMMANDS", "ASGIServer", "Client"]
+__all__ = ["COMMANDS", "WSGI_COMMANDS", "ASGIServer"]
 
 _TARGET: Final = ["--factory", "tests.servers.asgi:build"]
 COMMANDS: Final = {
@@ -59,9 +59,9 @@ class ASGIServer:
 
     def _answers(self, port: int) -> bool:
         try:
-            with Wire(port, timeout=5) as wire:
+            with HTTPWire(port, timeout=5) as wire:
                 return wire.ask(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").status == 200
-        except (OSError, EOFError):
+        except OSError:
             return False
 
     def kill(self) -> None:
@@ -85,7 +85,7 @@ class ASGIServer:
         return self._process is not None and self._process.poll() is None
 
     def get(self, path: str) -> Answer:
-        with Wire(self.port) as wire:
+        with HTTPWire(self.port) as wire:
             return wire.ask(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -111,52 +111,3 @@ def _free_port() -> int:
         except OSError:
             continue
         return port
-
-
-class Client:
-    """One connection and one sequence."""
-
-    def __init__(self, server: ASGIServer, identifier: str | None = None) -> None:
-        self.server = server
-        self.dialect = Dialect()
-        self.wire = Wire(server.port)
-        self.identifier = identifier or open_sequence(self.wire, self.dialect)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.wire.close()
-
-    def other(self) -> Client:
-        """Another connection for the same sequence."""
-        return Client(self.server, self.identifier)
-
-    def put(self, number: int, text: str = "") -> Answer:
-        return self.wire.ask(self.request_put(number, text))
-
-    def request_put(self, number: int, text: str = "", *fields: str) -> bytes:
-        return self.dialect.request(self.dialect.put(self.identifier, number, text), *fields)
-
-    def request_echo(self, number: int, text: str) -> bytes:
-        return self.dialect.request(self.dialect.echo(self.identifier, number, text))
-
-    def echo(self, number: int, text: str) -> Answer:
-        return self.wire.ask(self.request_echo(number, text))
-
-    def until_acknowledged(self, number: int, seconds: float = 30) -> None:
-        """Send it, on a new connection whenever the server has closed or died, until it is acknowledged."""
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                acked = self.put(number).acked
-            except (OSError, EOFError):
-                acked = None
-                self.wire.close()
-                try:
-                    self.wire = Wire(self.server.port)
-                except OSError:
-                    time.sleep(0.02)
-            if any(lower <= number <= upper for lower, upper in acked or ()):
-                return
-            assert time.monotonic() < end, f"{number} was not acknowledged"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wsrm_mq import WSRMMiddleware
-from wsrm_mq.testing import EnvelopeFactory, Reply
+from wsrm_mq.testing import EnvelopeFactory, Reply, WSGIWire
 
 FACTORY = EnvelopeFactory()
 TWO_WAY = FACTORY.anonymous
@@ -51,22 +50,9 @@ class InProcess:
         return self.post(gzip.compress(FACTORY.message(identifier, number)), HTTP_CONTENT_ENCODING="gzip")[0]
 
     def post(self, body: bytes, **more: str) -> tuple[str, bytes]:
-        statuses: list[str] = []
-        environ = {
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": "/orders",
-            "CONTENT_TYPE": FACTORY.content_type,
-            "CONTENT_LENGTH": str(len(body)),
-            "SERVER_NAME": "127.0.0.1",
-            "SERVER_PORT": "80",
-            "REMOTE_ADDR": "127.0.0.1",
-            "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(body),
-            "wsgi.multithread": True,
-            **more,
-        }
-        content = b"".join(self.middleware(environ, lambda status, _headers: statuses.append(status)))
-        return statuses[0], content
+        wire = WSGIWire(self.middleware, "/orders", more)
+        answer = wire.post(body, {"Content-Type": FACTORY.content_type})
+        return f"{answer.status} {answer.reason}", answer.body
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.path, timeout=10)) as db:

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from tests.servers.fronts import FRONTS
-from wsrm_mq.testing import EnvelopeFactory
 
 from . import orders_server
+from .orders import Orders
 from .orders_server import OrdersServer
 from .source import Source
 
@@ -70,7 +70,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory, front: str) -> Iterator[O
 
 
 @pytest.fixture
-def at(policies: OrdersServer, speak: EnvelopeFactory) -> Iterator[At]:
+def at(policies: OrdersServer, speak: Orders) -> Iterator[At]:
     """Connections to that server: ``at("/gap")``, or to another."""
     sources: list[Source] = []
 

@@ -7,21 +7,15 @@ own database and from the store.
 from __future__ import annotations
 
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 import pytest
 
-from wsrm_mq.testing import EnvelopeFactory
+from wsrm_mq.testing import Answer, HTTPWire
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
+from .orders import Orders
 from .orders_server import OrdersServer, within
-from .raw import Answer, Wire
 from .stored import Stored
-
-NAMESPACE: Final = "urn:example:orders"
-PUT_ORDER: Final = f"{NAMESPACE}/put_order"
-PUT_ONCE: Final = f"{NAMESPACE}/put_once"
-ECHO: Final = f"{NAMESPACE}/echo"
 
 _COMBINATIONS: Final = [
     pytest.param(rm, soap, addressing, id=f"rm{rm.label}-soap{soap.label}-wsa{addressing.label[:4]}")
@@ -53,29 +47,18 @@ in_one_version: Final = pytest.mark.parametrize(
 """For what comes before any version: HTTP and XML."""
 
 
-def put_order(n: object, text: str = "") -> str:
-    """The body of a one-way order."""
-    return f'<t:put_order xmlns:t="{NAMESPACE}"><t:n>{n}</t:n><t:text>{escape(text)}</t:text></t:put_order>'
-
-
-def echo(text: str) -> str:
-    """The body of a two-way request."""
-    return f'<t:echo xmlns:t="{NAMESPACE}"><t:text>{escape(text)}</t:text></t:echo>'
-
-
 class Source:
-    """One connection and its envelopes. ``speak`` writes what the methods here do not; ``fields`` are header lines
-    of every request."""
+    """One connection, any number of sequences. ``speak`` writes what the methods here do not; ``fields`` are header
+    lines of every request."""
 
     def __init__(
-        self, server: OrdersServer, speak: EnvelopeFactory, path: str = "/orders", *, fields: tuple[str, ...] = ()
+        self, server: OrdersServer, speak: Orders, path: str | None = None, *, fields: tuple[str, ...] = ()
     ) -> None:
         self.server = server
-        self.path = path
         self.fields = fields
-        self.speak = speak
+        self.speak = speak.having(path=path) if path else speak
         self.store = Stored(server.store)
-        self.wire = Wire(server.port)
+        self.wire = HTTPWire(server.port)
 
     def __enter__(self) -> Source:
         return self
@@ -85,17 +68,12 @@ class Source:
 
     # requests
 
-    def request(self, envelope: bytes, *fields: str, content_type: str | None = None) -> bytes:
-        """A whole HTTP request. ``fields`` are more header lines; a Content-Length among them replaces ours."""
-        lines = [f"POST {self.path} HTTP/1.1", "Host: 127.0.0.1", *self.fields]
-        if content_type != "":
-            lines.append(f"Content-Type: {content_type or self.speak.content_type}")
-        if not any(field.lower().startswith(("content-length", "transfer-encoding")) for field in fields):
-            lines.append(f"Content-Length: {len(envelope)}")
-        return "\r\n".join([*lines, *fields, "", ""]).encode() + envelope
+    def request(self, envelope: bytes, *lines: str, content_type: str | None = None) -> bytes:
+        """A whole HTTP request, as ``Orders.request`` writes it."""
+        return self.speak.request(envelope, *self.fields, *lines, content_type=content_type)
 
-    def post(self, envelope: bytes, *fields: str, content_type: str | None = None) -> Answer:
-        return self.wire.ask(self.request(envelope, *fields, content_type=content_type))
+    def post(self, envelope: bytes, *lines: str, content_type: str | None = None) -> Answer:
+        return self.wire.ask(self.request(envelope, *lines, content_type=content_type))
 
     def create(self, **options: Any) -> str:
         """Create a sequence, as ``EnvelopeFactory.create_sequence`` writes it; its Identifier."""
@@ -104,42 +82,17 @@ class Source:
         assert created is not None, answer.body
         return created.identifier
 
-    def order(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> bytes:
-        """The envelope of a one-way order in a sequence. Its n is the message number if that is one."""
-        n = options.pop("n", number if isinstance(number, int) else 0)
-        options = {"action": PUT_ORDER, "reply_to": ""} | options
-        return self.speak.message(identifier, number, put_order(n, text), **options)
-
     def put(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> Answer:
         """Send a one-way order in a sequence."""
-        return self.post(self.order(identifier, number, text, **options))
-
-    def order_once(self, identifier: str, number: int, text: str = "") -> bytes:
-        """The same for the operation that has its effect exactly once, crashes or not."""
-        body = put_order(number, text).replace("put_order", "put_once")
-        return self.speak.message(identifier, number, body, action=PUT_ONCE, reply_to="")
-
-    def send(self, envelope: bytes) -> None:
-        """Send it and do not wait for the answer: ``wire.read`` has it later."""
-        self.wire.send(self.request(envelope))
-
-    def reconnect(self) -> None:
-        """A new connection, after the server was started anew."""
-        self.wire.close()
-        self.wire = Wire(self.server.port)
-
-    def request_echo(self, identifier: str, number: Any, text: str, **options: Any) -> bytes:
-        """The envelope of a two-way request in a sequence."""
-        options = {"action": ECHO, "reply_to": ""} | options
-        return self.speak.message(identifier, number, echo(text), **options)
+        return self.post(self.speak.put(identifier, number, text, **options))
 
     def echo(self, identifier: str, number: Any, text: str, **options: Any) -> Answer:
         """Send a two-way request in a sequence."""
-        return self.post(self.request_echo(identifier, number, text, **options))
+        return self.post(self.speak.echo(identifier, number, text, **options))
 
-    def plain_put(self, n: int, text: str = "", **options: Any) -> Answer:
+    def put_plain(self, n: int, text: str = "", **options: Any) -> Answer:
         """Send a one-way order without WS-RM."""
-        return self.post(self.speak.envelope(PUT_ORDER, put_order(n, text), reply_to="", **options))
+        return self.post(self.speak.put_plain(n, text, **options))
 
     def ask(self, *identifiers: str, **options: Any) -> Answer:
         """Send AckRequested by itself."""
@@ -150,6 +103,15 @@ class Source:
 
     def terminate(self, identifier: str, last: int | None = None, **options: Any) -> Answer:
         return self.post(self.speak.terminate(identifier, last, **options))
+
+    def send(self, envelope: bytes) -> None:
+        """Send it and do not wait for the answer: ``wire.read`` has it later."""
+        self.wire.send(self.request(envelope))
+
+    def reconnect(self) -> None:
+        """A new connection, after the server was started anew."""
+        self.wire.close()
+        self.wire = HTTPWire(self.server.port)
 
     # what the server did
 
@@ -179,7 +141,7 @@ class Source:
         return self.server.rows(f"select {column} from {table} where sequence = ? order by rowid", identifier)
 
 
-def good_exchange(server: OrdersServer, speak: EnvelopeFactory) -> None:
+def good_exchange(server: OrdersServer, speak: Orders) -> None:
     """The server is well: a new sequence on a new connection takes a message, delivers it and ends."""
     with Source(server, speak) as source:
         identifier = source.create()

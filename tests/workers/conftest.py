@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleet import NGINX, Command, Fleet, Nginx
-from tests.support.raw import Dialect, Wire
+from tests.support.orders import OrderSender
 
 Launch = Callable[..., Fleet]
 
@@ -48,34 +48,22 @@ def proxied(tmp_path: Path) -> Iterator[Callable[[Fleet], Nginx]]:
         nginx.__exit__()
 
 
-class Wires:
-    """A connection to each worker: a server with threads keeps a connection where it was accepted."""
-
-    def __init__(self, port: int, workers: int) -> None:
-        self._all: list[Wire] = []
-        self.by_worker: dict[int, Wire] = {}
-        dialect = Dialect()
-        while len(self.by_worker) < workers:
-            assert len(self._all) < 50 * workers, f"only {sorted(self.by_worker)} take connections"
-            wire = Wire(port)
-            self._all.append(wire)
-            answer = wire.ask(dialect.request(dialect.ack_requested("urn:none")))
-            self.by_worker.setdefault(int(answer.fields["x-worker"]), wire)
-
-    def close(self) -> None:
-        for wire in self._all:
-            wire.close()
-
-
 @pytest.fixture
-def reach() -> Iterator[Callable[[Fleet, int], dict[int, Wire]]]:
-    """``reach(fleet, 4)``: a connection to each of its four workers, by process id."""
-    opened: list[Wires] = []
+def reach() -> Iterator[Callable[[Fleet, int], dict[int, OrderSender]]]:
+    """``reach(fleet, 4)``: senders of one sequence, each connected to another of its four workers, by process id. A
+    server with threads keeps a connection where it was accepted."""
+    opened: list[OrderSender] = []
 
-    def connect(fleet: Fleet, workers: int) -> dict[int, Wire]:
-        opened.append(Wires(fleet.port, workers))
-        return opened[-1].by_worker
+    def connect(fleet: Fleet, workers: int) -> dict[int, OrderSender]:
+        first = OrderSender(fleet)
+        by_worker: dict[int, OrderSender] = {}
+        for _ in range(50 * workers):
+            opened.append(first.another())
+            by_worker.setdefault(int(opened[-1].ask().fields["x-worker"]), opened[-1])
+            if len(by_worker) == workers:
+                return by_worker
+        raise AssertionError(f"only {sorted(by_worker)} take connections")
 
     yield connect
-    for wires in opened:
-        wires.close()
+    for sender in opened:
+        sender.disconnect()

@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.crash.checker import problems
-from tests.crash.witness import Source, in_background, settled
+from tests.crash.witness import in_background, settled
 from tests.support.fleet import Fleet, Nginx, gunicorn, until_dead
+from tests.support.orders import OrderSender
 from tests.support.orders_server import within
-from tests.support.raw import Dialect, Wire, open_sequence, put
 from tests.workers.conftest import Launch
 
 WORKERS = 4
 LAST = 200
 
-Reach = Callable[[Fleet, int], dict[int, Wire]]
+Reach = Callable[[Fleet, int], dict[int, OrderSender]]
 
 
 def shuffled(seed: int) -> list[int]:
@@ -32,20 +33,16 @@ def clean(fleet: Fleet, identifier: str, acknowledged: set[int]) -> None:
     assert problems(acknowledged, fleet.effects(identifier), fleet.calls(identifier)) == []
 
 
-def shared_out(source: Source, seed: int, senders: int) -> None:
+def shared_out(source: OrderSender, seed: int, senders: int) -> None:
     """The sequence's numbers, shuffled, from several connections at once, each number until it is acknowledged."""
     numbers = shuffled(seed)
-    sources = [source.another() for _ in range(senders)]
 
-    def send(one: Source, mine: list[int]) -> None:
+    def send(one: OrderSender, mine: list[int]) -> None:
         for number in mine:
             one.send_until_acknowledged(number)
-            one.close()  # the next connection is another worker's, perhaps
+            one.disconnect()  # the next connection is another worker's, perhaps
 
-    threads = [
-        in_background(lambda one=one, at=at: send(one, numbers[at::senders]))  # type: ignore[misc]
-        for at, one in enumerate(sources)
-    ]
+    threads = [in_background(partial(send, source.another(), numbers[at::senders])) for at in range(senders)]
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
@@ -57,24 +54,19 @@ def test_a_shuffled_sequence_spread_over_four_workers_is_seen_in_order_once(
     launch: Launch, reach: Reach, preload: bool
 ) -> None:
     fleet = launch(gunicorn(WORKERS, preload=preload), instances=WORKERS)
-    wires = list(reach(fleet, WORKERS).values())
-    dialect = Dialect()
-    identifier = open_sequence(wires[0], dialect)
-    acknowledged: set[int] = set()
+    senders = list(reach(fleet, WORKERS).values())
+    source = senders[0]
     for at, number in enumerate(shuffled(7)):
-        answer = put(wires[at % WORKERS], dialect, identifier, number)
-        assert answer.status == 200
-        for lower, upper in answer.acked or ():
-            acknowledged |= set(range(lower, upper + 1))
-    clean(fleet, identifier, acknowledged)
-    assert len(fleet.calls(identifier)) == LAST, "nothing was called twice"
+        assert senders[at % WORKERS].send(number).status == 200
+    clean(fleet, source.identifier, source.acknowledged)
+    assert len(fleet.calls(source.identifier)) == LAST, "nothing was called twice"
 
 
 @pytest.mark.invariant("I6")
 @pytest.mark.parametrize("preload", [False, True], ids=["each-loads", "preload"])
 def test_the_same_while_workers_are_killed_and_replaced_in_turn(launch: Launch, preload: bool) -> None:
     fleet = launch(gunicorn(WORKERS, preload=preload), work=0.02, instances=WORKERS)
-    source = Source(fleet)
+    source = OrderSender(fleet)
     sending = in_background(lambda: shared_out(source, 8, senders=6))
     for victim in list(fleet.workers):
         fleet.kill_worker(victim)
@@ -91,7 +83,7 @@ def test_the_same_through_a_proxy_that_mixes_its_clients_connections(
 ) -> None:
     fleet = launch(gunicorn(WORKERS), instances=WORKERS)
     nginx = proxied(fleet)
-    source = Source(nginx)
+    source = OrderSender(nginx)
     shared_out(source, 9, senders=6)
     source.send_until_acknowledged(LAST)
     clean(fleet, source.identifier, source.acknowledged)
@@ -105,19 +97,18 @@ def test_a_slow_operation_in_one_worker_is_not_run_a_second_time_by_another(laun
     makes its worker look dead."""
     work = 30.0
     fleet = launch(gunicorn(WORKERS), instances=WORKERS)
-    wires = reach(fleet, WORKERS)
-    dialect = Dialect()
-    slow, *others = wires.values()
-    identifier = open_sequence(slow, dialect)
+    senders = reach(fleet, WORKERS)
+    slow, *others = senders.values()
+    identifier = slow.identifier
     begun = time.monotonic()
-    assert put(slow, dialect, identifier, 1, f"sleep={work}").status == 200
+    assert slow.send(1, f"sleep={work}").status == 200
     assert settled_calls(fleet, identifier, 1) == [(1, False)]
     [(busy,)] = fleet.rows("SELECT pid FROM calls WHERE sequence = ?", identifier)
     for number, other in enumerate(others, 2):
-        assert put(other, dialect, identifier, number).acked == [(1, number)]
+        assert other.send(number).acked == [(1, number)]
     fleet.set_clock(3600)
     time.sleep(work / 6)
-    fleet.kill_worker(next(pid for pid in wires if pid != busy))
+    fleet.kill_worker(next(pid for pid in senders if pid != busy))
     time.sleep(work / 6)
     fleet.set_clock(-3600)
     while time.monotonic() - begun < work - 1:

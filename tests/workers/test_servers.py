@@ -7,15 +7,17 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.crash.checker import problems
-from tests.crash.witness import Source, in_background, settled
+from tests.crash.witness import in_background, settled
 from tests.support.fleet import Command, Fleet, gunicorn, until_dead, uwsgi
+from tests.support.orders import OrderSender
 from tests.support.orders_server import within
-from tests.support.raw import Dialect, Wire, open_sequence, put
 from tests.workers.conftest import Launch
+from wsrm_mq.testing import HTTPWire
 
 UWSGI = [pytest.param(uwsgi(lazy_apps=lazy), id="lazy-apps" if lazy else "master-loads") for lazy in (False, True)]
 GUNICORN = [pytest.param(gunicorn(2, preload=preload), id="preload" if preload else "each-loads") for preload in (0, 1)]
@@ -39,11 +41,11 @@ def test_each_worker_of_uwsgi_is_an_instance_with_locks_of_its_own(launch: Launc
     """SQLite goes by what it knows of its own process: after a fork that it was not told of, a worker would believe in
     its master's locks."""
     fleet = launch(command, instances=2)
-    wires = [Wire(fleet.port) for _ in range(2)]
-    source = Source(fleet)
+    wires = [HTTPWire(fleet.port) for _ in range(2)]
+    source = OrderSender(fleet)
     for number in range(1, 41):
         source.send_until_acknowledged(number)
-        source.close()
+        source.disconnect()
     for wire in wires:
         wire.close()
     assert settled(fleet, source.identifier, 40) == list(range(1, 41))
@@ -55,9 +57,8 @@ def test_each_worker_of_uwsgi_is_an_instance_with_locks_of_its_own(launch: Launc
 @servers
 def test_what_a_killed_worker_ran_is_run_by_another_with_a_mark(launch: Launch, command: Command) -> None:
     fleet = launch(command, instances=2)
-    source = Source(fleet)
-    dialect = source.dialect
-    assert source.wire().ask(dialect.request(dialect.put(source.identifier, 1, "sleep=2"))).acked == [(1, 1)]
+    source = OrderSender(fleet)
+    assert source.send(1, "sleep=2").acked == [(1, 1)]
     assert within(10, lambda: fleet.calls(source.identifier), bool) == [(1, False)]
     [(busy,)] = fleet.rows("SELECT pid FROM calls")
     fleet.kill_worker(busy)
@@ -72,10 +73,10 @@ def test_what_a_killed_worker_ran_is_run_by_another_with_a_mark(launch: Launch, 
 def test_a_master_that_preloads_the_application_delivers_nothing(launch: Launch) -> None:
     """What a crash left is its workers' business: what it had open in a call would be in them too."""
     fleet = launch(gunicorn(2, preload=True), instances=3)
-    sources = [Source(fleet) for _ in range(3)]
+    sources = [OrderSender(fleet) for _ in range(3)]
     for source in sources:
         for number, wish in ((1, "sleep=5"), (2, "")):
-            source.wire().ask(source.dialect.request(source.dialect.put(source.identifier, number, wish)))
+            source.send(number, wish)
     assert all(within(10, lambda s=source: fleet.calls(s.identifier), bool) for source in sources)  # type: ignore[misc]
     fleet.kill()
     fleet.start(3)
@@ -88,12 +89,11 @@ def test_a_master_that_preloads_the_application_delivers_nothing(launch: Launch)
 @servers
 def test_sigterm_lets_what_runs_end_and_leaves_nothing_to_recover(launch: Launch, command: Command) -> None:
     fleet = launch(command, instances=2)
-    source = Source(fleet)
-    dialect = source.dialect
+    source = OrderSender(fleet)
     for number in (1, 2, 3):
-        source.wire().ask(dialect.request(dialect.put(source.identifier, number, "sleep=2.5" if number == 1 else "")))
+        source.send(number, "sleep=2.5" if number == 1 else "")
     assert within(10, lambda: fleet.calls(source.identifier), bool) == [(1, False)]
-    source.close()
+    source.disconnect()
     time.sleep(0.5)  # to uWSGI a connection that is kept is a request, and a worker that is busy ends without ado
     fleet.stop()
     assert fleet.effects(source.identifier)[:1] == [1], "it was cut off"
@@ -107,7 +107,7 @@ def test_sigterm_lets_what_runs_end_and_leaves_nothing_to_recover(launch: Launch
 @pytest.mark.parametrize("command", GUNICORN)
 def test_a_rolling_restart_under_load_calls_nothing_twice(launch: Launch, command: Command) -> None:
     fleet = launch(command, instances=2, work=0.005)
-    source = Source(fleet)
+    source = OrderSender(fleet)
     last = 150
 
     def send() -> None:
@@ -142,10 +142,9 @@ def test_an_operator_works_on_a_store_that_workers_write(launch: Launch) -> None
     from wsrm_mq.cli import program
 
     fleet = launch(gunicorn(2, preload=True), instances=2, retry=[0.05], on_poison="block")
-    source = Source(fleet)
-    dialect = source.dialect
+    source = OrderSender(fleet)
     for number, wish in ((1, "fail=3"), (2, "fail=999"), (3, "")):
-        source.wire().ask(dialect.request(dialect.put(source.identifier, number, wish)))
+        source.send(number, wish)
 
     def blocked() -> object:
         return fleet.stored.sequence(source.identifier)["blocked"]
@@ -167,25 +166,24 @@ def test_an_operator_works_on_a_store_that_workers_write(launch: Launch) -> None
 @pytest.mark.scenario("Q-109")
 @pytest.mark.timeout(300)
 def test_eight_processes_that_write_never_find_the_store_locked_and_wait_little(
-    launch: Launch, reach: Callable[[Fleet, int], dict[int, Wire]]
+    launch: Launch, reach: Callable[[Fleet, int], dict[int, OrderSender]]
 ) -> None:
     processes, puts = 8, 100
     fleet = launch(gunicorn(processes, threads=2, preload=True), instances=processes)
     latencies: list[float] = []
     refused: list[bytes] = []
 
-    def send(wire: Wire) -> None:
-        dialect = Dialect()
-        identifier = open_sequence(wire, dialect)
+    def send(source: OrderSender) -> None:
+        source.create()
         for number in range(1, puts + 1):
             begun = time.monotonic()
-            answer = put(wire, dialect, identifier, number)
+            answer = source.send(number)
             latencies.append(time.monotonic() - begun)
             if answer.status != 200:
                 refused.append(answer.body)
             time.sleep(0.02)
 
-    threads = [in_background(lambda wire=wire: send(wire)) for wire in reach(fleet, processes).values()]  # type: ignore[misc]
+    threads = [in_background(partial(send, source)) for source in reach(fleet, processes).values()]
     for thread in threads:
         thread.join(120)
     assert refused == []
@@ -220,13 +218,12 @@ def from_port(fleet: Fleet, port: int) -> socket.socket:
 
 def test_a_port_that_another_client_has_now_is_another_connection(launch: Launch) -> None:
     fleet = launch(gunicorn(1, preload=True), instances=1)
-    source = Source(fleet)
-    dialect = source.dialect
+    source = OrderSender(fleet)
     port = 0
     for number in (1, 2):
         with from_port(fleet, port) as client:
             port = client.getsockname()[1]
-            client.sendall(dialect.request(dialect.put(source.identifier, number)))
+            client.sendall(source.request_put(number))
             assert client.recv(65536).startswith(b"HTTP/1.1 200")
     first, second = (connection_of(fleet, source.identifier, number) for number in (1, 2))
     assert first is not None
@@ -240,15 +237,14 @@ def test_a_connection_that_vanishes_while_its_request_waits_takes_nothing_with_i
     """The request waits for a gap. Its message stays, its place among those that wait comes free, its resend gets the
     reply; the operation ran once."""
     fleet = launch(gunicorn(1, threads=4, preload=True), instances=1, max_waiting=1, hold_wait=1.5)
-    source = Source(fleet)
-    dialect = source.dialect
+    source = OrderSender(fleet)
     with from_port(fleet, 0) as client:
-        client.sendall(dialect.request(dialect.echo(source.identifier, 2, "two")))
+        client.sendall(source.request_echo(2, "two"))
         assert within(10, lambda: fleet.stored.received(source.identifier), bool) == [(2, 2)]
     time.sleep(1.7)
     begun = time.monotonic()
-    with Wire(fleet.port) as again:
-        again.send(dialect.request(dialect.echo(source.identifier, 2, "two")))
+    with HTTPWire(fleet.port) as again:
+        again.send(source.request_echo(2, "two"))
         time.sleep(0.3)
         source.send_until_acknowledged(1)
         answer = again.read()

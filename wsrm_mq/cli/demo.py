@@ -54,10 +54,10 @@ def demo(
 
     from wsrm_mq.demo.run import Plan, run
     from wsrm_mq.demo.screen import LiveScreen, PlainScreen, summary
-    from wsrm_mq.demo.source import Line
+    from wsrm_mq.testing import Line
 
     console = Console(stderr=is_json)
-    plan = Plan(messages, connections, Line(loss, duplicates, seed))
+    plan = Plan(messages, connections, Line(loss, duplicates, seed=seed))
     is_live = console.is_terminal and not is_json
     with _directory(keep) as directory, LiveScreen(console, messages) if is_live else PlainScreen(console) as screen:
         result = run(plan, directory, screen)

@@ -13,7 +13,8 @@ from typing import Final, Protocol
 from wsrm_mq.demo import PAUSE
 from wsrm_mq.demo.server import DemoFailed, Server
 from wsrm_mq.demo.sight import Sight, Watch, service_saw
-from wsrm_mq.demo.source import Line, Source, Traffic
+from wsrm_mq.demo.source import Source
+from wsrm_mq.testing import Line, Traffic
 
 __all__ = ["Plan", "Result", "Screen", "run"]
 

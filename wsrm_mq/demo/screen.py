@@ -14,7 +14,7 @@ from rich.text import Text
 
 from wsrm_mq.demo.run import Result
 from wsrm_mq.demo.sight import Sight
-from wsrm_mq.demo.source import Traffic
+from wsrm_mq.testing import Traffic
 
 __all__ = ["LiveScreen", "PlainScreen", "summary"]
 

@@ -1,0 +1,192 @@
+"""The RM Source that is given to others: over each wire, on a bad line, and as its page shows it."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import pytest
+
+from tests.support.in_process import until
+from wsrm_mq import WSRMMiddleware, testing
+from wsrm_mq.asgi import WSRMASGIMiddleware
+from wsrm_mq.testing import (
+    Answer,
+    ASGIWire,
+    EnvelopeFactory,
+    HTTPWire,
+    Line,
+    LossyWire,
+    Refused,
+    Sender,
+    Unacknowledged,
+    Wire,
+    WSGIWire,
+    shuffled_windows,
+)
+
+LAST = 40
+ECHO = '<e:echo xmlns:e="urn:example"/>'
+
+
+class Service:
+    """Notes the numbers of its calls, and answers with what it was sent."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        body = environ["wsgi.input"].read()
+        self.calls.append(environ["wsrm.message_number"])
+        start_response("200 OK", [("Content-Type", environ["CONTENT_TYPE"])])
+        return [body]
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture(params=["wsgi", "asgi", "http"])
+def connect(request: pytest.FixtureRequest, tmp_path: Path, service: Service) -> Iterator[Callable[[], Wire]]:
+    """Opens a wire to the service behind the middleware."""
+    options: dict[str, Any] = {"one_way": ["urn:example:orders/put"]}
+    if request.param == "asgi":
+        asgi = WSRMASGIMiddleware(service, tmp_path / "store.db", **options)
+        yield lambda: ASGIWire(asgi, "/orders")
+        assert asgi.close(10)
+        return
+    wsgi = WSRMMiddleware(service, tmp_path / "store.db", **options)
+    if request.param == "wsgi":
+        yield lambda: WSGIWire(wsgi, "/orders")
+    else:
+        with Served(wsgi) as port:
+            yield lambda: HTTPWire(port, "/orders")
+    assert wsgi.close(10)
+
+
+class Served:
+    """``wsgiref``, with a request a connection."""
+
+    def __init__(self, app: Any) -> None:
+        self._server = WSGIServer(("127.0.0.1", 0), Quiet)
+        self._server.set_app(app)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    def __enter__(self) -> int:
+        self._thread.start()
+        return self._server.server_port
+
+    def __exit__(self, *_exception: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tell nothing."""
+
+
+def test_numbers_in_any_order_are_acknowledged_and_delivered_in_order(
+    connect: Callable[[], Wire], service: Service
+) -> None:
+    with Sender(connect, expires="PT1H") as sender:
+        for number in (3, 1):
+            sender.send(number)
+        assert sender.acknowledged == {1, 3}
+        with sender.another() as other:
+            assert other.send(2).acked == [(1, 3)]
+        assert sender.acknowledged == {1, 2, 3}
+        assert sender.ask().acked == [(1, 3)]
+        assert until(lambda: service.calls == [1, 2, 3])
+        assert sender.close(3).reply.ack.final
+        assert sender.terminate(3).fault is None
+    with pytest.raises(Refused, match="HTTP 500, UnknownSequence: "):
+        sender.send(4)
+
+
+def test_a_request_that_wants_an_answer_gets_it_and_so_does_its_resend(
+    connect: Callable[[], Wire], service: Service
+) -> None:
+    with Sender(connect) as sender:
+        envelope = sender.message(1, ECHO, action="urn:example/echo", reply_to="")
+        first, again = sender.post(envelope), sender.post(envelope)
+        assert first.reply.body_name == again.reply.body_name == "echo"
+        assert service.calls == [1]
+        assert sender.acknowledged == {1}
+
+
+def test_a_bad_line_loses_repeats_and_swaps_nothing(connect: Callable[[], Wire], service: Service) -> None:
+    line = Line(loss=0.3, duplicates=0.2, delay=0.005, seed=5)
+    with Sender(lambda: LossyWire(connect(), line)) as sender:
+        sender.send_all(shuffled_windows(LAST, 8, 5), connections=3, resend=0.02)
+        assert sender.acknowledged == set(range(1, LAST + 1))
+        assert until(lambda: len(service.calls) >= LAST)
+        assert sender.terminate(LAST).fault is None
+    assert service.calls == list(range(1, LAST + 1))
+    traffic = line.traffic
+    assert traffic.transmissions > LAST
+    assert min(traffic.requests_lost, traffic.answers_lost, traffic.duplicates) > 0
+
+
+class Deaf:
+    """Answers that it has no time."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.posted: list[bytes] = []
+        self._statuses = list(statuses)
+
+    def post(self, body: bytes, fields: object) -> Answer:
+        self.posted.append(body)
+        return Answer(self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0], {}, b"")
+
+    def post_half(self, body: bytes, fields: object) -> None:
+        self.posted.append(body[: len(body) // 2])
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_is_not_acknowledged_in_time_is_told_and_was_the_same_message_each_time() -> None:
+    wire = Deaf(503)
+    with pytest.raises(Unacknowledged):
+        Sender(lambda: wire, identifier="urn:a").send_until_acknowledged(1, seconds=0.1)
+    assert len(wire.posted) > 1
+    assert len(set(wire.posted)) == 1
+
+
+def test_a_refusal_ends_all_threads_and_is_told() -> None:
+    wire = Deaf(503, 503, 500)
+    with pytest.raises(Refused, match="500"):
+        Sender(lambda: wire, identifier="urn:a").send_all(range(1, 10), connections=3, resend=0.01)
+    assert len(wire.posted) < 10
+
+
+def test_a_sender_that_is_told_to_stop_stops() -> None:
+    wire, stop = Deaf(503), threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    Sender(lambda: wire, identifier="urn:a").send_all([1], stop=stop, resend=0.01)
+    assert wire.posted
+
+
+def test_the_page_of_the_package_shows_what_works(tmp_path: Path) -> None:
+    service = Service()
+    application = WSRMMiddleware(service, tmp_path / "store.db", one_way=["urn:example:orders/put"])
+    shown = inspect.getdoc(testing) or ""
+    code = textwrap.dedent(shown.partition("::\n")[2].partition("\n\n``")[0])
+    assert 5 < len(code.strip().splitlines()) <= 10
+    exec(code, {**vars(testing), "application": application})
+    assert until(lambda: len(service.calls) == 52)
+    assert application.close(10)
+
+
+def test_every_public_name_is_there() -> None:
+    assert {"Ack", "Created", "EnvelopeFactory", "FRESH", "ManualClock", "Reply", "ReplyFault"} <= set(testing.__all__)
+    assert all(hasattr(testing, name) for name in testing.__all__)
+    assert EnvelopeFactory().having(to=None).to is None

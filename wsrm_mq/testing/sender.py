@@ -1,0 +1,217 @@
+"""An RM Source: one sequence, sent until it is acknowledged."""
+
+from __future__ import annotations
+
+import copy
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Generic, Self, TypeVar
+
+from wsrm_mq.testing.envelopes import EnvelopeFactory
+from wsrm_mq.testing.wire import Answer, Wire
+
+__all__ = ["Refused", "Sender", "Unacknowledged", "shuffled_windows"]
+
+W = TypeVar("W", bound=Wire)
+
+_ACCEPTED = (200, 202)
+_LATER = 503
+_PAUSE_SECONDS = 0.02
+"""Between two tries of a message that is wanted at once."""
+
+
+class Refused(Exception):
+    """The destination answered a fault, or another status than of an acceptance or of a request to come later."""
+
+
+class Unacknowledged(Exception):
+    """A message was not acknowledged in time."""
+
+
+class Sender(Generic[W]):
+    """One sequence on one wire at a time. ``connect`` opens a wire: the first one when there is something to send, the
+    next when one broke. ``write`` says how a message is written, from the sequence's identifier, its number, and
+    whatever else is given to ``send``; by default it is ``envelopes.message``.
+
+    A thread that sends at the same time needs ``another``, or the methods that start threads.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], W],
+        envelopes: EnvelopeFactory | None = None,
+        *,
+        write: Callable[..., bytes] | None = None,
+        identifier: str | None = None,
+        **create: Any,
+    ) -> None:
+        """Without an ``identifier`` a sequence is created; ``create`` are options of
+        ``EnvelopeFactory.create_sequence``. Raises ``OSError``, and ``Refused`` where it is not created."""
+        self.envelopes = envelopes or EnvelopeFactory()
+        self.identifier = identifier or ""
+        self.acknowledged: set[int] = set()
+        self._connect = connect
+        self._write = write or self.envelopes.message
+        self._wire: W | None = None
+        if identifier is None:
+            self.create(**create)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.disconnect()
+
+    def create(self, **options: Any) -> str:
+        """Create a sequence, for what is sent from now on; answers its identifier. Raises as the constructor does."""
+        answer = self.post(self.envelopes.create_sequence(**options))
+        if answer.status not in _ACCEPTED or answer.reply.created is None:
+            raise Refused(f"CreateSequence: {_said(answer)}")
+        self.identifier = answer.reply.created.identifier
+        self.acknowledged = set()
+        return self.identifier
+
+    def another(self) -> Self:
+        """The same sequence, and what is known of it, on a wire of its own."""
+        twin = copy.copy(self)
+        twin._wire = None
+        return twin
+
+    @property
+    def wire(self) -> W:
+        """The wire that is open, or a new one. Raises ``OSError``."""
+        if self._wire is None:
+            self._wire = self._connect()
+        return self._wire
+
+    def disconnect(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def post(self, envelope: bytes) -> Answer:
+        """Send an envelope; what its answer acknowledges is remembered. Raises ``OSError`` where the wire breaks; the
+        next message opens another."""
+        try:
+            answer = self.wire.post(envelope, {"Content-Type": self.envelopes.content_type})
+        except OSError:
+            self.disconnect()
+            raise
+        if answer.fields.get("connection") == "close":
+            self.disconnect()
+        self.hear(answer)
+        return answer
+
+    def hear(self, answer: Answer) -> None:
+        """Remember what an answer acknowledges of this sequence."""
+        for ack in answer.reply.acks if answer.is_soap else ():
+            if ack.identifier == self.identifier:
+                for lower, upper in ack.ranges:
+                    self.acknowledged.update(range(lower, upper + 1))
+
+    # messages
+
+    def message(self, number: int, *content: Any, **options: Any) -> bytes:
+        """The envelope of a message."""
+        return self._write(self.identifier, number, *content, **options)
+
+    def send(self, number: int, *content: Any, **options: Any) -> Answer:
+        """Send a message once. Status 503 says that it is to be sent again. Raises ``OSError`` and ``Refused``."""
+        return self.checked(self.post(self.message(number, *content, **options)))
+
+    def send_until_acknowledged(self, number: int, *content: Any, seconds: float = 30, **options: Any) -> None:
+        """Raises ``Unacknowledged`` after ``seconds``, and ``Refused``."""
+        envelope = self.message(number, *content, **options)
+        end = time.monotonic() + seconds
+        while number not in self.acknowledged:
+            if time.monotonic() > end:
+                raise Unacknowledged(f"message {number} of {self.identifier}, {seconds} s long")
+            with suppress(OSError):
+                self.checked(self.post(envelope))
+            if number not in self.acknowledged:
+                time.sleep(_PAUSE_SECONDS)
+
+    def send_all(
+        self,
+        numbers: Iterable[int],
+        *,
+        connections: int = 1,
+        resend: float = 0.1,
+        pace: float = 0.0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Send messages in this order on so many wires at once, and again after ``resend`` seconds what is not
+        acknowledged, until all of them are or ``stop`` is set. ``pace``: seconds between two messages of a wire.
+        Raises ``Refused``."""
+        stop, lock = stop or threading.Event(), threading.Lock()
+        unsent = iter(numbers)
+        again: deque[tuple[float, int, bytes]] = deque()
+
+        def take() -> tuple[float, int, bytes] | None:
+            """When to send what: a message that is due again, else a new one, else the next that will be due."""
+            with lock:
+                if not again or again[0][0] > time.monotonic():
+                    for number in unsent:
+                        return 0.0, number, self.message(number)
+                return again.popleft() if again else None
+
+        def work(sender: Self) -> None:
+            while not stop.is_set() and (taken := take()) is not None:
+                due, number, envelope = taken
+                stop.wait(max(pace, due - time.monotonic()))
+                if stop.is_set() or number in self.acknowledged:
+                    continue
+                try:
+                    sender.checked(sender.post(envelope))
+                except OSError:
+                    stop.wait(_PAUSE_SECONDS)
+                except Refused:
+                    stop.set()
+                    raise
+                if number not in self.acknowledged:
+                    again.append((time.monotonic() + resend, number, envelope))
+            sender.disconnect()
+
+        with ThreadPoolExecutor(connections) as pool:
+            list(pool.map(work, [self.another() for _ in range(connections)]))
+
+    def checked(self, answer: Answer) -> Answer:
+        """The same answer. Raises ``Refused`` if it neither accepts nor says to come later."""
+        if answer.status != _LATER and (answer.status not in _ACCEPTED or (answer.is_soap and answer.reply.fault)):
+            raise Refused(f"{self.identifier}: {_said(answer)}")
+        return answer
+
+    # the sequence
+
+    def ask(self, **options: Any) -> Answer:
+        """Send AckRequested."""
+        return self.post(self.envelopes.ack_requested(self.identifier, **options))
+
+    def close(self, last: int | None = None, **options: Any) -> Answer:
+        """Send CloseSequence, with ``last`` as its LastMsgNumber."""
+        return self.post(self.envelopes.close(self.identifier, last, **options))
+
+    def terminate(self, last: int | None = None, **options: Any) -> Answer:
+        """Send TerminateSequence, with ``last`` as its LastMsgNumber."""
+        return self.post(self.envelopes.terminate(self.identifier, last, **options))
+
+
+def _said(answer: Answer) -> str:
+    fault = answer.reply.fault if answer.is_soap else None
+    said = repr(answer.body[:1000]) if fault is None else f"{fault.subcode or fault.code}: {fault.reason}"
+    return f"HTTP {answer.status}, {said}"
+
+
+def shuffled_windows(last: int, window: int, seed: int, twice: float = 0.1) -> Iterator[int]:
+    """1 … last, shuffled within windows, a share of the numbers twice: what a bad network makes of a sequence."""
+    chance = random.Random(seed)
+    for start in range(1, last + 1, window):
+        numbers = list(range(start, min(start + window, last + 1)))
+        numbers += [n for n in numbers if chance.random() < twice]
+        chance.shuffle(numbers)
+        yield from numbers
