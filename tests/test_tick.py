@@ -18,7 +18,7 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import database
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.tick import LoopErrand, Tick
+from wsrm_mq.tick import LoopCompletion, Tick
 
 
 @pytest.fixture
@@ -128,23 +128,23 @@ def test_what_is_sent_to_a_closed_store_is_refused(store: Store) -> None:
 # what a request has run
 
 
-async def errand_of(tick: Tick, word: str, seconds: float = 0.0) -> tuple[Settlement | None, float]:
+async def run_for(tick: Tick, word: str, seconds: float = 0.0) -> tuple[Settlement | None, float]:
     """Have ``word`` written as a pool does it whose application takes ``seconds``; answers what the request heard."""
-    errand = LoopErrand(tick)
+    completion = LoopCompletion(tick)
     settlement = Settlement("delivered", None, SequenceAcknowledgement(word, ()))
 
     def told(_done: Any, error: BaseException | None) -> None:
-        errand.end(settlement if error is None else None)
+        completion.complete(settlement if error is None else None)
 
     def run() -> None:
-        errand.calling()
+        completion.calling()
         time.sleep(seconds)
-        errand.storing()
-        errand.submit(note(word), told, size=1)
+        completion.storing()
+        completion.submit(note(word), told, size=1)
 
     thread = threading.Thread(target=run)
     thread.start()
-    heard = await errand.settled(0.3)
+    heard = await completion.settled(0.3)
     thread.join()
     return heard
 
@@ -161,7 +161,7 @@ def test_what_threads_have_settled_is_written_by_the_loop_with_what_was_sent_to_
         accepted = tick.commit(note("accepted"), 1, str)
         for _ in range(3):
             done = threading.Thread(
-                target=LoopErrand(tick).submit, args=(verb, lambda _done, _error: None), kwargs={"size": 1}
+                target=LoopCompletion(tick).submit, args=(verb, lambda _done, _error: None), kwargs={"size": 1}
             )
             done.start()
             done.join()
@@ -175,7 +175,7 @@ def test_what_threads_have_settled_is_written_by_the_loop_with_what_was_sent_to_
 
 def test_what_a_thread_has_settled_is_written_and_heard_of_although_nobody_sends(store: Store) -> None:
     async def conversation() -> None:
-        settlement, left = await errand_of(tick_of(store), "alone")
+        settlement, left = await run_for(tick_of(store), "alone")
         assert settlement is not None
         assert settlement.acknowledgement.identifier == "alone"
         assert 0 < left <= 0.3
@@ -186,7 +186,7 @@ def test_what_a_thread_has_settled_is_written_and_heard_of_although_nobody_sends
 
 def test_the_applications_own_time_uses_up_no_patience(store: Store) -> None:
     async def conversation() -> None:
-        settlement, left = await errand_of(tick_of(store), "slow", seconds=0.8)
+        settlement, left = await run_for(tick_of(store), "slow", seconds=0.8)
         assert settlement is not None
         assert left > 0
 
@@ -202,7 +202,7 @@ def test_a_request_waits_for_the_store_no_longer_than_its_patience(
         tick = tick_of(store)
         with write_locked(store.path):
             begun = time.monotonic()
-            assert await errand_of(tick, "late", seconds=0.2) == (None, 0.0)
+            assert await run_for(tick, "late", seconds=0.2) == (None, 0.0)
             assert 0.5 <= time.monotonic() - begun < 3
 
     asyncio.run(conversation())
@@ -211,12 +211,12 @@ def test_a_request_waits_for_the_store_no_longer_than_its_patience(
 
 
 def test_what_a_thread_has_for_a_loop_that_ended_is_written_without_it(store: Store) -> None:
-    async def made() -> LoopErrand:
-        return LoopErrand(tick_of(store))
+    async def made() -> LoopCompletion:
+        return LoopCompletion(tick_of(store))
 
-    errand = asyncio.run(made())
+    completion = asyncio.run(made())
     written = threading.Event()
-    errand.submit(note("left"), lambda _done, _error: written.set(), size=1)
-    errand.end(None)
+    completion.submit(note("left"), lambda _done, _error: written.set(), size=1)
+    completion.complete(None)
     assert written.wait(0.5)
     assert noted(store) == ["left"]

@@ -44,7 +44,7 @@ from wsrm_mq.queue.arrival import Body, Created, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.store.writer import Clock, wall_clock
-from wsrm_mq.tick import LoopErrand, Tick
+from wsrm_mq.tick import LoopCompletion, Tick
 
 if TYPE_CHECKING:
     from wsrm_mq.wsgi import WSRMMiddleware
@@ -262,14 +262,13 @@ class WSRMASGIMiddleware(Served):
         if not isinstance(commit, Commit):
             return commit
         tick = self._tick_here(loop)
-        errands: list[LoopErrand] = []
+        completions: list[LoopCompletion] = []
 
-        def run(
-            claim: Claim, delivery: Delivery
-        ) -> None:  # at once: the request may be cancelled before its turn comes
-            errand = LoopErrand(tick)
-            front.engine.dispatcher.run_for(claim, delivery, errand)
-            errands.append(errand)
+        def run(claim: Claim, delivery: Delivery) -> None:
+            """At once: the request may be cancelled before its turn comes."""
+            completion = LoopCompletion(tick)
+            front.engine.dispatcher.run_for(claim, delivery, completion)
+            completions.append(completion)
 
         def finish(receipt: Receipt | Created) -> Answer | Forward | Run | Wait:
             return front.destination.finish(commit, receipt, run)
@@ -277,8 +276,8 @@ class WSRMASGIMiddleware(Served):
         match await tick.commit(commit.verb, commit.size, finish):
             case Run(wait=wait):
                 left = front.settings.hold_wait
-                if errands:  # else it was dropped on its way there, and the watch takes it up
-                    settlement, left = await errands[0].settled(left)
+                if completions:  # else it was dropped on its way there, and the watch takes it up
+                    settlement, left = await completions[0].settled(left)
                     if settlement is not None:
                         return front.destination.settled(commit, wait, settlement)
                 return await self._wait(commit, wait, receive, left)

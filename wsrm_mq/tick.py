@@ -12,11 +12,11 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, TypeVar
 
-from wsrm_mq.delivery.errand import LOOK_SECONDS, Patience
+from wsrm_mq.delivery.completion import LOOK_SECONDS, Patience
 from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
 
-__all__ = ["LoopErrand", "Tick"]
+__all__ = ["LoopCompletion", "Tick"]
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -113,9 +113,9 @@ class Tick:
         self.writer.lead()
 
 
-class LoopErrand:
+class LoopCompletion:
     """A message that a request waits for, while a thread has it: what comes of it is stored with one of the ticks. See
-    ``delivery.errand``."""
+    ``delivery.completion``."""
 
     def __init__(self, tick: Tick) -> None:
         self._tick = tick
@@ -124,11 +124,11 @@ class LoopErrand:
         self.calling = self._patience.stop
         self.storing = self._patience.go_on
 
-    def submit(self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
-        self._tick.writer.submit(verb, told, keep=True, size=size, is_led=True)
+    def submit(self, verb: Verb[R], on_commit: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
+        self._tick.writer.submit(verb, on_commit, keep=True, size=size, is_led=True)
         self._tick.call()
 
-    def end(self, settlement: Settlement | None) -> None:
+    def complete(self, settlement: Settlement | None) -> None:
         self._tick.resolve(self._future, settlement)
 
     async def settled(self, patience: float) -> tuple[Settlement | None, float]:

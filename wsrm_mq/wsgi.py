@@ -11,6 +11,8 @@ from typing import Any
 
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
+from wsrm_mq.delivery.completion import ThreadCompletion
+from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
 from wsrm_mq.destination.connections import correct_peer
@@ -22,6 +24,7 @@ from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, asks_for_wsdl, refuse_delivery
 from wsrm_mq.queue.arrival import Body, Created, Receipt
+from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.store.writer import Clock, wall_clock
 
@@ -122,15 +125,25 @@ class WSRMMiddleware(Served):
         commit, destination, engine = begun, self._front.destination, self._front.engine
         finished: list[Answer | Forward | Run | Wait] = []
 
-        def committed(receipt: Receipt | Created) -> None:
-            finished.append(destination.finish(commit, receipt, engine.dispatcher.expect))
+        store, completions = engine.store, list[ThreadCompletion]()
 
-        engine.store.call(commit.verb, size=commit.size, committed=committed, is_request=True)
+        def run(claim: Claim, delivery: Delivery) -> None:
+            """At once: the server may throw something into the request's own thread."""
+            completion = ThreadCompletion(store)
+            engine.dispatcher.run_for(claim, delivery, completion)
+            completions.append(completion)
+
+        def committed(receipt: Receipt | Created) -> None:
+            finished.append(destination.finish(commit, receipt, run))
+
+        store.call(commit.verb, size=commit.size, committed=committed, is_request=True)
         match finished[0]:
-            case Run(claim, delivery, wait):
-                settlement, left = engine.dispatcher.run_here(claim, delivery, self._front.settings.hold_wait)
-                if settlement is not None:
-                    return destination.settled(commit, wait, settlement)
+            case Run(wait=wait):
+                left = self._front.settings.hold_wait
+                if completions:  # else it was dropped on its way there, and the watch takes it up
+                    settlement, left = completions[0].wait(left)
+                    if settlement is not None:
+                        return destination.settled(commit, wait, settlement)
                 return self._wait(commit, wait, environ, left)
             case Wait() as wait:
                 return self._wait(commit, wait, environ, self._front.settings.hold_wait)

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq.delivery import dispatcher as dispatching
+from wsrm_mq.delivery.completion import ThreadCompletion
 from wsrm_mq.delivery.deliverable import RUN_LENGTH
-from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.watch import POLL_SECONDS
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.testing import Reply
@@ -391,14 +391,14 @@ def test_a_request_whose_turn_comes_after_a_close_runs_nothing(start: Start, mon
     wsrm = start(service)
     identifier = wsrm.create()
     waits, go_on = threading.Event(), threading.Event()
-    run_here = Dispatcher.run_here
+    wait = ThreadCompletion.wait
 
-    def late(*arguments: Any) -> float:
+    def late(*arguments: Any) -> Any:
         waits.set()
         go_on.wait(10)
-        return run_here(*arguments)
+        return wait(*arguments)
 
-    monkeypatch.setattr(Dispatcher, "run_here", late)  # a thread that gets no turn for a while
+    monkeypatch.setattr(ThreadCompletion, "wait", late)  # a thread that gets no turn for a while
     request = threading.Thread(target=wsrm.put, args=(identifier, 1), kwargs={"reply_to": TWO_WAY})
     request.start()
     assert waits.wait(5)

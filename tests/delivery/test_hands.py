@@ -91,7 +91,7 @@ def test_a_one_way_message_whose_hand_over_raises_is_delivered_without_a_restart
     assert threads() == OURS
 
 
-@pytest.mark.parametrize("name", ["expect", "run_here"])
+@pytest.mark.parametrize("name", ["run_for", "_call_then_settle"])
 def test_a_two_way_message_whose_hand_over_raises_is_run_without_its_request(
     wsrm: InProcess, service: Service, name: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_two_way_message_whose_hand_over_raises_is_run_without_its_request(
     assert service.numbers(identifier) == [1, 2]
 
 
-@pytest.mark.parametrize("name", ["run_for", "_did"])
+@pytest.mark.parametrize("name", ["run_for", "_call_then_settle"])
 @pytest.mark.parametrize("reply_to", ["none", TWO_WAY], ids=["one-way", "two-way"])
 def test_under_an_event_loop_it_is_the_same(tmp_path: Path, name: str, reply_to: str) -> None:
     service = Operations()

@@ -20,6 +20,7 @@ from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
+from wsrm_mq.engine.duty import Duty
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.creation import create
@@ -29,6 +30,7 @@ from wsrm_mq.store import instances
 from wsrm_mq.store.store import Store
 
 MINUTE = 60_000
+DUTY = Duty(is_asked=True)
 FOLLOWING = replace(USUAL, behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP)
 
 
@@ -41,8 +43,8 @@ class Watched:
         self.store.open()
         waiters = Waiters(0)
         events = Events()
-        self.dispatcher = Dispatcher(self.store, self._call, lambda _partner: USUAL, waiters, events=events)
-        self.watch = Watch(self.store, self.dispatcher, waiters, lambda _partner: USUAL, events)
+        self.dispatcher = Dispatcher(self.store, self._call, lambda _partner: USUAL, waiters, DUTY, events=events)
+        self.watch = Watch(self.store, self.dispatcher, waiters, lambda _partner: USUAL, DUTY, events)
 
     def _call(self, delivery: Delivery) -> Outcome:
         self.calls.append((delivery.identifier, delivery.number))

@@ -42,7 +42,7 @@ def test_a_fresh_process_begins_after_the_grace_whoever_else_lives() -> None:
 
 def test_one_that_is_asked_begins_at_once_and_goes_on_after_a_fork() -> None:
     duty = Duty()
-    duty.is_asked = True
+    duty.ask()
     assert duty.is_on
     duty.fork()
     assert is_on(duty, younger_lives=True)

@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
     threads: Annotated[
         Count,
-        described("Threads of an event loop for two-way operations, and as many for requests without WS-RM."),
+        described("Threads for two-way operations; of an event loop, as many for requests without WS-RM."),
     ] = 64
     max_connections: Annotated[
         Count, described("Connections of `serve` at a time; an idle one is closed for a new one, else 503.")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
-from wsrm_mq.delivery.recording import Unrecorded
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.ownership import RUN_AHEAD
 from wsrm_mq.store.transaction import Transaction
@@ -16,11 +15,12 @@ from wsrm_mq.store.writer import Verb
 __all__ = ["Pipeline"]
 
 R = TypeVar("R")
+B = TypeVar("B")
 
 _AHEAD_SECONDS: Final = 0.020
 
 
-class Pipeline:
+class Pipeline(Generic[B]):
     """Counts settlements that are submitted and not yet committed; they commit, and are told, in the order they were
     submitted."""
 
@@ -29,7 +29,7 @@ class Pipeline:
         self._lock = threading.Lock()
         """Taken as itself: an error thrown into this thread could leave a condition's own ``with`` locked."""
         self._changed = threading.Condition(self._lock)
-        self.broken: Unrecorded | None = None
+        self.broken: B | None = None
         """The first that was not settled. Nothing is to follow it."""
 
     def enter(self) -> None:
@@ -52,11 +52,13 @@ class Pipeline:
 
         return settle
 
-    def leave(self, broken: Unrecorded | None = None) -> None:
+    def leave(self, broken: B | None = None) -> B | None:
+        """One is committed, or ``broken``. Answers the first that is."""
         with self._lock:
             self._submitted.popleft()
             self.broken = self.broken or broken
             self._changed.notify_all()
+            return self.broken
 
     def drain(self) -> None:
         with self._lock:

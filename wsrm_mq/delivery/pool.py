@@ -60,12 +60,15 @@ class Pool(Generic[W]):
         """How many items no thread has taken yet."""
         return len(self._items)
 
-    def give(self, item: W) -> None:
-        """Never blocks."""
+    def give(self, item: W) -> bool:
+        """Never blocks. Answers whether the item is taken: after ``stop`` none is."""
         with self._lock:
+            if self.is_stopping:
+                return False
             self._items.append(item)
             if not self._coming:
                 self._send_thread()
+            return True
 
     def look_after(self) -> None:
         """Send a thread for what waits: perhaps there is one to be had by now."""

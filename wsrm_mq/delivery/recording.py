@@ -1,33 +1,39 @@
 """What comes of a delivery is recorded, whatever it is.
 
-An outcome is stored by one verb, and what follows is done once that is told: those who wait are told, the claim goes
-on. Where the outcome itself is what cannot be stored (a text that is none, an answer that is too large), a second verb
+An outcome is stored by one verb, and what follows is done on its commit: those who wait are told, the claim goes on.
+Where the outcome itself is what cannot be stored (a text that is none, an answer that is too large), a second verb
 records that, in words that can be: nothing is repeated without being counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq import tracing
+from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.fresh import Fresh
+from wsrm_mq.delivery.pipeline import Pipeline
+from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.acknowledgement import acknowledged
+from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.ownership import Claim, let_go, mark_redelivery, still_mine
 from wsrm_mq.queue.poison import Aftermath
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
-from wsrm_mq.queue.settle import Failed, Settled, fail, settle
+from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, remarked, settle
+from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["UNSTORABLE", "Recording", "Unrecorded", "settling", "size_of", "why_not_stored"]
+__all__ = ["Recording"]
 
 UNSTORABLE: Final = "unstorable"
 """The kind of a failed attempt whose outcome could not be stored."""
@@ -38,7 +44,7 @@ _FAILED: Final = "the service failed, and why could not be stored"
 
 
 class Unrecorded(NamedTuple):
-    """An outcome that could not be stored as it is."""
+    """An outcome that could not be stored as it is, and the error that says why."""
 
     delivery: Delivery
     outcome: Outcome
@@ -46,7 +52,7 @@ class Unrecorded(NamedTuple):
 
 
 class Give(Protocol):
-    def __call__(self, claim: Claim, first: Delivery | None = None) -> None: ...
+    def __call__(self, claim: Claim, first: Delivery | None = None) -> object: ...
 
 
 class Recording:
@@ -57,7 +63,7 @@ class Recording:
         store: Store,
         policy_of: PolicyOf,
         waiters: Waiters,
-        fresh: Fresh,
+        prefetch: Prefetch,
         events: Events,
         give: Give,
         on_retry: Callable[[int], None],
@@ -65,23 +71,89 @@ class Recording:
         self._store = store
         self._policy_of = policy_of
         self._waiters = waiters
-        self._fresh = fresh
+        self._prefetch = prefetch
         self._events = events
         self._give = give
         self._on_retry = on_retry
         self.claims: set[Claim] = set()
         """Those in its hands: they go on when what is to be written with them is."""
 
+    def record(
+        self,
+        claim: Claim,
+        delivery: Delivery,
+        outcome: Outcome,
+        *,
+        last: bool,
+        pipeline: Pipeline[Unrecorded] | None = None,
+        completion: Completion | None = None,
+    ) -> None:
+        """Have the outcome stored. With the ``last`` message that its run knows, and with one that failed, the claim
+        leaves the run: it goes on from here. ``pipeline`` has those before it that are not stored yet."""
+        leaves = last or outcome.error is not None
+        verb = self._verb(claim, delivery, outcome, release=last, is_answered=completion is not None)
+
+        def on_commit(done: Settled | Failed | None, error: BaseException | None) -> None:
+            if leaves:
+                self.claims.discard(claim)
+            tracing.settle(outcome, error)
+            settlement = None
+            broken = Unrecorded(delivery, outcome, error) if done is None else None
+            try:
+                if pipeline is not None:
+                    broken = pipeline.leave(broken)
+                if isinstance(done, Settled):
+                    self.settled(claim, delivery, done, last=last and broken is None)
+                    if done.acknowledgement is not None:
+                        settlement = Settlement("delivered", outcome.reply, done.acknowledgement)
+                elif done is not None:
+                    self.failed(claim, delivery, done)
+                if leaves and broken is not None:
+                    self.recover(claim, broken, ran_ahead=pipeline is not None)
+            finally:
+                if completion is not None:
+                    completion.complete(settlement)
+
+        if leaves:
+            self.claims.add(claim)
+        size = _size_of(outcome)
+        if completion is not None:
+            completion.submit(verb, on_commit, size=size)
+        else:
+            verb = verb if pipeline is None else pipeline.guarded(verb)
+            lingers = outcome.error is None and not delivery.is_waited_for
+            self._store.submit(verb, on_commit, keep=True, size=size, lingers=lingers)
+
+    def _verb(
+        self, claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bool, is_answered: bool
+    ) -> Verb[Settled | Failed]:
+        """``is_answered``: a request is answered with the acknowledgement that the settlement leads to."""
+        if outcome.error is None and not is_answered:
+            return _settling(claim, delivery, outcome, release=release)
+        policy, error = self._policy_of(delivery.partner), outcome.error
+        if error is None:
+            return _settling(
+                claim,
+                delivery,
+                outcome,
+                release=release,
+                acknowledge=lambda tx, record: acknowledged(record, policy, lambda: tx.used_bytes),
+            )
+        self._prefetch.drop(claim.sequence)  # the next run reads what follows
+        return lambda tx: fail(
+            tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
+        )
+
     # it is stored
 
     def settled(self, claim: Claim, delivery: Delivery, done: Settled, *, last: bool) -> None:
         """``last``: the claim goes on from here, where it was not given back."""
         self.is_settled(delivery, done)
-        self._fresh.pop(claim.sequence, delivery.number)  # it may have been kept after it was read
         if last and done.released:
-            self._fresh.forget(claim.sequence)
-        elif last:
-            self._give(claim, self._fresh.pop(claim.sequence, done.next_number))
+            return self._prefetch.drop(claim.sequence)
+        self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
+        if last:
+            self._give(claim, self._prefetch.take(claim.sequence, done.next_number))
 
     def is_settled(self, delivery: Delivery, done: Settled) -> None:
         """Tell those who wait for it, here or in another process."""
@@ -89,27 +161,8 @@ class Recording:
         if done.waiter is not None and self._store.presence is not None and done.waiter != self._store.presence.name:
             self._store.wake(done.waiter, word=str(delivery.position))
 
-    def fail(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> None:
-        try:
-            done = self._store.call(self.failing(claim, delivery, outcome), keep=True)
-        except (FenceLost, StoreError):
-            raise
-        except Exception as error:
-            tracing.settle(outcome, error)
-            self.recover(claim, Unrecorded(delivery, outcome, error), ran_ahead=False)
-        else:
-            self.failed(claim, delivery, outcome, done)
-
-    def failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
-        self._fresh.forget(claim.sequence)  # the next run reads what follows
-        policy, error = self._policy_of(delivery.partner), outcome.error or ""
-        return lambda tx: fail(
-            tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
-        )
-
-    def failed(self, claim: Claim, delivery: Delivery, outcome: Outcome, done: Failed) -> None:
-        self._fresh.forget(claim.sequence)  # this one too: it may have been kept after it was read
-        tracing.settle(outcome, None)
+    def failed(self, claim: Claim, delivery: Delivery, done: Failed) -> None:
+        self._prefetch.drop(claim.sequence)  # this one too: it may have been kept after it was read
         if done.aftermath is not Aftermath.RETRY:
             self._waiters.notify(delivery.position)
         if done.retry_at is not None:
@@ -123,20 +176,20 @@ class Recording:
         """What came of a delivery could not be stored: record that. ``ran_ahead``: messages behind it may have been
         called."""
         delivery, _outcome, error = broken
-        self._fresh.forget(claim.sequence)
+        self._prefetch.drop(claim.sequence)
         if error is not None and not isinstance(error, FenceLost | StoreError):
-            self._submit(claim, broken, ran_ahead)
+            self._record_plainly(claim, broken, ran_ahead)
         elif error is not None and not isinstance(error, FenceLost):
             self.let_go(claim, error)
         self.tell("delivery.not_settled", delivery, error)
 
-    def _submit(self, claim: Claim, broken: Unrecorded, ran_ahead: bool) -> None:
-        delivery, outcome, _error = broken
+    def _record_plainly(self, claim: Claim, broken: Unrecorded, ran_ahead: bool) -> None:
+        delivery = broken.delivery
 
-        def told(done: Settled | Failed | None, again: BaseException | None) -> None:
+        def on_commit(done: Settled | Failed | None, again: BaseException | None) -> None:
             self.claims.discard(claim)
             if isinstance(done, Failed):
-                self.failed(claim, delivery, outcome, done)
+                self.failed(claim, delivery, done)
             elif done is not None:
                 self.settled(claim, delivery, done, last=True)
             elif again is not None and not isinstance(again, FenceLost):
@@ -145,7 +198,7 @@ class Recording:
         self.claims.add(claim)
         try:
             verb = _plainly(claim, broken, self._policy_of(delivery.partner), ran_ahead=ran_ahead)
-            self._store.submit(verb, told, keep=True)
+            self._store.submit(verb, on_commit, keep=True)
         except BaseException as closed:
             self.claims.discard(claim)
             self.let_go(claim, closed)
@@ -153,8 +206,10 @@ class Recording:
     def let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off: the watch takes the sequence up again, here or elsewhere. Whatever is raised here, the claim
         does not stay in these hands: what no hand has the watch gives back."""
-        self._fresh.forget(claim.sequence)
-        why = None if isinstance(error, StoreError) else f"{_BROKE_OFF}: {inert(as_error(error))[:_LONGEST]}"
+        self._prefetch.drop(claim.sequence)
+        if isinstance(error, FenceLost):  # it is another's by now
+            return self._events.tell("delivery.fence_lost", error=error)
+        why = None if isinstance(error, StoreError) else f"{_BROKE_OFF}: {_in_short(error)}"
         self.claims.add(claim)
         try:
             self._store.submit(
@@ -170,11 +225,37 @@ class Recording:
             raise
         self._events.tell("dispatch.failed", key=claim.sequence, error=as_error(error), trouble=error)
 
+    # at most once: it is settled before the call
+
+    def settle_first(self, claim: Claim, delivery: Delivery) -> Settled:
+        """Settle a message that is called then: a crash from here on loses it, nothing repeats it."""
+        return self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
+
+    def note(self, claim: Claim, delivery: Delivery, outcome: Outcome, done: Settled) -> None:
+        """Write down what came of a message that is settled already; what of it cannot be stored, in words."""
+        lost: object = outcome.error
+        if outcome.reply is None and outcome.error is None and outcome.remark is None:
+            self._store.submit(_noting(claim, delivery, outcome), lambda _result, _error: None, lingers=True)
+        else:
+            try:
+                self._store.call(_noting(claim, delivery, outcome), keep=True, size=_size_of(outcome))
+            except StoreError:
+                raise
+            except Exception as error:
+                lost = _why_not_stored(Unrecorded(delivery, outcome, error))
+                plain = Outcome(error=lost, fault=UNSTORABLE, seconds=outcome.seconds)
+                self._store.call(_noting(claim, delivery, plain), keep=True)
+        if lost is not None:
+            self.tell("delivery.lost", delivery, lost)
+        tracing.settle(outcome, None)
+        self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
+        self.is_settled(delivery, done)
+
     def tell(self, name: str, delivery: Delivery, error: object) -> None:
         self._events.tell(name, sequence=delivery.identifier, number=delivery.number, error=error)
 
 
-def settling(
+def _settling(
     claim: Claim,
     delivery: Delivery,
     outcome: Outcome,
@@ -182,11 +263,11 @@ def settling(
     release: bool,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
 ) -> Verb[Settled]:
-    return lambda tx: settle(
-        tx,
-        claim,
-        delivery.position,
-        delivery.number,
+    return partial(
+        settle,
+        held=claim,
+        position=delivery.position,
+        number=delivery.number,
         reply=outcome.reply,
         remark=outcome.remark,
         release=release,
@@ -201,14 +282,14 @@ def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead
     """A one-way message that the service took is settled, with what can be said of its answer. The sender of a two-way
     one waits for that answer: it has failed, as has one whose failure could not be stored."""
     delivery, outcome, _error = broken
-    why = why_not_stored(broken)
+    why = _why_not_stored(broken)
 
     def verb(tx: Transaction) -> Settled | Failed:
         record = still_mine(tx, claim)
         done: Settled | Failed
         if outcome.error is None and outcome.remark is not None and not delivery.wants_reply:
             said = Outcome(remark=why, seconds=outcome.seconds)
-            done = settling(claim, delivery, said, release=True)(tx)
+            done = _settling(claim, delivery, said, release=True)(tx)
         else:
             done = fail(tx, claim, delivery.position, delivery.number, why, policy, UNSTORABLE, outcome.seconds)
         if ran_ahead:
@@ -218,11 +299,33 @@ def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead
     return verb
 
 
-def why_not_stored(broken: Unrecorded) -> str:
-    """In a text that can be stored."""
+def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[None]:
+    number, position = delivery.number, delivery.position
+
+    def note(tx: Transaction) -> None:
+        record = tx.sequence(claim.sequence)
+        queue = record.queue if record is not None else 0
+        took(tx, queue, outcome.seconds or 0.0)
+        if outcome.reply is not None:
+            add_reply(tx, position, outcome.reply)
+        if outcome.remark is not None:
+            remarked(tx, record, position, number, outcome.remark)
+        if outcome.error is not None:
+            tx.ledger("failed", record, number=number, position=position, reason=outcome.error, is_told=False)
+            failed(tx, queue, outcome.fault)
+
+    return note
+
+
+def _why_not_stored(broken: Unrecorded) -> str:
     what = _TAKEN if broken.outcome.error is None else _FAILED
-    return f"{what}: {inert(as_error(broken.error))[:_LONGEST]}"
+    return f"{what}: {_in_short(broken.error)}"
 
 
-def size_of(outcome: Outcome) -> int:
-    return len(outcome.reply.body) if outcome.reply else 0
+def _in_short(error: BaseException | None) -> str:
+    """In a text that can be stored."""
+    return inert(as_error(error))[:_LONGEST]
+
+
+def _size_of(outcome: Outcome) -> int:
+    return len(outcome.reply.body) if outcome.reply is not None else 0

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq import tracing
-from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.dispatcher import Dispatcher, Duty
 from wsrm_mq.delivery.indexing import Indexing
 from wsrm_mq.delivery.waiting import Waiters
-from wsrm_mq.engine.duty import Duty
 from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import ending, ownership
@@ -47,13 +46,12 @@ class Watch:
         dispatcher: Dispatcher,
         waiters: Waiters,
         policy_of: PolicyOf,
+        duty: Duty,
         events: Events,
         poll_seconds: float = POLL_SECONDS,
         chores: Sequence[Callable[[], None]] = (),
-        duty: Duty | None = None,
     ) -> None:
-        """``chores`` are done in every turn: what somebody else wants looked after. ``duty``: whether it takes what
-        can be delivered; always, by default."""
+        """``chores`` are done in every turn. ``duty``: whether it takes what can be delivered."""
         self._store = store
         self._dispatcher = dispatcher
         self._waiters = waiters
@@ -61,7 +59,7 @@ class Watch:
         self._events = events
         self._poll_seconds = poll_seconds
         self._chores = chores
-        self._duty = duty or Duty(is_asked=True)
+        self._duty = duty
         self._stopping = threading.Event()
         self._indexing = Indexing(store, self._stopping.is_set)
         self._neighbours = Neighbours(store.path)

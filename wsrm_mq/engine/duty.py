@@ -22,31 +22,31 @@ class Duty:
 
     def __init__(self, *, is_asked: bool = False) -> None:
         self.is_asked = is_asked
-        self._has_begun = False
+        self.is_on = is_asked
         self._has_forked = False
         self._begins_at: float | None = time.monotonic() + GRACE_SECONDS
         """``None``: not before a look has put it off."""
-
-    @property
-    def is_on(self) -> bool:
-        return self.is_asked or self._has_begun
 
     @property
     def left(self) -> float:
         """Seconds until the next look may find it on."""
         return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
 
+    def ask(self) -> None:
+        """It serves: it delivers from now on, whoever else lives."""
+        self.is_asked = self.is_on = True
+
     def look(self, younger_lives: bool) -> None:
         """Begin when the time has come; leave it to a younger instance. To be called time and again."""
         if self._begins_at is None or (self._has_forked and younger_lives):
-            self._has_begun = False
+            self.is_on = self.is_asked
             self._begins_at = time.monotonic() + GRACE_SECONDS
         elif not self.left:
-            self._has_begun = True
+            self.is_on = True
 
     def fork(self) -> None:
-        """Stand by, if nobody has asked this process. Not to be called during a ``look``. The fork may have to wait, so
+        """Stand by, where this process was not asked. Not to be called during a ``look``. The fork may have to wait, so
         the grace runs from the first look after it."""
         self._has_forked = True
-        self._has_begun = False
+        self.is_on = self.is_asked
         self._begins_at = None

@@ -122,7 +122,7 @@ class Engine:
         if self.watch.thread.is_missing:
             raise StoreUnavailable(f"{self._where}: no thread can be started that watches.", "Raise their limit.")
         if not self.duty.is_asked:
-            self.duty.is_asked = True
+            self.duty.ask()
             self.watch.nudge()
 
     def start(self) -> None:
@@ -171,14 +171,14 @@ class Engine:
             self._gate,
             self._policy_of,
             waiters,
+            self.duty,
             request_threads=self._request_threads,
             events=self.events,
             on_retry=lambda at: self.watch.nudge(at),
-            duty=self.duty,
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
         chores = (*self._chores, lambda: self.janitor.thread.look_after())
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.events, chores=chores, duty=self.duty)
+        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.duty, self.events, chores=chores)
         self.janitor = Janitor(store, self._policy_of, self.events)
         self._pid = os.getpid()
         try:

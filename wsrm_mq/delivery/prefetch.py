@@ -1,4 +1,5 @@
-"""Messages in memory since their commit, for the run that comes to them: a hint, the store has them all."""
+"""Messages in memory since their commit, for the run that comes to them: the store has them all. Reading them back
+would cost about a quarter of the CPU of a message whose sequence is being run when it comes."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from typing import Final
 
 from wsrm_mq.delivery.delivery import Delivery
 
-__all__ = ["Fresh"]
+__all__ = ["Prefetch"]
 
 _MESSAGES: Final = 1_000
 _BYTES: Final = 16 * 1024 * 1024
 
 
-class Fresh:
+class Prefetch:
     """By sequence and number. Bounded in messages and bytes; a body in a file is not kept, it would keep the file."""
 
     def __init__(self) -> None:
@@ -31,23 +32,18 @@ class Fresh:
             self._messages += 1
             self._bytes += size
 
-    def has(self, sequence: int, number: int) -> bool:
-        kept = self._kept.get(sequence)
-        return kept is not None and number in kept
-
-    def pop(self, sequence: int, number: int) -> Delivery | None:
+    def take(self, sequence: int, number: int) -> Delivery | None:
         if sequence not in self._kept:
             return None
         with self._lock:
-            kept = self._kept.get(sequence)
-            delivery = kept.pop(number, None) if kept else None
+            delivery = self._kept.get(sequence, {}).pop(number, None)
             if delivery is not None:
                 self._messages -= 1
                 self._bytes -= delivery.body.size
             return delivery
 
-    def forget(self, sequence: int) -> None:
-        """What follows is run from the store, or by somebody else."""
+    def drop(self, sequence: int) -> None:
+        """What follows is run from the store, or by another process."""
         if sequence not in self._kept:
             return
         with self._lock:

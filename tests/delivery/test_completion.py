@@ -259,15 +259,15 @@ def test_a_run_that_breaks_off_for_no_fault_of_the_message_is_taken_up_again(
     make: Make, service: Operations, stored: Stored
 ) -> None:
     middleware = make(service, max_waiting=4, hold_wait=5.0)
-    dispatcher = middleware.engine.dispatcher
-    policy_of = dispatcher._policy_of
+    recording = middleware.engine.dispatcher._recording
+    policy_of = recording._policy_of
 
     def break_off_once(partner: str | None) -> Any:
-        dispatcher._policy_of = policy_of
+        recording._policy_of = policy_of
         raise KeyError(partner)
 
     async def conversation(identifier: str) -> tuple[int, float]:
-        dispatcher._policy_of = break_off_once
+        recording._policy_of = break_off_once
         return await timed(middleware, two_way(identifier, 1))
 
     status, _ = opened(middleware, conversation)
@@ -283,13 +283,13 @@ def test_a_request_whose_thread_ends_without_a_word_leaves_in_time_and_its_messa
     make: Make, service: Operations, stored: Stored, begins: bool
 ) -> None:
     middleware = make(service)
-    pool = middleware.engine.dispatcher._errands
+    pool = middleware.engine.dispatcher.request_pool
     work = pool._work
 
     def end(given: Any) -> None:
         pool._work = work
         if begins:
-            given.errand.calling()
+            given.completion.calling()
         raise SystemExit
 
     async def conversation(identifier: str) -> tuple[int, float]:

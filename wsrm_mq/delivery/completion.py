@@ -1,18 +1,18 @@
-"""A message that a request waits for, run in another thread than its own: what the two tell each other."""
+"""A request that waits for its message, which a thread of the dispatcher runs: what the two tell each other."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.queue.settlement import Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["Errand", "Patience", "Ran", "ThreadErrand"]
+__all__ = ["LOOK_SECONDS", "Completion", "Patience", "ThreadCompletion"]
 
 R = TypeVar("R")
 
@@ -20,15 +20,8 @@ LOOK_SECONDS: Final = 0.05
 """Not more often does a request look whether it has waited long enough."""
 
 
-class Ran(NamedTuple):
-    settlement: Settlement | None
-    """What the request is answered with; ``None``: that has to be looked for in the store."""
-    left: float
-    """Of its patience, seconds."""
-
-
-class Errand(Protocol):
-    """The request's side. Called from the pool's threads, where nothing may block."""
+class Completion(Protocol):
+    """The request's side. Called from the dispatcher's threads, where nothing may block."""
 
     def calling(self) -> None:
         """It is the application's turn, which uses up none of the request's patience."""
@@ -36,12 +29,12 @@ class Errand(Protocol):
     def storing(self) -> None:
         """It is the store's turn. At the beginning it is that of a thread, which counts as much."""
 
-    def submit(self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
+    def submit(self, verb: Verb[R], on_commit: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
         """Have what became of it stored, as ``Writer.submit`` with ``keep``."""
 
-    def end(self, settlement: Settlement | None) -> None:
-        """The settlement is stored; ``None``: something else came of it, which only the store knows. Called once at
-        least; the first call counts."""
+    def complete(self, settlement: Settlement | None) -> None:
+        """The settlement is stored; ``None``: what came of it has to be looked for in the store. Called once at least;
+        the first call counts."""
 
 
 class Patience:
@@ -76,7 +69,7 @@ class Patience:
         return seconds - self._waited - (0.0 if since is None else time.monotonic() - since)
 
 
-class ThreadErrand:
+class ThreadCompletion:
     """For a request that has a thread of its own, which waits."""
 
     def __init__(self, store: Store) -> None:
@@ -84,22 +77,22 @@ class ThreadErrand:
         self._patience = Patience()
         self.calling = self._patience.stop
         self.storing = self._patience.go_on
-        self._ended = Signal()
+        self._is_complete = Signal()
         self._settlement: Settlement | None = None
 
-    def submit(self, verb: Verb[R], told: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
-        self._store.submit(verb, told, keep=True, size=size)
+    def submit(self, verb: Verb[R], on_commit: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
+        self._store.submit(verb, on_commit, keep=True, size=size)
 
-    def end(self, settlement: Settlement | None) -> None:
+    def complete(self, settlement: Settlement | None) -> None:
         self._settlement = self._settlement or settlement
-        self._ended.set()
+        self._is_complete.set()
 
-    def wait(self, patience: float) -> Ran:
-        """Wait, for a thread and for the store at most ``patience`` seconds, for the application as long as it
-        takes."""
+    def wait(self, patience: float) -> tuple[Settlement | None, float]:
+        """Wait, for a thread and for the store at most ``patience`` seconds, for the application as long as it takes.
+        Answers what came of it, if that is known, and how many seconds are left."""
         left = patience
-        while not self._ended.wait(max(left, LOOK_SECONDS)):
+        while not self._is_complete.wait(max(left, LOOK_SECONDS)):
             left = self._patience.left(patience)
             if left <= 0 and self._patience.is_used:
-                return Ran(None, 0.0)
-        return Ran(self._settlement, max(0.0, self._patience.left(patience)))
+                return None, 0.0
+        return self._settlement, max(0.0, self._patience.left(patience))
