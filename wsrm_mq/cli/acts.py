@@ -37,7 +37,7 @@ def signed(command: C) -> C:
 
 
 def reason_given(reason: str | None, is_dry: bool = False) -> str:
-    """Whoever only asks what would happen needs none."""
+    """The reason; a dry run needs none."""
     if is_dry:
         return reason or ""
     if reason is None or not reason.strip():
@@ -67,7 +67,7 @@ def rehearse(place: Place, verb: Callable[[Transaction], Any], *, unconfirmed: b
 
 
 def ask(text: str, yes: bool) -> None:
-    """Go on only if somebody says so."""
+    """Go on only if the operator says so."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

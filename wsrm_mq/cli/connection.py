@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import BEHIND, Place, in_store, json_option, looking
+from wsrm_mq.cli.place import BEHIND, Place, in_store, json_option, one_look
 
 __all__ = ["connection"]
 
@@ -21,11 +21,10 @@ def connection() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, limit: int) -> None:
     """List connections, those that sent something last first."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views.connections import connections
     from wsrm_mq.views.sentences import moment
 
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         found = connections(db, limit=limit)
     if is_json:
         as_json(connections=[one._asdict() for one in found])
@@ -46,11 +45,10 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
     """Show a connection and its messages in the order of receipt."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import connections, reading
     from wsrm_mq.views.sentences import moment
 
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         found = connections.connection(db, connections.find_connection(db, name))
         messages = reading.messages(db, connection=found.name, after=after, limit=limit)
     is_full = len(messages) == limit

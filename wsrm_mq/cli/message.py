@@ -16,7 +16,7 @@ import click
 from wsrm_mq.cli.exits import Exit, Refused, Stopped
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
 
 __all__ = ["message"]
 
@@ -52,10 +52,9 @@ def list_(
     limit: int,
 ) -> None:
     """List messages in the order of receipt."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
 
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         found = reading.messages(
             db,
             sequence=reading.find_sequence(db, part) if part is not None else None,
@@ -97,10 +96,9 @@ def list_(
 @click.argument("position", type=POSITION)
 def show(place: Place, is_json: bool, position: int) -> None:
     """Show all that is known of a message, but its body."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
 
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         found = reading.message(db, position)
         sequence = found.view.sequence
         events = reading.ledger(db, sequence, position=position) if sequence is not None else []

@@ -25,7 +25,7 @@ class _Quiet(WSGIRequestHandler):
     timeout = SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody wants a line for each scrape."""
+        """A scrape is worth no line."""
 
 
 @contextmanager

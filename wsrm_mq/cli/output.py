@@ -46,7 +46,7 @@ def as_json(**document: Any) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table: drawn on a terminal, else one line a row with tabs between, its header first. On a terminal too narrow
-    for that each row is a block of lines: words broken letter by letter help nobody."""
+    for that each row is a block of lines: words broken letter by letter cannot be read."""
     cells = [[_cell(value) for value in row] for row in rows]
     if not is_terminal():
         for line in [list(columns), *cells]:

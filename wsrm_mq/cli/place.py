@@ -21,7 +21,17 @@ from wsrm_mq.hints import store_flag, with_flags
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
 
-__all__ = ["BEHIND", "POSITION", "Place", "config_option", "in_store", "json_option", "looking", "unconfirmed"]
+__all__ = [
+    "BEHIND",
+    "POSITION",
+    "Place",
+    "config_option",
+    "in_store",
+    "json_option",
+    "looking",
+    "one_look",
+    "unconfirmed",
+]
 
 _LARGEST: Final = 2**63 - 1
 POSITION: Final = click.IntRange(1, _LARGEST)
@@ -107,10 +117,21 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[Database]:
         db.close()
 
 
+@contextmanager
+def one_look(place: Place) -> Iterator[Database]:
+    """``looking`` at one state of the store, whatever is committed meanwhile."""
+    from wsrm_mq.store.database import snapshot
+
+    with looking(place) as db, snapshot(db):
+        yield db
+
+
 def unconfirmed(place: Place, db: Database) -> str | None:
-    """Why no service starts on the store before somebody confirms it, and how that is done; ``None`` where one may."""
+    """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
     from wsrm_mq.store.identity import why_unconfirmed
     from wsrm_mq.views.instances import live_instances
 
-    doubt = None if live_instances(db) else why_unconfirmed(db, place.path)  # with a live one somebody confirmed it
+    doubt = (
+        None if live_instances(db) else why_unconfirmed(db, place.path)
+    )  # a live process proves that it was confirmed
     return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"

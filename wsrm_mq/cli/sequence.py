@@ -12,7 +12,7 @@ import click
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking
+from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking, one_look
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
@@ -40,7 +40,6 @@ def sequence() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int) -> None:
     """List sequences, newest first, with the verdict on each."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
     from wsrm_mq.views.sentences import moment
     from wsrm_mq.views.verdict import WORDS, judge
@@ -48,7 +47,7 @@ def list_(place: Place, is_json: bool, queue: str | None, state: str | None, ver
     if verdict is not None and verdict not in WORDS:
         raise click.BadParameter(f"{verdict} is none of {', '.join(WORDS)}.", param_hint="--verdict")
     now = _now()
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         judged = (
             (view, found)
             for view in islice(reading.sequences(db, queue=queue, state=state), SCANNED)
@@ -86,12 +85,11 @@ def list_(place: Place, is_json: bool, queue: str | None, state: str | None, ver
 @click.argument("part", metavar="SEQUENCE")
 def show(place: Place, is_json: bool, part: str) -> None:
     """Show all that is known of a sequence. The last events of its life are there too."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views import reading
     from wsrm_mq.views.sentences import explanation, moment
     from wsrm_mq.views.verdict import judge
 
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         view = reading.sequence(db, reading.find_sequence(db, part))
         found = judge(db, view, _now())
         events = reading.ledger(db, view.identifier)
@@ -117,12 +115,11 @@ def show(place: Place, is_json: bool, part: str) -> None:
 @click.argument("part", metavar="SEQUENCE")
 def explain(place: Place, is_json: bool, part: str) -> None:
     """Say why a sequence moves or does not. One sentence, and the command to run next."""
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views.reading import find_sequence, sequence
     from wsrm_mq.views.sentences import explanation
     from wsrm_mq.views.verdict import judge
 
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         view = sequence(db, find_sequence(db, part))
         found = judge(db, view, _now())
     why = explanation(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
+from wsrm_mq.cli.place import Place, in_store, json_option, one_look, unconfirmed
 
 if TYPE_CHECKING:
     from wsrm_mq.views.overview import Counted, Overview, Verdicts
@@ -75,11 +75,10 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
 
 
 def _look(place: Place) -> Look:
-    from wsrm_mq.store.database import snapshot
     from wsrm_mq.views.overview import counted, overview, verdicts
 
     now = time.time_ns() // 1_000_000
-    with looking(place) as db, snapshot(db):
+    with one_look(place) as db:
         return Look(
             now,
             overview(db, now),

@@ -11,7 +11,7 @@ from wsrm_mq.cli.acts import ask, login, reason_given, signed
 from wsrm_mq.cli.application import application
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
-from wsrm_mq.cli.place import Place, in_store, json_option, looking, unconfirmed
+from wsrm_mq.cli.place import Place, in_store, json_option, looking, one_look, unconfirmed
 from wsrm_mq.cli.upkeep import adopt, backup, prune, vacuum
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def info(place: Place, is_json: bool) -> None:
     from wsrm_mq.views.sentences import moment, span
 
     now = time.time_ns() // 1_000_000
-    with looking(place) as db:
+    with one_look(place) as db:
         found = _measured(db, place)
     if is_json:
         as_json(**found)

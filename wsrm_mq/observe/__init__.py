@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus and ``/healthz`` for whoever starts and stops processes, as a WSGI application.
+"""``/metrics`` for Prometheus and ``/healthz`` for what starts and stops processes, as a WSGI application.
 
 ::
 
@@ -6,7 +6,7 @@
 
     inside = ObserveApp(application)  # mount it where only your own people reach it
 
-It asks nobody who he is: bind it to loopback, or to a network of your own. Metrics need ``wsrm-mq[metrics]``.
+It does not authenticate: bind it to loopback, or to a network of your own. Metrics need ``wsrm-mq[metrics]``.
 """
 
 from __future__ import annotations

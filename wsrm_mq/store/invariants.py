@@ -1,7 +1,7 @@
 """What has to be true in every committed state of a store, as questions that find what is not.
 
-Each is one statement, so it sees one state, whoever writes meanwhile; a large table is asked in pieces of keys, so no
-reader holds up the checkpoints for long: a few seconds for the indexes of a million messages, which have no keys.
+Each is one statement, so it sees one state, whatever is written meanwhile. A large table is asked in pieces of keys, so
+no reader holds up the checkpoints for long: a few seconds for the indexes of a million messages, which have no keys.
 """
 
 from __future__ import annotations
