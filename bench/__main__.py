@@ -74,7 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
         broken, reason = 1, f"FAILED: {error}"
     is_whole = not (broken or chosen.quick or chosen.only or chosen.fronts or chosen.rounds)
     if any(measured.values()):
-        print(_write(measured, scale, time.monotonic() - begun, busy, _HERE if is_whole else _ELSEWHERE))
+        text = report(measured, scale, time.monotonic() - begun, busy, plotted=is_whole)
+        _write(text, as_json(measured, time.monotonic() - begun), _HERE if is_whole else _ELSEWHERE)
+        print(text)
     if is_whole:
         from bench.plots import draw  # with matplotlib, which nothing else here needs
 
@@ -124,12 +126,10 @@ def run(letters: list[str], scale: Scale, measured: dict[str, list[Sample]]) -> 
             print(f"    {sample.round + 1}: {sample.case}, {sample.subject}: {rate}", file=sys.stderr, flush=True)
 
 
-def _write(measured: Measured, scale: Scale, seconds: float, busy: float, where: Path) -> str:
-    text = report(measured, scale, seconds, busy)
+def _write(text: str, as_json: str, where: Path) -> None:
     where.mkdir(parents=True, exist_ok=True)
     (where / "results.md").write_text(text)
-    (where / "results.json").write_text(as_json(measured, seconds))
-    return text
+    (where / "results.json").write_text(as_json)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ a connection's context is freed at its end. What it does is as it was: everythin
 until the connection ends; acknowledged before it is run; what is held is looked at again when the connection ends."""
 
 
-def report(measured: Measured, scale: Scale, seconds: float, busy: float) -> str:
-    """``seconds`` is how long it took, ``busy`` the system's load average before."""
+def report(measured: Measured, scale: Scale, seconds: float, busy: float, *, plotted: bool = False) -> str:
+    """``seconds`` is how long it took, ``busy`` the system's load average before. ``plotted``: there are plots."""
     figures = list(reached(measured))
     parts = [
         "# What it costs",
@@ -51,9 +51,11 @@ def report(measured: Measured, scale: Scale, seconds: float, busy: float) -> str
         parts += [f"## ({letter}) {part.title}", part.about]
         for case in dict.fromkeys(sample.case for sample in samples):
             parts += [f"**{case}**", _table(case, samples, part.columns)]
-        if part.plotted:
+        if plotted and part.plotted:
             parts += [f"![{part.title}](plots/{letter}.svg)"]
-    return "\n\n".join([*parts, "## The repairs to gSOAP", _REPAIRS]) + "\n"
+    if any(sample.subject.startswith("gSOAP") for samples in measured.values() for sample in samples):
+        parts += ["## The repairs to gSOAP", _REPAIRS]
+    return "\n\n".join(parts) + "\n"
 
 
 def reached(measured: Measured) -> Iterable[Figure]:
