@@ -22,7 +22,7 @@ from bench.figures import status
 from bench.fronts import FRONTS
 from bench.load import RunIsVoid
 from bench.parts import PARTS
-from bench.report import Measured, as_json, reached, report
+from bench.report import as_json, reached, report
 from bench.samples import Sample, Scale
 from bench.sides import Amount
 

@@ -7,8 +7,8 @@ sends messages in process, in closed loop, a sequence on each connection; of a s
 before the next one comes. Calls of a server are not counted, nor those of ``wsrm_mq.testing``.
 
 Prints {"calls": …, "from_elsewhere": …, "modules": …, "longest": …}: calls a message, how many of them come from
-another module, how many modules have any, and the lines of the longest function that has. The MOST functions that are
-called most are told on standard error.
+another module, how many modules have one for every second message, and the lines of the longest function that was
+called. The MOST functions that are called most are told on standard error.
 """
 
 from __future__ import annotations
@@ -64,9 +64,15 @@ class Calls:
         return {
             "calls": self._called.total() / messages,
             "from_elsewhere": self._from_elsewhere / messages,
-            "modules": len({code.co_filename for code in self._called}),
+            "modules": sum(count * 2 >= messages for count in self._by_module().values()),
             "longest": max(map(_lines, self._called)),
         }
+
+    def _by_module(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for code, count in self._called.items():
+            counts[code.co_filename] += count
+        return counts
 
     def most(self, functions: int) -> list[tuple[str, int]]:
         return [
