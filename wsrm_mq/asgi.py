@@ -13,13 +13,25 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wsrm_mq.asgi_calls import ASGIApplication, Message, Receive, Scope, Send, WholeAnswer, alike, call_asgi, environ_of
+from wsrm_mq.asgi_calls import (
+    ASGIApplication,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    alike,
+    call_asgi,
+    environ_of,
+    replayed,
+    send_whole,
+    whole_answer,
+)
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.delivery import Delivery
@@ -40,7 +52,7 @@ from wsrm_mq.front import (
     asks_for_wsdl,
     refuse_delivery,
 )
-from wsrm_mq.queue.arrival import Body, Created, Receipt
+from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -51,6 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WSRMASGIMiddleware"]
 
+_IS_CHUNKED: Final = "HTTP_TRANSFER_ENCODING"
 _SCANNED_HERE: Final = 64 * 1024
 """Larger bodies that have to be read whole (gzip, ``verify_body``) are read in a thread: the loop must go on."""
 DRAIN_SECONDS: Final = 30.0
@@ -205,93 +218,99 @@ class WSRMASGIMiddleware(Served):
         if scope["type"] != "http":
             return await self._inner(scope, receive, send)
         front = self._front
+        self._loop = loop = asyncio.get_running_loop()  # another one after a fork
         key, length = alike(scope)
-        client = front.clients.get(key)
-        environ = environ_of(scope) if client is None or self._shows_environ else client.environ
+        client = front.clients.get(key) or await self._meet(key, scope, receive, send)
         if client is None:
-            business = front.business(environ)
-            if isinstance(business, Answer):
-                return await _send(business, send)
-            if business is not Business.OURS:
-                is_doubtful = business is Business.DOUBTFUL and may_be_disguised(environ)
-                return await self._forward_untouched(environ, scope, receive, send, is_doubtful=is_doubtful)
+            return None
         if DELIVERY in scope:
             return await _send(refuse_delivery(scope), send)
-        self._loop = asyncio.get_running_loop()  # another one after a fork
+        answer: Answer | Forward | Run | Wait
         try:
-            if client is None:
-                lasting = {name: value for name, value in environ.items() if name != "asgi.scope"}
-                client = front.meet(key, environ, lasting)
-            if (told_length({"CONTENT_LENGTH": length}) or 0) > front.settings.max_body:
-                raise too_large(front.settings.max_body)
-            body = await self._body(receive)
+            body = await self._body(client, length, receive)
             if body is None:
                 return None  # the client is gone
-            if not body.size and "HTTP_UPGRADE" in environ and (length or "HTTP_TRANSFER_ENCODING" in environ):
-                raise self._lost_body()
-            answer = await self._answer(client, environ, body, receive)
+            environ = environ_of(scope) if self._shows_environ else client.environ
+            is_slow = body.size > _SCANNED_HERE or client.content_encoding or not front.engine.is_running
+            if is_slow or self._hook_threads is not None:
+                begun = await self._begin_in_thread(client, environ, body, receive)
+            else:
+                begun = front.begin(client, environ, body, receive)
+            if isinstance(begun, Commit):
+                tick, completions = self._tick_of(loop), list[LoopCompletion]()
+                run = partial(self._run_for_request, tick, completions)
+                answer = await tick.commit(begun.verb, begun.size, partial(front.destination.finish, begun, run=run))
+                if isinstance(answer, Run | Wait):
+                    answer = await self._settled(begun, answer, completions, receive)
+            else:
+                answer = begun
         except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
             return await _send(front.refusal(error), send)
         if isinstance(answer, Forward):
-            return await self._forward(scope, _replayed(body, receive), send, answer)
+            return await self._forward(scope, replayed(body, receive), send, answer)
         return await _send(answer, send)
 
-    async def _body(self, receive: Receive) -> Body | None:
+    async def _meet(self, key: Hashable, scope: Scope, receive: Receive, send: Send) -> Client | None:
+        """The client of a request that is ours. Any other one is answered here."""
+        front, environ = self._front, environ_of(scope)
+        business = front.business(environ)
+        if business is Business.OURS:
+            try:
+                return front.meet(key, environ, {name: environ[name] for name in environ.keys() - {"asgi.scope"}})
+            except BodyRefused as error:
+                business = front.refusal(error)
+        if isinstance(business, Answer):
+            await _send(business, send)
+        else:
+            is_doubtful = business is Business.DOUBTFUL and may_be_disguised(environ)
+            await self._forward_untouched(environ, scope, receive, send, is_doubtful=is_doubtful)
+        return None
+
+    async def _body(self, client: Client, length: str, receive: Receive) -> Body | None:
         """The whole body; large ones go to a temporary file as they come in. ``None``: the client has gone. Raises
         ``BodyRefused``."""
-        message, most = await receive(), self._front.settings.max_body
+        most = self._front.settings.max_body
+        if (told_length({"CONTENT_LENGTH": length}) or 0) > most:
+            raise too_large(most)
+        message = await receive()
         content = message.get("body", b"")
         is_whole = message["type"] == "http.request" and not message.get("more_body")
+        if is_whole and not content and "HTTP_UPGRADE" in client.environ and (length or _IS_CHUNKED in client.environ):
+            self.engine.events.tell("request.body_lost")  # uvicorn with httptools, where another protocol is offered
+            raise BodyRefused(400, "There is no body: the server lost it to the Upgrade that was offered.")
         if is_whole and len(content) <= min(SPOOL_OVER, most):
             return Body(content)
         return await _collected(message, receive, most)
 
-    def _lost_body(self) -> BodyRefused:
-        """What uvicorn makes, with httptools, of a request that offers another protocol."""
-        self.engine.events.tell("request.body_lost")
-        return BodyRefused(400, "There is no body: the server lost it to the Upgrade that was offered.")
+    async def _begin_in_thread(
+        self, client: Client, environ: Environ, body: Body, receive: Receive
+    ) -> Answer | Forward | Commit:
+        begin = partial(self._front.begin, client, environ, body, receive)
+        if self._hook_threads is None:
+            return await asyncio.to_thread(begin)
+        return await asyncio.get_running_loop().run_in_executor(self._hook_threads, begin)
 
-    async def _answer(self, client: Client, environ: Environ, body: Body, receive: Receive) -> Answer | Forward:
-        front, loop = self._front, asyncio.get_running_loop()
-        if self._hook_threads is not None:
-            commit = await loop.run_in_executor(self._hook_threads, front.begin, client, environ, body, receive)
-        elif body.size > _SCANNED_HERE or client.content_encoding or not front.engine.is_running:
-            commit = await asyncio.to_thread(front.begin, client, environ, body, receive)
-        else:
-            commit = front.begin(client, environ, body, receive)
-        if not isinstance(commit, Commit):
-            return commit
-        tick = self._tick_here(loop)
-        completions: list[LoopCompletion] = []
-
-        def run(claim: Claim, delivery: Delivery) -> None:
-            """At once: the request may be cancelled before its turn comes."""
-            completion = LoopCompletion(tick)
-            front.engine.dispatcher.run_for(claim, delivery, completion)
-            completions.append(completion)
-
-        def finish(receipt: Receipt | Created) -> Answer | Forward | Run | Wait:
-            return front.destination.finish(commit, receipt, run)
-
-        match await tick.commit(commit.verb, commit.size, finish):
-            case Run(wait=wait):
-                left = front.settings.hold_wait
-                if completions:  # else it was dropped on its way there, and the watch takes it up
-                    settlement, left = await completions[0].settled(left)
-                    if settlement is not None:
-                        return front.destination.settled(commit, wait, settlement)
-                return await self._wait(commit, wait, receive, left)
-            case Wait() as wait:
-                return await self._wait(commit, wait, receive, front.settings.hold_wait)
-            case answer:
-                return answer
-
-    def _tick_here(self, loop: asyncio.AbstractEventLoop) -> Tick:
-        engine, tick = self._front.engine, self._tick
-        writer = engine.store.writer
-        if tick is None or tick.writer is not writer or tick.loop is not loop:
-            self._tick = tick = Tick(loop, writer)
+    def _tick_of(self, loop: asyncio.AbstractEventLoop) -> Tick:
+        store, tick = self._front.engine.store, self._tick
+        if tick is None or tick.store is not store or tick.loop is not loop:
+            self._tick = tick = Tick(loop, store)
         return tick
+
+    def _run_for_request(self, tick: Tick, completions: list[LoopCompletion], claim: Claim, delivery: Delivery) -> None:
+        completion = LoopCompletion(tick)
+        self.engine.dispatcher.run_for(claim, delivery, completion)
+        completions.append(completion)
+
+    async def _settled(
+        self, commit: Commit, finished: Run | Wait, completions: list[LoopCompletion], receive: Receive
+    ) -> Answer:
+        """The answer to a request that waits for its message."""
+        left, wait = self._front.settings.hold_wait, finished if isinstance(finished, Wait) else finished.wait
+        if completions:  # a message without one was dropped on its way there: the watch takes it up
+            settlement, left = await completions[0].settled(left)
+            if settlement is not None:
+                return self._front.destination.settled(commit, wait, settlement)
+        return await self._wait(commit, wait, receive, left)
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no
@@ -330,18 +349,18 @@ class WSRMASGIMiddleware(Served):
                 return None
             if carries_rm(body.content or b""):
                 return await _send(self._front.turned_away(NOT_SOAP), send)
-            receive = _replayed(body, receive)
+            receive = replayed(body, receive)
         if self._front.one_way and environ["REQUEST_METHOD"] == "GET" and asks_for_wsdl(environ):
-            start, content = await _whole(self._inner, scope, receive)
+            start, content = await whole_answer(self._inner, scope, receive)
             if start["status"] == 200:
                 content = without_outputs(content, self._front.one_way)
-            return await _send_whole(start, content, send)
+            return await send_whole(start, content, send)
         return await self._inner(scope, receive, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send, forward: Forward) -> None:
         if not forward.is_answered_here:
             return await self._inner(scope, receive, send)
-        start, content = await _whole(self._inner, scope, receive)
+        start, content = await whole_answer(self._inner, scope, receive)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
         reply = Reply(f"{start['status']} ", tuple(headers), content)
         answer = forwarded(reply, forward.headers, forward.acknowledgements, one_way=forward.one_way)
@@ -412,49 +431,9 @@ async def _collected(message: Message, receive: Receive, limit: int) -> Body | N
     return None
 
 
-def _replayed(body: Body, receive: Receive) -> Receive:
-    """``receive`` for an application: first the body that was read already."""
-    source = body.open()
-    is_read = False
-
-    async def replayed() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        piece = source.read(_SCANNED_HERE)
-        is_read = source.tell() >= body.size or not piece
-        return {"type": "http.request", "body": piece, "more_body": not is_read}
-
-    return replayed
-
-
-async def _whole(app: ASGIApplication, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
-    """The whole answer of an application: its start message and the body."""
-    answer = WholeAnswer()
-
-    async def received() -> Message:
-        """Once it has answered, its client is gone: so a server has it, which has not seen the answer yet."""
-        asked, answered = asyncio.ensure_future(receive()), asyncio.ensure_future(answer.is_whole.wait())
-        try:
-            await asyncio.wait((asked, answered), return_when=asyncio.FIRST_COMPLETED)
-            return asked.result() if asked.done() else {"type": "http.disconnect"}
-        finally:
-            asked.cancel()
-            answered.cancel()
-
-    await app(scope, received, answer.send)
-    return answer.start, answer.content
-
-
-async def _send_whole(start: Message, content: bytes, send: Send) -> None:
-    headers = [(name, value) for name, value in start.get("headers", ()) if name.lower() != b"content-length"]
-    headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": "http.response.start", "status": start["status"], "headers": headers})
-    await send({"type": "http.response.body", "body": content})
-
-
 async def _send(answer: Answer, send: Send) -> None:
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-    headers.append((b"content-length", b"%d" % len(answer.body)))
+    headers = [(b"content-length", b"%d" % len(answer.body))]
+    for name, value in answer.headers:
+        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -12,8 +12,21 @@ from typing import Any, Final
 
 from wsrm_mq.delivery.application import CallApplication, Environ
 from wsrm_mq.delivery.service_reply import UnusableReply, check_size
+from wsrm_mq.queue.arrival import Body
 
-__all__ = ["ASGIApplication", "Message", "Receive", "Scope", "Send", "WholeAnswer", "alike", "call_asgi", "environ_of"]
+__all__ = [
+    "ASGIApplication",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "alike",
+    "call_asgi",
+    "environ_of",
+    "replayed",
+    "send_whole",
+    "whole_answer",
+]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -136,6 +149,47 @@ class WholeAnswer:
     def content(self) -> bytes:
         check_size(self._size, self._limit)  # the application may have caught that
         return b"".join(self._written)
+
+
+def replayed(body: Body, receive: Receive) -> Receive:
+    """``receive`` for an application: first the body that was read already."""
+    source = body.open()
+    is_read = False
+
+    async def replayed() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        piece = source.read(_PIECE)
+        is_read = source.tell() >= body.size or not piece
+        return {"type": "http.request", "body": piece, "more_body": not is_read}
+
+    return replayed
+
+
+async def whole_answer(app: ASGIApplication, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
+    """The whole answer of an application: its start message and the body."""
+    answer = WholeAnswer()
+
+    async def received() -> Message:
+        """Once it has answered, its client is gone: so a server has it, which has not seen the answer yet."""
+        asked, answered = asyncio.ensure_future(receive()), asyncio.ensure_future(answer.is_whole.wait())
+        try:
+            await asyncio.wait((asked, answered), return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else {"type": "http.disconnect"}
+        finally:
+            asked.cancel()
+            answered.cancel()
+
+    await app(scope, received, answer.send)
+    return answer.start, answer.content
+
+
+async def send_whole(start: Message, content: bytes, send: Send) -> None:
+    headers = [(name, value) for name, value in start.get("headers", ()) if name.lower() != b"content-length"]
+    headers.append((b"content-length", str(len(content)).encode()))
+    await send({"type": "http.response.start", "status": start["status"], "headers": headers})
+    await send({"type": "http.response.body", "body": content})
 
 
 async def _without_exit(exchange: Awaitable[_Answered]) -> _Answered | BaseException:

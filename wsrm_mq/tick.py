@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from wsrm_mq.delivery.completion import LOOK_SECONDS, Patience
 from wsrm_mq.queue.settlement import Settlement
-from wsrm_mq.store.writer import LINGER_SECONDS, Verb, Writer
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.writer import LINGER_SECONDS, Verb
 
 __all__ = ["LoopCompletion", "Tick"]
 
@@ -25,17 +26,17 @@ S = TypeVar("S")
 class Tick:
     """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store) -> None:
         self.loop = loop
-        self.writer = writer
+        self.store = store
+        self.writer = store.writer
         self._thread = get_ident()
         self._is_due = False
         """A commit is about to be made."""
         self._is_called = False
         """Another thread has something for it."""
-        self._joined = 0
-        """How many verbs wait for it, those of other threads left out."""
-        self._seen = 0
+        self._has_more = False
+        """A verb came since the last look."""
         self._timer: asyncio.TimerHandle | None = None
         self._led_at = 0.0
 
@@ -53,8 +54,9 @@ class Tick:
             self.resolve(future, finished, error)
 
         self.writer.submit(verb, told, size=size, is_request=True, is_led=True)
-        self._joined += 1
-        self._be_due()
+        self._has_more = True
+        if not self._is_due:
+            self._be_due()
         return future
 
     def call(self) -> None:
@@ -70,31 +72,30 @@ class Tick:
 
     def resolve(self, future: asyncio.Future[R], result: R, error: BaseException | None = None) -> None:
         """From any thread."""
-        if get_ident() == self._thread:
-            _resolve(future, result, error)
-        else:
+        if get_ident() != self._thread:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waits
                 self.loop.call_soon_threadsafe(_resolve, future, result, error)
+        else:
+            _resolve(future, result, error)
 
     def _called(self) -> None:
         self._is_called = False
-        self._be_due()
+        if not self._is_due:
+            self._be_due()
 
     def _be_due(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            self._seen = 0
-            self.loop.call_soon(self._run)
+        self._is_due = True
+        self.loop.call_soon(self._run)
 
     def _run(self) -> None:
-        if self._seen < self._joined:  # more came since the last look: perhaps the loop is not done with reading
-            self._seen = self._joined
+        if self._has_more:  # perhaps the loop is not done with reading
+            self._has_more = False
             self.loop.call_soon(self._run)
         else:
             self._lead()
 
     def _lead(self) -> None:
-        self._is_due, self._joined = False, 0
+        self._is_due = False
         if self._timer is None:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
             self.writer.attend(True)

@@ -53,13 +53,10 @@ class Client:
     identity: tuple[str | None, Peer] | None = None
     """Who sends its requests (the principal), and what the configuration says of that; ``None``: a hook is asked each
     time."""
-    _arrivals: dict[tuple[object, ...], Arrival] = field(default_factory=dict)
-
-    def arrival(self, kind: tuple[object, ...]) -> Arrival | None:
-        """What messages of this kind have in common."""
-        return self._arrivals.get(kind)
+    arrivals: dict[tuple[object, ...], Arrival] = field(default_factory=dict)
+    """By their kind, what messages have in common."""
 
     def keep(self, kind: tuple[object, ...], arrival: Arrival) -> None:
-        if len(self._arrivals) >= _KINDS:
-            self._arrivals.clear()
-        self._arrivals[kind] = arrival
+        if len(self.arrivals) >= _KINDS:
+            self.arrivals.clear()
+        self.arrivals[kind] = arrival

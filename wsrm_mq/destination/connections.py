@@ -33,26 +33,21 @@ _PORTS: Final = 10_000
 """Peers that are remembered by their ports; a keep-alive connection that is forgotten gets another name."""
 
 
-def _of_the_call(*attributes: str) -> Callable[[Environ, object], object | None]:
-    """What a server's own function, a bound method, leads to."""
-
-    def find(_environ: Environ, call: object) -> object | None:
-        found: object | None = getattr(call, "__self__", None)
-        for attribute in attributes:
-            found = getattr(found, attribute, None)
-        return found
-
-    return find
-
-
-_OBJECTS: Final[tuple[Callable[[Environ, object], object | None], ...]] = (
-    _of_the_call("transport"),  # uvicorn's receive
-    lambda environ, _call: getattr(environ.get("waitress.client_disconnected"), "__self__", None),
-    lambda environ, _call: environ.get("gunicorn.socket"),
-    lambda environ, _call: environ.get("werkzeug.socket"),
-    _of_the_call("req", "conn"),  # cheroot's start_response
-)
-"""Where servers show an object that lives as long as the connection."""
+def _shown(environ: Environ, call: object) -> object | None:
+    """An object that lives as long as the connection, where a server shows one: uvicorn and cheroot do by the function
+    that they call us with, a bound method."""
+    of_call = getattr(call, "__self__", None)
+    candidates: tuple[object | None, ...] = (
+        getattr(of_call, "transport", None),  # uvicorn's receive
+        getattr(environ.get("waitress.client_disconnected"), "__self__", None),
+        environ.get("gunicorn.socket"),
+        environ.get("werkzeug.socket"),
+        getattr(getattr(of_call, "req", None), "conn", None),  # cheroot's start_response
+    )
+    for shown in candidates:
+        if shown is not None:
+            return shown
+    return None
 
 
 class Connections:
@@ -90,10 +85,9 @@ class Connections:
             if shown:
                 return str(shown)
         port = environ.get("REMOTE_PORT")
-        for find in _OBJECTS:
-            connection = find(environ, call)
-            if connection is not None:
-                return self._of(connection, address, port)
+        connection = _shown(environ, call)
+        if connection is not None:
+            return self._of(connection, address, port)
         return self._of_port(address, port, environ) if address and port else None
 
     def closed(self) -> list[str]:

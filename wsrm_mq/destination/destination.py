@@ -28,7 +28,7 @@ from wsrm_mq.destination.checks import (
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.copies import Copies
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Run, Wait
-from wsrm_mq.envelope import Headers, Limits
+from wsrm_mq.envelope import Headers, Limits, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
@@ -99,8 +99,7 @@ class RMDestination:
         self._one_way = one_way
         self._understood = understood
         self._limits = limits
-        self._scanner = Scanner(replace(limits, strict_addressing=False))
-        self._strict = Scanner(replace(limits, strict_addressing=True))
+        self._scanner = Scanner(limits)
         self._queue_one_way = queue_one_way
         self._sender_fault_status = sender_fault_status
 
@@ -110,13 +109,15 @@ class RMDestination:
         """``environ`` is what ``identify`` gets. Raises what that raises."""
         status, partner = self._sender_fault_status, None
         try:
-            headers = self._scan(self._scanner, client, body)
-            self._check_understood(headers)
+            source = source_of(client, body, self._limits)
+            headers = self._scanner.scan(source, client.content_type, client.soap_action)
+            if headers.must_understand:
+                self._check_understood(headers)
             principal, peer = client.identity or self._identify(environ, headers)
             status, partner = peer.sender_fault_status, peer.name
             request = Request(client, connection, body, headers, principal, peer)
             kind = self._kind(request)
-            common = client.arrival(kind) if kind is not None else None
+            common = client.arrivals.get(kind) if kind is not None else None
             if common is None or headers.sequence is None:
                 return self._begin_first(request, kind)
             arrival = common._replace(
@@ -127,11 +128,8 @@ class RMDestination:
             self._tell_refused(error.fault, partner)
             return answers.unreadable(error, client.content_type, status)
 
-    def _scan(self, scanner: Scanner, client: Client, body: Body) -> Headers:
-        return scanner.scan(source_of(client, body, self._limits), client.content_type, client.soap_action)
-
     def _check_understood(self, headers: Headers) -> None:
-        if self._understood is None or not headers.must_understand:
+        if self._understood is None:
             return
         unknown = tuple(name for name in headers.must_understand if name[0] not in self._understood)
         if unknown:
@@ -163,7 +161,9 @@ class RMDestination:
         be kept. False: no sequence takes the message, so its body was not read."""
         headers, peer = request.headers, request.peer
         if peer.strict_addressing:
-            self._scan(self._strict, request.client, request.body)
+            client = request.client
+            strictly = source_of(client, request.body, self._limits)
+            scan(strictly, client.content_type, client.soap_action, replace(self._limits, strict_addressing=True))
         is_kept = headers.sequence is not None or (self._queue_one_way and headers.is_plain)
         if not needs_reading(request, self._limits, is_kept=is_kept):
             return True

@@ -21,10 +21,7 @@ class ContentType(NamedTuple):
 
     media_type: str
     parameters: Mapping[str, str]
-
-    @property
-    def is_multipart(self) -> bool:
-        return self.media_type == "multipart/related"
+    is_multipart: bool
 
     @property
     def charset(self) -> str | None:
@@ -42,7 +39,8 @@ def parse_content_type(value: str) -> ContentType:
     parameters: dict[str, str] = {}
     for name, quoted, token in _PARAMETER.findall(value):
         parameters.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) if quoted else token.strip())
-    return ContentType(media_type.strip().lower(), parameters)
+    media_type = media_type.strip().lower()
+    return ContentType(media_type, parameters, media_type == "multipart/related")
 
 
 def soap_version_of(content_type: str) -> SOAPVersion:
