@@ -15,7 +15,7 @@ from tests.store.conftest import Python, python  # noqa: F401
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from tests.support.stored import write_locked
 from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals, limit_named
-from wsrm_mq.views.refusals import Refused, in_files, refusals
+from wsrm_mq.views.refusals import Refusal, in_files, refusals
 
 WRONG = FACTORY.create_sequence().replace(FACTORY.anonymous.encode(), b"http://192.0.2.9/acks")
 TABLES = ("queue", "message", "entry", "sequence", "range", "reply", "ledger")
@@ -101,7 +101,7 @@ def test_what_a_killed_process_has_not_counted_is_not_lost(
     )
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
-    assert refusals(None, path) == [Refused("max_store", "acme", 7, 6)]
+    assert refusals(None, path) == [Refusal("max_store", "acme", 7, 6)]
     service = InProcess(tmp_path, lambda _environ, start_response: taken(start_response))
     try:
         assert until(lambda: service.rows("SELECT * FROM refusal") == [("max_store", "acme", 7, 6)])
@@ -129,7 +129,7 @@ def test_the_file_has_one_size_whatever_is_refused_and_however_often(tmp_path: P
     found = in_files(store)
     assert len(found) == MOST
     assert sum(row.times for row in found) == 1_000
-    assert Refused(OTHER, "", 1_000 - MOST + 1, 999) in found
+    assert Refusal(OTHER, "", 1_000 - MOST + 1, 999) in found
     counts.written(counts.waiting())
     assert in_files(store) == []
     assert file.stat().st_size == FILE_BYTES
@@ -139,9 +139,9 @@ def test_a_file_that_cannot_be_written_keeps_nothing_from_being_counted(tmp_path
     counts = Refusals()
     counts.open(tmp_path / "nowhere" / "store.db", "here")
     counts.note("http_413", None, 1)
-    assert counts.waiting() == [Refused("http_413", "", 1, 1)]
+    assert counts.waiting() == [Refusal("http_413", "", 1, 1)]
     counts.open(tmp_path / "nowhere" / "store.db", "here")
-    assert counts.waiting() == [Refused("http_413", "", 1, 1)]
+    assert counts.waiting() == [Refusal("http_413", "", 1, 1)]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, Stor
 from wsrm_mq.store import backup as backups
 from wsrm_mq.store.backup import backup
 from wsrm_mq.store.identity import identify
-from wsrm_mq.store.space import room
+from wsrm_mq.store.space import space
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.vacuum import vacuum
@@ -257,13 +257,13 @@ def test_free_pages_are_used_again_and_vacuum_gives_them_back(store: Store) -> N
         store.call(message(MIB))
     store.call(lambda tx: tx.execute("DELETE FROM message"))
     with store.reader() as db:
-        free = room(db).reclaimable
+        free = space(db).reclaimable
     assert free > 8 * MIB
     for _ in range(7):
         store.call(message(MIB))
     with store.reader() as db:
-        assert room(db).reclaimable < free - 6 * MIB, "what comes next uses them"
-        size = room(db).size
+        assert space(db).reclaimable < free - 6 * MIB, "what comes next uses them"
+        size = space(db).size
     store.call(lambda tx: tx.execute("DELETE FROM message WHERE id > 1"))
     store.close()
     before, after = vacuum(store.path)
@@ -271,7 +271,7 @@ def test_free_pages_are_used_again_and_vacuum_gives_them_back(store: Store) -> N
     assert after < 3 * MIB
     store.open()
     with store.reader() as db:
-        assert room(db).reclaimable == 0
+        assert space(db).reclaimable == 0
         assert db.execute("SELECT count(*) FROM message").fetchone() == (1,)
 
 

@@ -134,7 +134,7 @@ def info(place: Place, is_json: bool) -> None:
 def _measured(db: Database, place: Place) -> dict[str, Any]:
     from wsrm_mq.store.identity import identify
     from wsrm_mq.store.schema import revision
-    from wsrm_mq.store.space import room
+    from wsrm_mq.store.space import space
     from wsrm_mq.views.contents import contents
     from wsrm_mq.views.instances import live_instances
 
@@ -147,7 +147,7 @@ def _measured(db: Database, place: Place) -> dict[str, Any]:
         "copied_at": identify(db).copied_at,
         "unconfirmed": unconfirmed(place, db),
         "size": place.path.stat().st_size,
-        "reclaimable": room(db).reclaimable,
+        "reclaimable": space(db).reclaimable,
         "wal_size": wal.stat().st_size if wal.exists() else 0,
         **found._asdict(),
         "oldest_undelivered": oldest._asdict() if oldest is not None else None,

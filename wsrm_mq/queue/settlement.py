@@ -13,7 +13,7 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.space import room
+from wsrm_mq.store.space import space
 
 __all__ = ["Settlement", "settlement"]
 
@@ -38,5 +38,5 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": sequence})))
     unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": sequence}))
     record = SequenceRecord.load(row, ranges, unnamed)
-    said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: room(db).used)
+    said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: space(db).used)
     return Settlement(outcome, reply, said)

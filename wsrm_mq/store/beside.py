@@ -59,12 +59,12 @@ def keep_private(store: Path, events: Events) -> None:
 
 
 def is_locked(file: Path) -> bool | None:
-    """Whether somebody holds the lock on this file; ``None`` where there is no such file."""
+    """Whether a process holds the lock on this file; ``None`` where there is no such file."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    except OSError:  # not known: who lives must not be taken for dead
+    except OSError:  # not known: a live process must not be taken for dead
         return True
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

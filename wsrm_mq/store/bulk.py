@@ -6,19 +6,20 @@ a busy process that costs more than the row itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Table, bindparam, update
+from sqlalchemy import Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from wsrm_mq.store.statements import PROGRESS_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS, positional
 from wsrm_mq.store.tables import counter, entry, message, range_, refusal, sequence
 
 __all__ = [
+    "CHANGED",
     "COUNTERS",
     "DELIVERED",
     "ENTRIES",
@@ -38,14 +39,21 @@ _FEW, _MANY = 16, 32
 
 
 class Bulk:
-    """``text(n)`` is the SQL of a statement for ``n`` rows, its parameters positional."""
+    """``statement`` is the SQL for one row, its parameters positional; ``row`` the part of it that stands once for each
+    row."""
 
-    def __init__(self, text: Callable[[int], str]) -> None:
-        self._text = lru_cache(None)(text)
+    def __init__(self, statement: str, row: str) -> None:
+        head, _one, tail = statement.rpartition(row)
+        self._text = lru_cache(None)(lambda count: f"{head}{', '.join([row] * count)}{tail}")
 
     def write(self, execute: Callable[[str, Row], object], rows: Sequence[Row], *before: object) -> None:
-        for piece in _pieces(rows):
-            execute(self._text(len(piece)), [*before, *chain.from_iterable(piece)])
+        """``before`` are the parameters that stand before those of the rows."""
+        start = 0
+        while left := len(rows) - start:
+            count = _MANY if left >= _MANY else min(left, _FEW)
+            piece = rows[start : start + count]
+            execute(self._text(count), [*before, *chain.from_iterable(piece)])
+            start += count
 
 
 class BulkInsert(Bulk):
@@ -54,47 +62,21 @@ class BulkInsert(Bulk):
     def __init__(self, table: Table, *columns: str, conflict: Callable[[Insert], Insert] = lambda plain: plain) -> None:
         names = tuple(column.name for column in table.columns if not columns or column.name in columns)
         self.row: Callable[[dict[str, Any]], Row] = itemgetter(*names)
-
-        def text(count: int) -> str:
-            rows: list[dict[str, Any]] = [
-                {name: bindparam(f"{name}_{number}") for name in names} for number in range(count)
-            ]
-            return positional(conflict(insert(table).values(rows)))
-
-        super().__init__(text)
+        one = insert(table).values({name: bindparam(name) for name in names})
+        super().__init__(positional(conflict(one)), _row(len(names)))
 
 
-def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    start = 0
-    while left := len(rows) - start:
-        size = _MANY if left >= _MANY else min(left, _FEW)
-        yield rows[start : start + size]
-        start += size
+def _row(columns: int) -> str:
+    return f"({', '.join('?' * columns)})"
 
 
-def _delivered(count: int) -> str:
-    keys: list[BindParameter[int]] = [bindparam(f"key_{number}") for number in range(count)]
-    statement = (
-        update(entry)
-        .where(entry.c.id.in_(keys), entry.c.outcome.is_(None))
-        .values(settled_at=bindparam("now"), outcome="delivered", named=1, deliveries=entry.c.deliveries + 1)
-    )
-    return positional(statement)
-
-
-def _changes_of_sequences(columns: Sequence[str]) -> Callable[[int], str]:
+def _changes_of_sequences(columns: Sequence[str]) -> Bulk:
     """Written by hand: SQLAlchemy has no UPDATE that joins VALUES for SQLite."""
     names = [f'"{name}"' for name in columns]
-    row = f"({', '.join('?' * (len(names) + 1))})"
+    row = _row(len(names) + 1)
     changes = ", ".join(f"{name} = now_is.{name}" for name in names)
-
-    def text(count: int) -> str:
-        return (
-            f"WITH now_is (key, {', '.join(names)}) AS (VALUES {', '.join([row] * count)}) "
-            f"UPDATE {sequence.name} SET {changes} FROM now_is WHERE {sequence.name}.id = now_is.key"
-        )
-
-    return text
+    values = f"WITH now_is (key, {', '.join(names)}) AS (VALUES {row})"
+    return Bulk(f"{values} UPDATE {sequence.name} SET {changes} FROM now_is WHERE {sequence.name}.id = now_is.key", row)
 
 
 MESSAGES: Final = BulkInsert(message)
@@ -118,13 +100,20 @@ RANGES: Final = BulkInsert(
         index_elements=["sequence", "lower"], set_={"upper": plain.excluded.upper}
     ),
 )
-DELIVERED: Final = Bulk(_delivered)
+DELIVERED: Final = Bulk(
+    positional(
+        update(entry)
+        .where(entry.c.id.in_([bindparam("key")]), entry.c.outcome.is_(None))
+        .values(settled_at=bindparam("now"), outcome="delivered", named=1, deliveries=entry.c.deliveries + 1)
+    ),
+    "?",
+)
 """Rows of one: an entry's key. Before them, the time."""
-PROGRESS: Final = Bulk(_changes_of_sequences(PROGRESS_COLUMNS))
+PROGRESS: Final = _changes_of_sequences(PROGRESS_COLUMNS)
 """Rows: a sequence's key, then PROGRESS_COLUMNS."""
-STEADY: Final = Bulk(_changes_of_sequences(STEADY_COLUMNS))
+STEADY: Final = _changes_of_sequences(STEADY_COLUMNS)
 """Rows: a sequence's key, then STEADY_COLUMNS: the others are as they were."""
-CHANGED: Final = Bulk(_changes_of_sequences(SAVED_COLUMNS))
+CHANGED: Final = _changes_of_sequences(SAVED_COLUMNS)
 """Rows: a sequence's key, then SAVED_COLUMNS."""
 COUNTERS: Final = BulkInsert(
     counter,

@@ -33,7 +33,7 @@ class ConnectionCache:
         """At which transaction's time they were counted last."""
         self.floors: OrderedDict[str, int] = OrderedDict()
         """The key of a message below which, and at which, all of a connection's are settled: for ever, so it stays
-        true whoever writes."""
+        true whatever is written."""
 
     def clear(self) -> None:
         self.sequences.clear()

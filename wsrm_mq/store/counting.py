@@ -1,6 +1,6 @@
-"""Counts of what happens, in the store: right whichever process is asked, whatever retention takes, whoever ends.
+"""Counts of what happens, in the store: right whichever process is asked, whatever retention takes.
 
-A verb counts with ``Transaction.count``, which is a number in memory. What a committed transaction has counted waits
+A verb counts in ``UnitOfWork.counts``, which is a number in memory. What a committed transaction has counted waits
 in its process, and is written with a later transaction: at most ten times a second while there are any, by the watch
 within a second when there are none. What has a row in the ledger is rare, and is written with that very row. So a
 ``kill -9`` loses at most the last second of what is frequent, and nothing else; no count ever falls.
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from wsrm_mq.store.refusals import Refusals, Refused
+from wsrm_mq.store.refusals import Refusal, Refusals
 
 __all__ = ["SHOWN", "Key", "Tally"]
 
@@ -31,7 +31,7 @@ class Tally:
 
     def __init__(self, refusals: Refusals | None = None) -> None:
         self.refusals = refusals or Refusals()
-        self._refused: list[Refused] = []
+        self._refused: list[Refusal] = []
         self._waiting: dict[Key, int] = {}
         self._written_at = float("-inf")
 
@@ -47,7 +47,7 @@ class Tally:
         """Rows for ``bulk.COUNTERS``: what waits, and ``counts``."""
         return [(*key, value) for key, value in _sum(self._waiting, counts).items()]
 
-    def refused(self) -> list[Refused]:
+    def refused(self) -> list[Refusal]:
         """Rows for ``bulk.REFUSALS``."""
         self._refused = self.refusals.waiting()
         return self._refused

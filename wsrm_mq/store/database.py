@@ -1,7 +1,7 @@
 """One way to open a SQLite connection, and one table from its errors to ours.
 
 WAL with synchronous=FULL: what a commit has answered survives a power cut. Every connection has a busy timeout; no
-checkpoint happens by chance inside somebody's commit (the writer makes them, see ``writer``).
+checkpoint happens by chance inside a commit (the writer makes them, see ``writer``).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
-    """BEGIN IMMEDIATE, on a connection whose own busy timeout is 0: it waits for others who write, the usual time, or
+    """BEGIN IMMEDIATE, on a connection whose own busy timeout is 0: it waits for other writers, the usual time, or
     not at all.
 
     SQLite waits longer after each look, up to 100 ms, so of several busy processes the one that has waited longest
@@ -130,7 +130,7 @@ def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
 
 
 class Obstacle(NamedTuple):
-    """Why one who looks cannot write. ``is_of_asker``: it is not allowed to, which says nothing about a service."""
+    """Why a reader cannot write. ``is_of_asker``: it is not allowed to, which says nothing about a service."""
 
     what: str
     is_of_asker: bool

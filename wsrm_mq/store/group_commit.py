@@ -94,8 +94,8 @@ class GroupCommit:
     def run(
         self, batch: list[Write[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
     ) -> BaseException | None:
-        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for others
-        who write."""
+        """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for other
+        processes that write."""
         db = self._db
         assert db is not None
         if self.guard.are_gone():  # to save what they hold takes its time
@@ -129,7 +129,7 @@ class GroupCommit:
             self.guard.committed(self._cache.last_position or 0, mark)
             for event, fields in tx.notices:
                 self._events.tell(event, **fields)
-        except BaseException as error:  # what is committed is: those who wait are told so, and nothing is run again
+        except BaseException as error:  # committed is committed: callbacks say so, and nothing is run again
             self._cache.clear()
             self._events.tell("store.callback_failed", trouble=error)
         self._count(batch)

@@ -68,7 +68,7 @@ class Guard:
         if now - self._looked_at < LOOK_SECONDS:
             return False
         is_there = self.are_there
-        self._looked_at = now if is_there else float("-inf")  # gone: whoever writes next has to see that too
+        self._looked_at = now if is_there else float("-inf")  # gone: the next commit has to see that too
         return not is_there
 
     def lose(self, db: sqlite3.Connection) -> StoreError:

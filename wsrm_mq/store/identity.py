@@ -3,7 +3,7 @@
 A copy from the past has forgotten what was acknowledged since. Served as if nothing had happened, it would lose
 messages and deliver others twice, in silence. Two things tell:
 
-* ``store backup`` **stamps** its copy: it is not served before somebody has adopted it.
+* ``store backup`` **stamps** its copy: it is not served before an operator adopts it.
 * a **witness**, a small file in the directory beside the store, has the store's id and the highest ``mark`` seen. The
   mark in the store grows with every start, every stop, every act of an operator, and every few seconds while
   something is written. Commit first, then the witness: it may lag behind what is durable and never leads it. A store
@@ -97,7 +97,7 @@ class Witness:
         """What this process wrote there last."""
 
     def seen(self) -> Identity | None:
-        """What was written there last by anybody; ``None`` where nothing can be read."""
+        """What any process wrote there last; ``None`` where nothing can be read."""
         try:
             found = json.loads(content_of(self.file))
             return Identity(str(found["store"]), int(found["mark"]), None)
@@ -127,7 +127,7 @@ class Witness:
         self.tell(committed)
 
     def remind(self) -> None:
-        """Write it again where somebody removed it."""
+        """Write it again where it was removed."""
         if self._known is not None and not self.file.exists():
             self.tell(self._known)
 
@@ -185,7 +185,7 @@ def is_older(path: Path, found: Identity) -> bool:
 
 
 class Doubt(NamedTuple):
-    """Why a store is not served before somebody confirms it, and what to do about it."""
+    """Why a store is not served before an operator confirms it, and what to do about it."""
 
     what: str
     hint: str
@@ -216,7 +216,7 @@ def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | No
     if seen is not None and seen.id == found.id and found.mark < seen.mark:
         return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
     if is_empty:
-        return None  # nothing of it was ever acknowledged: whoever asks it for a sequence learns that it has none
+        return None  # nothing of it was ever acknowledged: a source that asks it for a sequence learns that it has none
     if seen is None:
         if found.mark == 0:
             return None  # from a version without a witness

@@ -1,4 +1,4 @@
-"""Who uses the store: one lock file and one datagram socket for each running process.
+"""The processes that use the store: one lock file and one datagram socket for each running process.
 
 An instance is alive while it holds ``flock`` on its own file; the system frees it at death, so a dead worker is known
 at once, and a long operation that starves a heartbeat is not taken for a death. The socket carries wake-ups only: a
@@ -6,8 +6,8 @@ lost one costs a poll interval, never a message.
 
 Order matters: first the lock, then the row. Names are random and never used again.
 
-A missing lock file proves nothing: somebody may have removed the directory. The instance that it stood for makes it
-again in its next poll; only who does not, in several, is dead.
+A missing lock file proves nothing: the directory may have been removed. The instance that it stood for makes it again
+in its next poll; only one that does not, in several, is dead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A thread that lasts: what is thrown into it is told, and its work begins anew.
 
-One that could not be started, or has ended all the same, is missing: those who need it look after it, which starts it.
+One that could not be started, or has ended all the same, is missing: what needs it looks after it, which starts it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ message and small.
 Few ask for what they say, and each connection, each sequence has a leaf of its own in them: kept with every message,
 they would be two pages more for each. So they are brought forward afterwards, many rows at a time in their own order.
 A watermark says how far each is. What came behind that is looked for in the rows themselves: a few thousand at most
-while somebody serves, for the further it is behind, the larger is a piece. Both parts are read in one statement or one
-transaction, so an answer is right at any moment, whoever writes and whoever died.
+while a process serves, for the further it is behind, the larger is a piece. Both parts are read in one statement or one
+transaction, so an answer is right at any moment, whatever writes meanwhile or has died.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 SQLite's processes lock each other in the index of the log (``-shm``). Where that file, or the log, is removed while
 one has it open, the next process makes another: each then holds the locks of its own file, and both write the same
-places of the log. So who wants to write compares first. What is told stays true while its process lives, for an open
-file keeps its inode; a process that has died is not asked.
+places of the log. So a process that is to write compares first. What is told stays true while its process
+lives, for an open file keeps its inode; a process that has died is not asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was refused: counters by reason and partner, with the time of the last. Nothing else is kept of it.
 
-A process counts in memory and, for those who look while the store is locked or full, in a file of fixed size beside its
+A process counts in memory and, for readers while the store is locked or full, in a file of fixed size beside its
 lock. What it has counted goes into the store with a later commit, and then out of the file. What a process leaves that
 died before is taken up by another (``left``).
 """
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreBusy, StoreError, StoreFull, StoreOverloaded
 from wsrm_mq.store.beside import beside, content_of, is_locked
 
-__all__ = ["FILE_BYTES", "MOST", "OTHER", "Refusals", "Refused", "in_files", "limit_named", "reason_of"]
+__all__ = ["FILE_BYTES", "MOST", "OTHER", "Refusal", "Refusals", "in_files", "limit_named", "reason_of"]
 
 _LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
 _REASONS: Final = (
@@ -40,7 +40,7 @@ _SUFFIX: Final = ".refused"
 _MODE: Final = os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_NOFOLLOW
 
 
-class Refused(NamedTuple):
+class Refusal(NamedTuple):
     """``partner`` is empty where none is known; ``last_at`` in ms since the epoch."""
 
     reason: str
@@ -54,7 +54,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[tuple[str, str], Refused] = {}
+        self._waiting: dict[tuple[str, str], Refusal] = {}
         self._places: dict[tuple[str, str], int] = {}
         self._file: int | None = None
 
@@ -91,14 +91,14 @@ class Refusals:
                 key = (OTHER, "")
             known = self._waiting.get(key)
             before, last_at = (known.times, known.last_at) if known is not None else (0, at)
-            self._waiting[key] = Refused(*key, before + times, max(last_at, at))
+            self._waiting[key] = Refusal(*key, before + times, max(last_at, at))
             self._show(key)
 
-    def waiting(self) -> list[Refused]:
+    def waiting(self) -> list[Refusal]:
         with self._lock:
             return [*self._waiting.values()]
 
-    def written(self, rows: list[Refused]) -> None:
+    def written(self, rows: list[Refusal]) -> None:
         """These are in the store."""
         with self._lock:
             for row in rows:
@@ -142,13 +142,13 @@ class Refusals:
             taken.unlink(missing_ok=True)
 
 
-def in_files(store: Path) -> list[Refused]:
+def in_files(store: Path) -> list[Refusal]:
     """What the processes of a store have counted and not yet written into it, those that died included. Reads no
     database."""
     return [row for file in beside(store).glob(f"*{_SUFFIX}") for row in _read(file)]
 
 
-def _read(file: Path) -> Iterator[Refused]:
+def _read(file: Path) -> Iterator[Refusal]:
     try:
         content = content_of(file)
     except OSError:
@@ -156,7 +156,7 @@ def _read(file: Path) -> Iterator[Refused]:
     whole = len(content) // _SLOT.size * _SLOT.size
     for reason, partner, times, last_at in _SLOT.iter_unpack(content[:whole]):
         if times:
-            yield Refused(_text(reason), _text(partner), times, last_at)
+            yield Refusal(_text(reason), _text(partner), times, last_at)
 
 
 def _text(padded: bytes) -> str:

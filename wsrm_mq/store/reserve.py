@@ -26,7 +26,7 @@ _ASK_EVERY_SECONDS: Final = 0.02
 
 
 def is_spent(store: Path) -> bool:
-    """Whether the reserve of a store is given up, as one who only looks can tell."""
+    """Whether the reserve of a store is given up, as a reader can tell."""
     home = beside(store)
     return home.is_dir() and not (home / "reserve").exists() and shutil.disk_usage(home).free < _PLENTY
 

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.store.port import Database
 
-__all__ = ["Room", "room"]
+__all__ = ["Space", "space"]
 
 SLACK: Final = 1024 * 1024
 
 
-class Room(NamedTuple):
+class Space(NamedTuple):
     """Bytes of a store's file."""
 
     size: int
@@ -28,8 +28,8 @@ class Room(NamedTuple):
         return 2 * self.used + SLACK
 
 
-def room(db: Database) -> Room:
+def space(db: Database) -> Space:
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     (page_size,) = db.execute("PRAGMA page_size").fetchone()
-    return Room(pages * page_size, free * page_size)
+    return Space(pages * page_size, free * page_size)

@@ -108,7 +108,7 @@ LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(in
 # messages and entries
 
 # Which entries a sequence has, live or settled, is in the index up to the watermark, and behind it only in the entries
-# themselves: who looks for one that is settled asks in both parts. See ``late_index``.
+# themselves: a look for one that is settled asks both parts. See ``late_index``.
 _IS_NUMBER: Final = and_(entry.c.sequence == p("sequence"), entry.c.number == p("number"))
 _INDEXED: Final = select(sequence_entry.c.entry).where(
     sequence_entry.c.sequence == p("sequence"), sequence_entry.c.number == p("number")

@@ -64,7 +64,7 @@ queue: Final = _table(
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
-    # A dead-letter queue knows whose it is, and is found by that: a name may be anybody's path.
+    # A dead-letter queue knows its parent, and is found by that: any name may be a path.
     Column("parent", Integer, ForeignKey("queue.id")),
     Column("created_at", Integer, nullable=False),
     # Whose messages these are, where the application has a name; see ``views.applications``.
@@ -225,7 +225,7 @@ sequence: Final = _table(
 )
 Index("sequence_create_id", sequence.c.create_id, sqlite_where=text("create_id IS NOT NULL"))
 Index("sequence_owned", sequence.c.owner, sqlite_where=text("owner IS NOT NULL"))
-# What an instance looks for at start and in every poll: deliverable, and nobody runs it.
+# What an instance looks for at start and in every poll: deliverable, and not run.
 Index(
     "sequence_runnable",
     sequence.c.retry_at,

@@ -20,7 +20,7 @@ from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Key, Tally
 from wsrm_mq.store.port import Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
-from wsrm_mq.store.space import room
+from wsrm_mq.store.space import space
 
 __all__ = ["UnitOfWork", "as_json"]
 
@@ -73,7 +73,7 @@ class UnitOfWork:
     def used_bytes(self) -> int:
         """The bytes of the store's file that hold something."""
         if self._used_bytes is None:
-            self._used_bytes = room(self.db).used
+            self._used_bytes = space(self.db).used
         return self._used_bytes
 
     # messages and entries

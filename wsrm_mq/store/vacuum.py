@@ -1,7 +1,7 @@
 """Giving free pages back to the disk.
 
 What was pruned leaves free pages in the file, which later messages fill again: a store that is pruned stops growing by
-itself. Making the file smaller means writing all of it anew, under a lock that nobody can accept a message beside; so
+itself. Making the file smaller means writing all of it anew, under a lock that lets no process accept a message; so
 it is done only while no service runs.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from wsrm_mq.errors import NotAllowed, StoreFull
 from wsrm_mq.store import instances
 from wsrm_mq.store.database import connect_reader, connect_writer, store_errors
-from wsrm_mq.store.space import Room, room
+from wsrm_mq.store.space import Space, space
 
 __all__ = ["refuse", "vacuum"]
 
@@ -32,7 +32,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     return before, path.stat().st_size
 
 
-def refuse(path: Path) -> Room:
+def refuse(path: Path) -> Space:
     """What ``vacuum`` would give back, or why it cannot be."""
     used = instances.in_use(path)
     if used:
@@ -41,7 +41,7 @@ def refuse(path: Path) -> Room:
             "the service first; or leave it: free pages are used for what comes next."
         )
     with closing(connect_reader(path)) as db, store_errors(path):
-        found = room(db)
+        found = space(db)
     free = shutil.disk_usage(path.parent).free
     if free < found.needed:
         raise StoreFull(f"{path}: to write it anew takes {found.needed} bytes, {free} are free.", "Make room first.")

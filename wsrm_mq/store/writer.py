@@ -1,7 +1,7 @@
 """Group commit: one connection of a process writes, in the writer's own thread or in that of an event loop.
 
-Whatever waits is taken together: BEGIN IMMEDIATE, each verb in turn, COMMIT, then everybody is told. A batch forms by
-itself while the previous one is being synced. Commit first, then acknowledge: nobody learns a result before it is on
+What waits is taken together: BEGIN IMMEDIATE, each verb in turn, COMMIT, then the callbacks. A batch forms by
+itself while the previous one is being synced. Commit first, then acknowledge: no result is told before it is on
 disk.
 
 What can go wrong in a batch:
@@ -53,7 +53,7 @@ LED_BYTES: Final = 1024 * 1024
 NET_SECONDS: Final = 1.0
 """The writer's thread looks by itself so often: a loop that was to come may have ended."""
 LINGER_SECONDS: Final = 0.005
-"""So long what nobody waits for waits for something else to be written with."""
+"""So long a write whose result is not waited for waits for others."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
@@ -183,7 +183,7 @@ class Writer:
         self._changed.notify()
 
     def attend(self, attended: bool) -> None:
-        """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes nobody."""
+        """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes no thread."""
         with self._lock:
             self._attended = attended
 
@@ -222,7 +222,7 @@ class Writer:
             return self._broke(batch, error)
 
     def urge(self) -> None:
-        """Nobody leads: what lingers is the thread's business now."""
+        """No ``lead`` follows: what lingers is left to the thread."""
         with self._lock:
             self._queue.urge()
             if self._idle:
@@ -349,7 +349,7 @@ class Writer:
                 self._queue.put_back(kept)
 
     def _broke(self, batch: list[Write[Any]], error: BaseException) -> list[Write[Any]]:
-        """This error was not foreseen: those who wait are told all the same. Answers what has to be tried again."""
+        """This error was not foreseen: the callbacks are called all the same. Answers what has to be tried again."""
         self._commit.roll_back()
         what = as_error(error)
         self._events.tell("store.writer_failed", error=what, trouble=error)
@@ -377,7 +377,7 @@ class Writer:
                 self._idle = True
                 self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
             if lingered:
-                self._attended = False  # nobody has come
+                self._attended = False  # no loop has come
             self._idle = False
             return len(self._queue) > 0 or not self._stopping
 
@@ -414,7 +414,7 @@ class Writer:
 
     def _fail(self, batch: list[Write[Any]], failure: StoreError) -> list[Write[Any]]:
         if isinstance(failure, StoreBusy):
-            with self._lock:  # what came meanwhile too: nobody waits for a lock twice (I16)
+            with self._lock:  # what came meanwhile too: no request waits for a lock twice (I16)
                 batch = batch + self._queue.take_refusable()
         self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull) and self._reserve is not None:
@@ -437,7 +437,7 @@ class Writer:
                 self._events.tell("store.callback_failed", trouble=error)
 
     def _tidy(self) -> None:
-        """Between batches, and after everybody was told."""
+        """Between batches, and after the callbacks."""
         self._commit.checkpoint()
         if self._reserve is not None:
             self._reserve.restore()

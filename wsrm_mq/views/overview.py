@@ -17,12 +17,12 @@ from wsrm_mq.store import reserve
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.space import room
+from wsrm_mq.store.space import space
 from wsrm_mq.store.statements import compiled
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, known_instances
 from wsrm_mq.views.reading import sequence
-from wsrm_mq.views.refusals import Refused, refusals
+from wsrm_mq.views.refusals import Refusal, refusals
 from wsrm_mq.views.verdict import EXPIRING_WITHIN, Verdict, judge
 
 __all__ = [
@@ -79,7 +79,7 @@ class Overview(NamedTuple):
     faulted: dict[str, int]
     """By queue: one-way messages that were taken and answered with a fault, in the last ``FAULTED_WITHIN``."""
     faulted_in_all: int
-    refused: list[Refused]
+    refused: list[Refusal]
     """Since the store was made, the newest first."""
     file_bytes: int
     wal_bytes: int
@@ -98,7 +98,7 @@ class Overview(NamedTuple):
     def is_over(self, max_store: int | None) -> bool:
         return max_store is not None and self.used_bytes >= max_store
 
-    def refused_lately(self, now: int) -> list[Refused]:
+    def refused_lately(self, now: int) -> list[Refusal]:
         """What found no room, no store, or hooks that are at fault: not what was wrong with a message."""
         return [
             one
@@ -106,7 +106,7 @@ class Overview(NamedTuple):
             if now - one.last_at <= REFUSED_WITHIN and one.reason.startswith((*_NO_ROOM, *STORE_WIDE))
         ]
 
-    def takes_nothing(self, now: int) -> list[Refused]:
+    def takes_nothing(self, now: int) -> list[Refusal]:
         """Those of them that say that nothing new is taken at all."""
         return [one for one in self.refused_lately(now) if one.reason in STORE_WIDE]
 
@@ -161,7 +161,7 @@ def overview(db: Database, now: int) -> Overview:
         wal_bytes=_size(path.with_name(path.name + "-wal")),
         disk_free=disk.f_bavail * disk.f_frsize,
         is_reserve_spent=reserve.is_spent(path),
-        used_bytes=room(db).used,
+        used_bytes=space(db).used,
         unserved=unserved(db, {queue for queue, one in waiting.items() if one.held or one.ready}),
     )
 

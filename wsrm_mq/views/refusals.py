@@ -9,20 +9,20 @@ from sqlalchemy import select
 
 from wsrm_mq.store import published as views
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.refusals import Refused, in_files
+from wsrm_mq.store.refusals import Refusal, in_files
 from wsrm_mq.store.statements import compiled
 
-__all__ = ["Refused", "in_files", "refusals"]
+__all__ = ["Refusal", "in_files", "refusals"]
 
-_STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refused._fields)))
+_STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refusal._fields)))
 
 
-def refusals(db: Database | None, store: Path) -> list[Refused]:
+def refusals(db: Database | None, store: Path) -> list[Refusal]:
     """By reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what its
     processes have not written is all there is."""
-    found: dict[tuple[str, str], Refused] = {}
+    found: dict[tuple[str, str], Refusal] = {}
     stored = [] if db is None else db.execute(_STORED).fetchall()
-    for row in [*map(Refused._make, stored), *in_files(store)]:
+    for row in [*map(Refusal._make, stored), *in_files(store)]:
         known = found.get(row[:2])
         if known is not None:
             row = row._replace(times=row.times + known.times, last_at=max(row.last_at, known.last_at))
