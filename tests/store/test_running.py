@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, entry_state, is_paused
 from wsrm_mq.store import running, statements
-from wsrm_mq.store.statements import compiled
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, sequence
 
 NOW = bindparam("now")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import bindparam, select
 
 from wsrm_mq.store import statements
-from wsrm_mq.store.statements import compiled
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {name: text for name, text in vars(statements).items() if name.isupper() and isinstance(text, str)}

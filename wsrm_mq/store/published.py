@@ -27,8 +27,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import SelectBase
 
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
-from wsrm_mq.store.statements import compiled
 from wsrm_mq.store.tables import (
     connection_message,
     counter,

@@ -1,16 +1,10 @@
-"""Every hot statement, written as a SQLAlchemy Core expression and compiled to text once per process.
-
-The text is run straight on the driver: SQLAlchemy describes the statement, for SQLite now and for another database
-later, and costs nothing per message. Parameters are named.
-"""
+"""Every hot statement, compiled to text once per process. Parameters are named."""
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sqlalchemy import (
-    ClauseElement,
     ColumnElement,
     Select,
     Table,
@@ -25,10 +19,9 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.sql.compiler import SQLCompiler
 
 from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import delivery_is, is_paused
 from wsrm_mq.store.tables import (
     connection_message,
@@ -44,30 +37,10 @@ from wsrm_mq.store.tables import (
     watermark,
 )
 
-__all__ = ["compiled", "positional"]
+__all__: list[str] = []
 
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
-
-_DIALECT: Final = sqlite.dialect(paramstyle="named")
-
-
-def compiled(statement: ClauseElement) -> str:
-    """The SQL text of ``statement``, constants written in place, parameters as ``:name``."""
-    text = cast(SQLCompiler, statement.compile(dialect=_DIALECT))
-    constants = {name: _literal(bind.effective_value) for name, bind in text.binds.items() if not bind.required}
-    return re.sub(r":(\w+)", lambda found: constants.get(found[1], found[0]), str(text))
-
-
-def positional(statement: ClauseElement) -> str:
-    """``compiled``, with parameters as ``?`` in the order in which they stand."""
-    return re.sub(r":\w+", "?", compiled(statement))
-
-
-def _literal(value: object) -> str:
-    if value is None:
-        return "NULL"
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
 def _values(table: Table, *left_out: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import served
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import compiled
 
 __all__ = ["Unserved", "unserved"]
 

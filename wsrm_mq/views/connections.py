@@ -11,8 +11,8 @@ from sqlalchemy import bindparam, func, select
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import compiled
 
 __all__ = ["ConnectionView", "connection", "connections", "find_connection"]
 

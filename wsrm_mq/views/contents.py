@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from sqlalchemy import func, select
 
 from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import compiled
 from wsrm_mq.views.reading import LIVE
 
 __all__ = ["Contents", "Oldest", "contents"]

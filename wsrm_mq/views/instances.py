@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import bindparam, select
 
 from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import holds_lock
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import compiled
 
 __all__ = ["Instance", "instance", "known_instances", "live_instances"]
 

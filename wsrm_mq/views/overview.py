@@ -14,11 +14,11 @@ from sqlalchemy import bindparam, func, or_, select
 
 from wsrm_mq.store import published as views
 from wsrm_mq.store import reserve
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.space import space
-from wsrm_mq.store.statements import compiled
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, known_instances
 from wsrm_mq.views.reading import sequence

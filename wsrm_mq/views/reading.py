@@ -16,8 +16,8 @@ from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state
 from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import compiled
 
 __all__ = [
     "ANSWERED_WITH_FAULT",

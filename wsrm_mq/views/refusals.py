@@ -8,9 +8,9 @@ from typing import Final
 from sqlalchemy import select
 
 from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import Refusal, in_files
-from wsrm_mq.store.statements import compiled
 
 __all__ = ["Refusal", "in_files", "refusals"]
 

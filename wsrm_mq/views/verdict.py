@@ -15,8 +15,8 @@ from sqlalchemy import bindparam, func, select
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import compiled
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, instance, live_instances
 from wsrm_mq.views.reading import ANSWERED_WITH_FAULT, SequenceView

@@ -1,0 +1,35 @@
+"""Statements are SQLAlchemy Core expressions that are compiled to text once per process and run straight on the driver.
+
+So SQLAlchemy describes a statement, for SQLite now and for another database later, and costs nothing per message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+from sqlalchemy import ClauseElement
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.compiler import SQLCompiler
+
+__all__ = ["compiled", "positional"]
+
+_DIALECT: Final = sqlite.dialect(paramstyle="named")
+
+
+def compiled(statement: ClauseElement) -> str:
+    """The SQL text of ``statement``, constants written in place, parameters as ``:name``."""
+    text = cast(SQLCompiler, statement.compile(dialect=_DIALECT))
+    constants = {name: _literal(bind.effective_value) for name, bind in text.binds.items() if not bind.required}
+    return re.sub(r":(\w+)", lambda found: constants.get(found[1], found[0]), str(text))
+
+
+def positional(statement: ClauseElement) -> str:
+    """``compiled``, with parameters as ``?`` in the order in which they stand."""
+    return re.sub(r":\w+", "?", compiled(statement))
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
