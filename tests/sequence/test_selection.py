@@ -11,7 +11,9 @@ from wsrm_mq.sequence.selection import within
 
 RANGES = st.sets(st.integers(1, 60)).map(lambda numbers: AckRanges.of(numbers).ranges)
 ACKNOWLEDGEMENTS = st.lists(
-    st.builds(SequenceAcknowledgement, st.text("ab", max_size=2), RANGES, final=st.booleans()), max_size=4
+    st.builds(SequenceAcknowledgement, st.text("ab", max_size=2), RANGES, final=st.booleans()),
+    max_size=4,
+    unique_by=lambda one: one.identifier,  # an answer has one of each sequence
 )
 
 

@@ -3,19 +3,19 @@ from __future__ import annotations
 import pytest
 
 from wsrm_mq.sequence import faults
-from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, Cell, Event, State
+from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, Cell, State, Trigger
 from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
 
 VERSIONS = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])
 
 
-def cells(rm: RMVersion) -> dict[tuple[State, Event], Cell]:
+def cells(rm: RMVersion) -> dict[tuple[State, Trigger], Cell]:
     return {(state, event): cell for state, row in TRANSITIONS[rm.label].items() for event, cell in row.items()}
 
 
 @VERSIONS
 def test_every_state_has_an_answer_to_every_event(rm: RMVersion) -> None:
-    assert set(cells(rm)) == {(state, event) for state in State for event in Event}
+    assert set(cells(rm)) == {(state, event) for state in State for event in Trigger}
 
 
 def test_there_is_one_table_for_each_version() -> None:
@@ -55,12 +55,12 @@ def test_an_act_that_ends_or_closes_leads_to_its_state(rm: RMVersion) -> None:
 @VERSIONS
 @pytest.mark.spec("D-TRM-005")
 def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersion) -> None:
-    silent = {Event.EXPIRED, Event.FAILED, Event.ABANDONED, Event.ACCUSED}
-    others = set(Event) - silent - {Event.TERMINATE, Event.TERMINATE_CONTRADICTED}
+    silent = {Trigger.EXPIRED, Trigger.FAILED, Trigger.ABANDONED, Trigger.ACCUSED}
+    others = set(Trigger) - silent - {Trigger.TERMINATE, Trigger.TERMINATE_CONTRADICTED}
     for state in ENDED:
         ended = TRANSITIONS[rm.label][state]
-        assert ended[Event.TERMINATE] == Cell(Act.CONFIRM, state)
-        assert ended[Event.TERMINATE_CONTRADICTED].act is faults.SequenceTerminated
+        assert ended[Trigger.TERMINATE] == Cell(Act.CONFIRM, state)
+        assert ended[Trigger.TERMINATE_CONTRADICTED].act is faults.SequenceTerminated
         known = faults.SequenceTerminated if state is State.FAILED else faults.UnknownSequence
         assert {ended[event].act for event in others} == {known}
 
@@ -69,45 +69,45 @@ def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersi
 @pytest.mark.spec("F-025", "F-026")
 def test_no_fault_of_the_source_is_answered_with_one(rm: RMVersion) -> None:
     for state in State:
-        assert isinstance(TRANSITIONS[rm.label][state][Event.ABANDONED].act, Act)
-        assert TRANSITIONS[rm.label][state][Event.ABANDONED].state in ENDED
-        assert TRANSITIONS[rm.label][state][Event.ACCUSED] == Cell(Act.IGNORE, state)
+        assert isinstance(TRANSITIONS[rm.label][state][Trigger.ABANDONED].act, Act)
+        assert TRANSITIONS[rm.label][state][Trigger.ABANDONED].state in ENDED
+        assert TRANSITIONS[rm.label][state][Trigger.ACCUSED] == Cell(Act.IGNORE, state)
 
 
 @pytest.mark.parametrize(
     ("state", "event", "act", "after"),
     [
-        (State.CREATED, Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.CREATED),
-        (State.CREATED, Event.LAST, faults.MalformedMessage, State.CREATED),
-        (State.CREATED, Event.CLOSE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
-        (State.CREATED, Event.TERMINATE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
-        (State.CREATED, Event.EXPIRED, Act.END, State.EXPIRED),
-        (State.CREATED, Event.FAILED, Act.END, State.FAILED),
-        (State.CLOSED, Event.NEW, faults.SequenceClosed, State.CLOSED),
-        (State.CLOSED, Event.DUPLICATE, Act.REPEAT, State.CLOSED),
-        (State.CLOSED, Event.ABOVE_MAXIMUM, faults.SequenceClosed, State.CLOSED),
-        (State.CLOSED, Event.ACK_REQUESTED, Act.ACKNOWLEDGE, State.CLOSED),
-        (State.CLOSED, Event.CLOSE, Act.CONFIRM, State.CLOSED),
-        (State.CLOSED, Event.TERMINATE, Act.TERMINATE, State.TERMINATED),
-        (State.CLOSED, Event.CLOSE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
-        (State.CLOSED, Event.TERMINATE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
-        (State.CLOSED, Event.EXPIRED, Act.END, State.EXPIRED),
+        (State.CREATED, Trigger.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.CREATED),
+        (State.CREATED, Trigger.LAST, faults.MalformedMessage, State.CREATED),
+        (State.CREATED, Trigger.CLOSE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CREATED, Trigger.TERMINATE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CREATED, Trigger.EXPIRED, Act.END, State.EXPIRED),
+        (State.CREATED, Trigger.FAILED, Act.END, State.FAILED),
+        (State.CLOSED, Trigger.NEW, faults.SequenceClosed, State.CLOSED),
+        (State.CLOSED, Trigger.DUPLICATE, Act.REPEAT, State.CLOSED),
+        (State.CLOSED, Trigger.ABOVE_MAXIMUM, faults.SequenceClosed, State.CLOSED),
+        (State.CLOSED, Trigger.ACK_REQUESTED, Act.ACKNOWLEDGE, State.CLOSED),
+        (State.CLOSED, Trigger.CLOSE, Act.CONFIRM, State.CLOSED),
+        (State.CLOSED, Trigger.TERMINATE, Act.TERMINATE, State.TERMINATED),
+        (State.CLOSED, Trigger.CLOSE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CLOSED, Trigger.TERMINATE_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (State.CLOSED, Trigger.EXPIRED, Act.END, State.EXPIRED),
     ],
 )
-def test_cells_of_1_1_are_those_of_the_specification(state: State, event: Event, act: object, after: State) -> None:
+def test_cells_of_1_1_are_those_of_the_specification(state: State, event: Trigger, act: object, after: State) -> None:
     assert TRANSITIONS["1.1"][state][event] == (act, after)
 
 
 @pytest.mark.parametrize(
     ("event", "act", "after"),
     [
-        (Event.LAST, Act.ACCEPT, State.CREATED),
-        (Event.ABOVE_LAST, faults.LastMessageNumberExceeded, State.REFUSED),
-        (Event.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.REFUSED),
-        (Event.LAST_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
-        (Event.CLOSE, faults.MalformedMessage, State.CREATED),
-        (Event.TERMINATE, Act.TERMINATE, State.TERMINATED),
+        (Trigger.LAST, Act.ACCEPT, State.CREATED),
+        (Trigger.ABOVE_LAST, faults.LastMessageNumberExceeded, State.REFUSED),
+        (Trigger.ABOVE_MAXIMUM, faults.MessageNumberRollover, State.REFUSED),
+        (Trigger.LAST_CONTRADICTED, faults.SequenceTerminated, State.REFUSED),
+        (Trigger.CLOSE, faults.MalformedMessage, State.CREATED),
+        (Trigger.TERMINATE, Act.TERMINATE, State.TERMINATED),
     ],
 )
-def test_cells_of_1_0_differ_where_the_specification_does(event: Event, act: object, after: State) -> None:
+def test_cells_of_1_0_differ_where_the_specification_does(event: Trigger, act: object, after: State) -> None:
     assert TRANSITIONS["1.0"][State.CREATED][event] == (act, after)

@@ -31,7 +31,7 @@ def apply_step(
     if step.ended_now:
         record.ended_at = tx.now
         tx.ledger("ended", record, reason=reason or str(step.sequence.state))
-    if step.released_across:
+    if step.released_across.ranges:
         tx.ledger("released_across_gap", record, reason=f"missing {step.released_across}")
     if newly_discarding:
         record.discarding = True

@@ -20,7 +20,7 @@ from wsrm_mq.store.transaction import Transaction, as_json
 __all__ = ["ANSWERED_WITH_FAULT", "Failed", "Reply", "Settled", "add_reply", "fail", "remarked", "settle"]
 
 ANSWERED_WITH_FAULT = "answered_with_fault"
-"""The application took a one-way message, and nobody else reads the fault that it answered: event and reason."""
+"""The application took a one-way message and answered a fault, which the source does not read: event and reason."""
 
 
 class Reply(NamedTuple):
@@ -69,7 +69,7 @@ def settle(
     ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it;
     ``seconds``: how long it took; ``is_replay``: it was read back from the store; ``acknowledge`` makes the
     acknowledgement for a request that is answered with it.
-    Raises ``FenceLost`` where the sequence belongs to somebody else by now."""
+    Raises ``FenceLost`` where another instance, or a later claim, has the sequence by now."""
     record = still_mine(tx, held)
     waiter = None
     if waited_for:
@@ -83,7 +83,8 @@ def settle(
     if remark is not None:
         remarked(tx, record, position, number, remark)
     delivered(tx, record.queue, seconds, is_replay)
-    _name(record, number)
+    if record.value.unnamed is not EMPTY and number in record.value.unnamed:
+        record.value = record.value._replace(unnamed=record.value.unnamed.remove(number))
     move_past(tx, record, number)
     record.running_since = tx.now
     acknowledgement = None if acknowledge is None else acknowledge(tx, record)
@@ -91,7 +92,7 @@ def settle(
 
 
 def remarked(tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str) -> None:
-    """Write down what the application answered to a message that it took, for nobody else reads that."""
+    """Write down what the application answered to a message that it took: the source does not read it."""
     tx.execute(sql.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
     tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=storable(remark))
 
@@ -143,8 +144,3 @@ def fail(
         free(record)
         released = True
     return Failed(aftermath, failures, record.retry_at, released)
-
-
-def _name(record: SequenceRecord, number: int) -> None:
-    if record.value.unnamed is not EMPTY and number in record.value.unnamed:
-        record.value = record.value._replace(unnamed=record.value.unnamed.remove(number))

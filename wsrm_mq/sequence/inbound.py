@@ -28,7 +28,7 @@ from wsrm_mq.sequence.elements import (
     TerminateSequence,
 )
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
-from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, Event, State
+from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, State, Trigger
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
@@ -219,48 +219,48 @@ def receive(
     """
     due_at = sequence.due_at
     if due_at is not None and now >= due_at:
-        expired = _move(sequence, Event.EXPIRED, event, now)
+        expired = _move(sequence, Trigger.EXPIRED, event, now)
         if isinstance(event, TimePassed):
             return expired
         step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
         return step._replace(ended_now=True, released_across=expired.released_across)
     if isinstance(event, TimePassed):
         return Step(sequence, Act.IGNORE)
-    kind = _classify(sequence, event)
-    if TRANSITIONS[sequence.terms.rm.label][sequence.state][kind].act is Act.ACCEPT:
+    trigger = _classify(sequence, event)
+    if TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger].act is Act.ACCEPT:
         assert isinstance(event, SequenceHeader)
         return _accept(sequence, event, now, bounds, named, empty_last)
-    return _move(sequence, kind, event, now)
+    return _move(sequence, trigger, event, now)
 
 
-def _classify(sequence: InboundSequence, event: Input) -> Event:
+def _classify(sequence: InboundSequence, event: Input) -> Trigger:
     match event:
         case SequenceHeader(number=number, last=last):
             known_last = sequence.last_number
             # In order a number is above all others: nearly always, and without a search.
             if number <= sequence.received.highest and number in sequence.received:
                 contradicted = last and number != known_last
-                return Event.LAST_CONTRADICTED if contradicted else Event.DUPLICATE
+                return Trigger.LAST_CONTRADICTED if contradicted else Trigger.DUPLICATE
             if number > _LARGEST_NUMBER:
-                return Event.ABOVE_MAXIMUM
+                return Trigger.ABOVE_MAXIMUM
             if known_last is not None and number > known_last:
-                return Event.ABOVE_LAST
+                return Trigger.ABOVE_LAST
             if not last:
-                return Event.NEW
+                return Trigger.NEW
             plausible = known_last is None and number > sequence.received.highest
-            return Event.LAST if plausible else Event.LAST_CONTRADICTED
+            return Trigger.LAST if plausible else Trigger.LAST_CONTRADICTED
         case AckRequested():
-            return Event.ACK_REQUESTED
+            return Trigger.ACK_REQUESTED
         case CloseSequence(last_number=stated):
-            return Event.CLOSE_CONTRADICTED if _contradicts(sequence, stated) else Event.CLOSE
+            return Trigger.CLOSE_CONTRADICTED if _contradicts(sequence, stated) else Trigger.CLOSE
         case TerminateSequence(last_number=stated):
-            return Event.TERMINATE_CONTRADICTED if _contradicts(sequence, stated) else Event.TERMINATE
+            return Trigger.TERMINATE_CONTRADICTED if _contradicts(sequence, stated) else Trigger.TERMINATE
         case SequenceFault(code=code):
-            return Event.ABANDONED if code in _ABANDONING else Event.ACCUSED
+            return Trigger.ABANDONED if code in _ABANDONING else Trigger.ACCUSED
         case Lapsed():
-            return Event.EXPIRED
+            return Trigger.EXPIRED
         case GaveUp():
-            return Event.FAILED
+            return Trigger.FAILED
     raise TypeError(f"{event!r} is no input of a sequence")
 
 
@@ -306,7 +306,8 @@ def _limit(sequence: InboundSequence, received: AckRanges, number: int, last_num
         known_complete = last_number is not None and received.expected == last_number + 1
         return last_number + 1 if known_complete and last_number is not None else sequence.limit
     if number == sequence.limit:
-        return received.end_of(number) + 1
+        end = number if number == received.highest else received.end_of(number)
+        return end + 1
     return max(sequence.limit, received.highest + 1) if sequence.terms.skips_gaps else sequence.limit
 
 
@@ -342,9 +343,9 @@ def _would_be_held(sequence: InboundSequence, number: int) -> bool:
     return number > sequence.limit and not sequence.terms.skips_gaps
 
 
-def _move(sequence: InboundSequence, kind: Event, event: Input, now: int) -> Step:
+def _move(sequence: InboundSequence, trigger: Trigger, event: Input, now: int) -> Step:
     """What the table says of anything but an accepted message."""
-    answer, state = TRANSITIONS[sequence.terms.rm.label][sequence.state][kind]
+    answer, state = TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger]
     act, fault = (answer, None) if isinstance(answer, Act) else (None, _fault(sequence, answer))
     if fault is not None and sequence.state in ENDED:
         return Step(sequence, fault=fault)
@@ -354,7 +355,7 @@ def _move(sequence: InboundSequence, kind: Event, event: Input, now: int) -> Ste
         following = following._replace(discard_from=1, discard_reason=event.discard_reason)
     elif moves:
         following = _apply_behavior(following)
-    active_at = sequence.active_at if kind is Event.EXPIRED else now
+    active_at = sequence.active_at if trigger is Trigger.EXPIRED else now
     following = following._replace(state=state, active_at=active_at)
     return Step(
         following,

@@ -1,6 +1,6 @@
 """The state machine of a sequence at its RM Destination: all of it, and only here.
 
-One total table for each RM version: (state, event) -> what to do and the next state (WS-RM 1.1 §3 and its state
+One total table for each RM version: (state, trigger) -> what to do and the next state (WS-RM 1.1 §3 and its state
 tables; 1.0 where it differs). A cell is an ``Act``, or the class of the fault to answer. No rule elsewhere changes a
 state or chooses between a cell's answer and another.
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.sequence import faults
 from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1
 
-__all__ = ["ENDED", "TRANSITIONS", "Act", "Cell", "Event", "State"]
+__all__ = ["ENDED", "TRANSITIONS", "Act", "Cell", "State", "Trigger"]
 
 
 class State(enum.StrEnum):
@@ -39,8 +39,8 @@ class State(enum.StrEnum):
 ENDED: Final = frozenset((State.TERMINATED, State.EXPIRED, State.REFUSED, State.FAILED))
 
 
-class Event(enum.Enum):
-    """What a message or the clock means for a sequence, once its number has been compared with what is known."""
+class Trigger(enum.Enum):
+    """What an event means for a sequence, once its number has been compared with what is known."""
 
     NEW = "a number not received before"
     LAST = "a new number that carries LastMessage"
@@ -77,28 +77,28 @@ class Cell(NamedTuple):
     state: State
 
 
-Table = Mapping[State, Mapping[Event, Cell]]
+Table = Mapping[State, Mapping[Trigger, Cell]]
 
 
-def _ended(state: State, answer: type[faults.Fault] = faults.UnknownSequence) -> dict[Event, Cell]:
+def _ended(state: State, answer: type[faults.Fault] = faults.UnknownSequence) -> dict[Trigger, Cell]:
     return {
-        Event.NEW: Cell(answer, state),
-        Event.LAST: Cell(answer, state),
-        Event.DUPLICATE: Cell(answer, state),
-        Event.ABOVE_LAST: Cell(answer, state),
-        Event.ABOVE_MAXIMUM: Cell(answer, state),
-        Event.LAST_CONTRADICTED: Cell(answer, state),
-        Event.ACK_REQUESTED: Cell(answer, state),
-        Event.CLOSE: Cell(answer, state),
-        Event.CLOSE_CONTRADICTED: Cell(answer, state),
+        Trigger.NEW: Cell(answer, state),
+        Trigger.LAST: Cell(answer, state),
+        Trigger.DUPLICATE: Cell(answer, state),
+        Trigger.ABOVE_LAST: Cell(answer, state),
+        Trigger.ABOVE_MAXIMUM: Cell(answer, state),
+        Trigger.LAST_CONTRADICTED: Cell(answer, state),
+        Trigger.ACK_REQUESTED: Cell(answer, state),
+        Trigger.CLOSE: Cell(answer, state),
+        Trigger.CLOSE_CONTRADICTED: Cell(answer, state),
         # The response may have been lost: a repeated TerminateSequence is confirmed, not refused.
-        Event.TERMINATE: Cell(Act.CONFIRM, state),
-        Event.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, state),
-        Event.EXPIRED: Cell(Act.IGNORE, state),
+        Trigger.TERMINATE: Cell(Act.CONFIRM, state),
+        Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, state),
+        Trigger.EXPIRED: Cell(Act.IGNORE, state),
         # What was accepted before the end is still delivered, and may fail for good.
-        Event.FAILED: Cell(Act.END, state),
-        Event.ABANDONED: Cell(Act.IGNORE, state),
-        Event.ACCUSED: Cell(Act.IGNORE, state),
+        Trigger.FAILED: Cell(Act.END, state),
+        Trigger.ABANDONED: Cell(Act.IGNORE, state),
+        Trigger.ACCUSED: Cell(Act.IGNORE, state),
     }
 
 
@@ -111,39 +111,39 @@ _ENDED: Final = {
 
 _1_1: Final[Table] = {
     State.CREATED: {
-        Event.NEW: Cell(Act.ACCEPT, State.CREATED),
-        Event.LAST: Cell(faults.MalformedMessage, State.CREATED),
-        Event.DUPLICATE: Cell(Act.REPEAT, State.CREATED),
-        Event.ABOVE_LAST: Cell(faults.SequenceClosed, State.CREATED),
+        Trigger.NEW: Cell(Act.ACCEPT, State.CREATED),
+        Trigger.LAST: Cell(faults.MalformedMessage, State.CREATED),
+        Trigger.DUPLICATE: Cell(Act.REPEAT, State.CREATED),
+        Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CREATED),
         # Lower numbers that are missing are still taken (WS-RM 1.1 §4.6).
-        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.CREATED),
-        Event.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CREATED),
-        Event.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CREATED),
-        Event.CLOSE: Cell(Act.CLOSE, State.CLOSED),
-        Event.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Event.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
-        Event.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Event.EXPIRED: Cell(Act.END, State.EXPIRED),
-        Event.FAILED: Cell(Act.END, State.FAILED),
-        Event.ABANDONED: Cell(Act.END, State.TERMINATED),
-        Event.ACCUSED: Cell(Act.IGNORE, State.CREATED),
+        Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.CREATED),
+        Trigger.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CREATED),
+        Trigger.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CREATED),
+        Trigger.CLOSE: Cell(Act.CLOSE, State.CLOSED),
+        Trigger.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
+        Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
+        Trigger.FAILED: Cell(Act.END, State.FAILED),
+        Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
+        Trigger.ACCUSED: Cell(Act.IGNORE, State.CREATED),
     },
     State.CLOSED: {
-        Event.NEW: Cell(faults.SequenceClosed, State.CLOSED),
-        Event.LAST: Cell(faults.MalformedMessage, State.CLOSED),
-        Event.DUPLICATE: Cell(Act.REPEAT, State.CLOSED),
-        Event.ABOVE_LAST: Cell(faults.SequenceClosed, State.CLOSED),
-        Event.ABOVE_MAXIMUM: Cell(faults.SequenceClosed, State.CLOSED),
-        Event.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CLOSED),
-        Event.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CLOSED),
-        Event.CLOSE: Cell(Act.CONFIRM, State.CLOSED),
-        Event.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Event.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
-        Event.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Event.EXPIRED: Cell(Act.END, State.EXPIRED),
-        Event.FAILED: Cell(Act.END, State.FAILED),
-        Event.ABANDONED: Cell(Act.END, State.TERMINATED),
-        Event.ACCUSED: Cell(Act.IGNORE, State.CLOSED),
+        Trigger.NEW: Cell(faults.SequenceClosed, State.CLOSED),
+        Trigger.LAST: Cell(faults.MalformedMessage, State.CLOSED),
+        Trigger.DUPLICATE: Cell(Act.REPEAT, State.CLOSED),
+        Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CLOSED),
+        Trigger.ABOVE_MAXIMUM: Cell(faults.SequenceClosed, State.CLOSED),
+        Trigger.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CLOSED),
+        Trigger.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CLOSED),
+        Trigger.CLOSE: Cell(Act.CONFIRM, State.CLOSED),
+        Trigger.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
+        Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
+        Trigger.FAILED: Cell(Act.END, State.FAILED),
+        Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
+        Trigger.ACCUSED: Cell(Act.IGNORE, State.CLOSED),
     },
     **_ENDED,
 }
@@ -151,21 +151,21 @@ _1_1: Final[Table] = {
 _1_0: Final[Table] = {
     State.CREATED: {
         **_1_1[State.CREATED],
-        Event.LAST: Cell(Act.ACCEPT, State.CREATED),
-        Event.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.REFUSED),
-        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
-        Event.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Event.CLOSE: Cell(faults.MalformedMessage, State.CREATED),
+        Trigger.LAST: Cell(Act.ACCEPT, State.CREATED),
+        Trigger.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.REFUSED),
+        Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
+        Trigger.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.CLOSE: Cell(faults.MalformedMessage, State.CREATED),
     },
     # 1.0 has no close. Where the table is asked all the same, it answers as for an open sequence's end.
     State.CLOSED: {
         **_1_1[State.CLOSED],
-        Event.NEW: Cell(faults.SequenceTerminated, State.CLOSED),
-        Event.LAST: Cell(faults.SequenceTerminated, State.CLOSED),
-        Event.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.REFUSED),
-        Event.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
-        Event.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Event.CLOSE: Cell(faults.MalformedMessage, State.CLOSED),
+        Trigger.NEW: Cell(faults.SequenceTerminated, State.CLOSED),
+        Trigger.LAST: Cell(faults.SequenceTerminated, State.CLOSED),
+        Trigger.ABOVE_LAST: Cell(faults.LastMessageNumberExceeded, State.REFUSED),
+        Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
+        Trigger.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.CLOSE: Cell(faults.MalformedMessage, State.CLOSED),
     },
     **_ENDED,
 }
@@ -173,8 +173,8 @@ _1_0: Final[Table] = {
 # A sequence that this side numbers is one of 1.1, but for its time: a connection that was silent for so long is over.
 _UNSEQUENCED: Final[Table] = {
     **_1_1,
-    State.CREATED: {**_1_1[State.CREATED], Event.EXPIRED: Cell(Act.END, State.TERMINATED)},
-    State.CLOSED: {**_1_1[State.CLOSED], Event.EXPIRED: Cell(Act.END, State.TERMINATED)},
+    State.CREATED: {**_1_1[State.CREATED], Trigger.EXPIRED: Cell(Act.END, State.TERMINATED)},
+    State.CLOSED: {**_1_1[State.CLOSED], Trigger.EXPIRED: Cell(Act.END, State.TERMINATED)},
 }
 
 TRANSITIONS: Final[Mapping[str, Table]] = {
@@ -182,4 +182,4 @@ TRANSITIONS: Final[Mapping[str, Table]] = {
     WSRM_1_1.label: _1_1,
     UNSEQUENCED.label: _UNSEQUENCED,
 }
-"""RM version's label -> state -> event -> cell; every combination is there (a test counts them)."""
+"""RM version's label -> state -> trigger -> cell; every combination is there (a test counts them)."""

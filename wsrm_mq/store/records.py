@@ -234,7 +234,7 @@ class SequenceRecord:
         """Take the next protocol value; the cursor goes where its definition puts it."""
         previous = self.value
         self.value = value
-        if self.cursor >= previous.limit and value.limit > previous.limit:
+        if self.cursor >= previous.limit and value.limit > previous.limit and accepted != self.cursor:
             # Everything below the old limit is settled: the next unsettled is the next received.
             self.cursor = value.received.first_from(previous.limit, value.limit)
         if accepted is not None and accepted < self.cursor:
@@ -262,4 +262,5 @@ class SequenceRecord:
     def passed(self, number: int) -> None:
         """``number`` was settled in order: the cursor goes to the next received number."""
         if number >= self.cursor:
-            self.cursor = self.value.received.first_from(number + 1, self.value.limit)
+            beyond, limit = number + 1, self.value.limit
+            self.cursor = limit if beyond >= limit else self.value.received.first_from(beyond, limit)
