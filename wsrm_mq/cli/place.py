@@ -131,7 +131,7 @@ def unconfirmed(place: Place, db: Database) -> str | None:
     from wsrm_mq.store.identity import why_unconfirmed
     from wsrm_mq.views.instances import live_instances
 
-    doubt = (
-        None if live_instances(db) else why_unconfirmed(db, place.path)
-    )  # a live process proves that it was confirmed
+    if live_instances(db):  # what is served was confirmed
+        return None
+    doubt = why_unconfirmed(db, place.path)
     return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["sequence"]
 
+UNSHOWN = ("key", "owner", "held", "delivery")
+"""Of a sequence's row: what is not for people, or is told in other words."""
 SCANNED = 5_000
 """So many sequences are judged at most for a list with ``--verdict``."""
 
@@ -100,7 +102,7 @@ def show(place: Place, is_json: bool, part: str) -> None:
     fields(
         (name, moment(value) if name in times and value is not None else value)
         for name, value in view._asdict().items()
-        if name not in ("key", "owner")
+        if name not in UNSHOWN
     )
     write("")
     why = explanation(found)
@@ -220,7 +222,7 @@ def _act(
 def _document(view: SequenceView, found: Verdict) -> dict[str, Any]:
     from wsrm_mq.views.sentences import explanation
 
-    row = {name: value for name, value in view._asdict().items() if name not in ("key", "owner")}
+    row = {name: value for name, value in view._asdict().items() if name not in UNSHOWN}
     return {
         **row,
         "received": [list(one) for one in view.received],

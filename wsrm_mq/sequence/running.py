@@ -107,7 +107,7 @@ def is_unsettled(cursor: int, limit: int, discard_from: int | None) -> bool:
 def delivery_state(
     *,
     blocked: int | None,
-    owner: int | str | None,
+    owner: int | None,
     cursor: int,
     limit: int,
     discard_from: int | None,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, func, or_, select
 
+from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import published as views
 from wsrm_mq.store import reserve
 from wsrm_mq.store.compiling import compiled
@@ -113,8 +114,8 @@ class Overview(NamedTuple):
 
 p = bindparam
 _sequence: Final = views.sequences.c
-_UNSETTLED: Final = or_(_sequence.cursor < _sequence.limit, _sequence.held > 0, _sequence.discarding == 1)
-"""Of a sequence in which something accepted may not be settled."""
+_IS_BUSY: Final = _sequence.delivery != DeliveryState.IDLE.value
+"""Of a sequence that runs, or in which something accepted is not settled."""
 
 _STATES: Final = compiled(
     select(_sequence.queue, _sequence.state, func.count(), func.count(_sequence.blocked)).group_by(
@@ -123,7 +124,7 @@ _STATES: Final = compiled(
 )
 _WAITING: Final = compiled(
     select(_sequence.queue, func.sum(_sequence.held), func.sum(_sequence.ready), func.min(_sequence.oldest_at))
-    .where(_UNSETTLED)
+    .where(_IS_BUSY)
     .group_by(_sequence.queue)
 )
 _DEAD_LETTERS: Final = compiled(
@@ -192,9 +193,8 @@ _TO_JUDGE: Final = compiled(
     select(_sequence.sequence, _sequence.state)
     .where(
         or_(
-            _sequence.owner.is_not(None),
+            _IS_BUSY,
             _sequence.due_at <= p("soon"),
-            _UNSETTLED,
             _sequence.sequence.in_(select(_recently_faulted.c.sequence)),
         )
     )

@@ -14,7 +14,6 @@ from sqlalchemy import ColumnElement, Select, Table, bindparam, func, or_, selec
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.sequence.running import DeliveryState, delivery_state
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
@@ -90,26 +89,11 @@ class SequenceView(NamedTuple):
     kind: str
     """``rm``, or ``connection``: messages without WS-RM, numbered here."""
     connection: str | None
+    held: int
+    """How many accepted numbers wait at or beyond the limit."""
+    delivery: str
+    """What its delivery does, a word of ``DeliveryState``."""
     received: AckRanges
-
-    @property
-    def held(self) -> int:
-        """How many accepted numbers wait beyond the limit."""
-        return self.received.count(self.limit) if self.discard_from is None else 0
-
-    def delivery(self, now: int) -> DeliveryState:
-        return delivery_state(
-            blocked=self.blocked,
-            owner=self.owner,
-            cursor=self.cursor,
-            limit=self.limit,
-            discard_from=self.discard_from,
-            retry_from=self.retry_from,
-            retry_at=self.retry_at,
-            discarding=self.discarding,
-            held=self.held,
-            now=now,
-        )
 
 
 _sequence: Final = views.sequences.c

@@ -57,7 +57,6 @@ class Situation(NamedTuple):
 
     view: SequenceView
     now: int
-    delivery: DeliveryState
     head: Head | None
     owner: Instance | None
     owner_lives: bool
@@ -109,7 +108,7 @@ _FAULTS: Final = compiled(
 
 
 def _situation(db: Database, view: SequenceView, now: int) -> Situation:
-    identifier, delivery = view.identifier, view.delivery(now)
+    identifier = view.identifier
     live = live_instances(db)
     owner = instance(db, view.owner) if view.owner is not None else None
     if view.blocked is not None:
@@ -121,11 +120,10 @@ def _situation(db: Database, view: SequenceView, now: int) -> Situation:
     if view.held:
         (held_since,) = db.execute(_HELD_SINCE, {"sequence": identifier, "limit": view.limit}).fetchone()
     faults = db.execute(_FAULTS, {"sequence": identifier}).fetchall()
-    waits = view.held > 0 or delivery in (DeliveryState.READY, DeliveryState.RETRYING)
+    waits = view.held > 0 or view.delivery in (DeliveryState.READY, DeliveryState.RETRYING)
     return Situation(
         view,
         now,
-        delivery,
         Head(*head) if head is not None else None,
         owner,
         owner in live,
@@ -159,7 +157,7 @@ class Cause(enum.Enum):
 
 
 def _delivers(*states: DeliveryState) -> Callable[[Situation], bool]:
-    return lambda at: at.delivery in states
+    return lambda at: at.view.delivery in states
 
 
 _owned: Final = _delivers(DeliveryState.RUNNING)
