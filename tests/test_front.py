@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
-import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -16,17 +14,11 @@ from tests.support.in_process import FACTORY, until
 from tests.support.stored import Stored
 from wsrm_mq import NotAuthenticated, WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
-from wsrm_mq.testing import Reply
+from wsrm_mq.testing import Answer, ASGIWire, Wire, WSGIWire
 
 SOAP = FACTORY.content_type
 RM = b"http://docs.oasis-open.org/ws-rx/wsrm/200702"
 METHODS = ["PUT", "PATCH", "DELETE", "GET", "OPTIONS", "BREW"]
-
-
-class Answer(NamedTuple):
-    status: int
-    fields: dict[str, str]
-    body: bytes
 
 
 class Service:
@@ -45,57 +37,16 @@ class Service:
 
     def send(self, body: bytes, method: str = "POST", path: str = "/orders", **fields: str) -> Answer:
         """``fields``: HTTP header fields by their names in lower case with ``_`` for ``-``."""
-        named = {"content_type": SOAP, "content_length": str(len(body)), **fields}
-        if isinstance(self.middleware, WSRMMiddleware):
-            return self._send_wsgi(body, method, path, named)
-        return asyncio.run(self._send_asgi(body, method, path, named))
-
-    def _send_wsgi(self, body: bytes, method: str, path: str, fields: dict[str, str]) -> Answer:
-        answered: list[Any] = []
-        plain = ("content_type", "content_length")
-        environ = {
-            "REQUEST_METHOD": method,
-            "PATH_INFO": path,
-            "SERVER_NAME": "here",
-            "SERVER_PORT": "80",
-            "REMOTE_ADDR": "127.0.0.1",
-            "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(body),
-            "wsgi.multithread": True,
-            **{name.upper() if name in plain else f"HTTP_{name.upper()}": value for name, value in fields.items()},
-        }
-        content = b"".join(self.middleware(environ, lambda *said: answered.extend(said)))
-        headers = {name.lower(): value for name, value in answered[1]}
-        return Answer(int(answered[0][:3]), headers, content)
-
-    async def _send_asgi(self, body: bytes, method: str, path: str, fields: dict[str, str]) -> Answer:
-        sent: list[Any] = []
-        received = iter([{"type": "http.request", "body": body}])
-
-        async def receive() -> Any:
-            for message in received:
-                return message
-            await asyncio.Event().wait()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": b"",
-            "http_version": "1.1",
-            "headers": [(n.replace("_", "-").encode(), v.encode()) for n, v in fields.items()],
-            "client": ("127.0.0.1", 5000),
-            "server": ("127.0.0.1", 80),
-        }
-        await self.middleware(scope, receive, send)
-        headers = {name.decode().lower(): value.decode() for name, value in sent[0].get("headers", ())}
-        return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]))
+        named = {"Content-Type": SOAP, **{name.replace("_", "-").title(): value for name, value in fields.items()}}
+        wire: Wire = (
+            WSGIWire(self.middleware, path, {"REQUEST_METHOD": method})
+            if isinstance(self.middleware, WSRMMiddleware)
+            else ASGIWire(self.middleware, path, {"method": method})
+        )
+        return wire.post(body, named)
 
     def create(self, path: str = "/orders") -> str:
-        created = Reply.parse(self.send(FACTORY.create_sequence(), path=path).body).created
+        created = self.send(FACTORY.create_sequence(), path=path).reply.created
         assert created is not None
         return created.identifier
 

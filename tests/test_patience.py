@@ -89,7 +89,8 @@ class Scene(NamedTuple):
     service: Service
     store: Path
     stack: ExitStack
-    make: Make
+    """What ends before the threads do: whatever they wait for."""
+    joined: ExitStack
 
     def create(self, path: str = "/orders") -> str:
         created = Reply.parse(self.front.ask(FACTORY.create_sequence(), path)[1]).created
@@ -105,7 +106,7 @@ class Scene(NamedTuple):
     def in_background(self, work: Callable[[], object]) -> None:
         thread = threading.Thread(target=work)
         thread.start()
-        self.stack.callback(thread.join, 20)
+        self.joined.callback(thread.join, 20)
 
     def during(self, what: AbstractContextManager[Any]) -> None:
         self.stack.enter_context(what)
@@ -258,7 +259,13 @@ def service() -> Service:
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
+def joined() -> Iterator[ExitStack]:
+    with ExitStack() as threads:
+        yield threads
+
+
+@pytest.fixture
+def stack(joined: ExitStack) -> Iterator[ExitStack]:
     with ExitStack() as opened:
         yield opened
 
@@ -267,14 +274,20 @@ def stack() -> Iterator[ExitStack]:
 @pytest.mark.parametrize("kind", [WSGI, ASGI], ids=["WSGI", "ASGI"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_each_request_is_answered_within_its_patience(
-    case: Case, kind: Make, tmp_path: Path, service: Service, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    case: Case,
+    kind: Make,
+    tmp_path: Path,
+    service: Service,
+    stack: ExitStack,
+    joined: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store_connection, "BUSY_TIMEOUT_MS", round(1000 * BUSY))
     if case.begin is with_too_many_in_front:
         monkeypatch.setattr(engine, "Store", partial(Store, max_queued=1))
     front = kind(tmp_path, service, **{"hold_wait": HOLD_WAIT, "max_waiting": 4, **case.options})
     stack.callback(front.close, 10)
-    asks = case.begin(Scene(front, service, tmp_path / "store.db", stack, kind))
+    asks = case.begin(Scene(front, service, tmp_path / "store.db", stack, joined))
     begun = time.monotonic()
     status, _content = asks()
     assert time.monotonic() - begun <= case.most + MARGIN
@@ -286,12 +299,12 @@ def test_each_request_is_answered_within_its_patience(
 
 @pytest.mark.invariant("I16")
 def test_a_request_for_which_no_thread_is_free_leaves_in_time_under_a_loop(
-    tmp_path: Path, service: Service, stack: ExitStack
+    tmp_path: Path, service: Service, stack: ExitStack, joined: ExitStack
 ) -> None:
     """Its message is run when one is, and its resend gets the reply."""
     front = ASGI(tmp_path, service, hold_wait=HOLD_WAIT, threads=1)
     stack.callback(front.close, 10)
-    scene = Scene(front, service, tmp_path / "store.db", stack, ASGI)
+    scene = Scene(front, service, tmp_path / "store.db", stack, joined)
     asks = without_a_thread(scene)
     begun = time.monotonic()
     assert asks() == (202, b"")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from werkzeug.test import Client
 from tests.support.in_process import InProcess
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.contrib.spyne_compat import is_spyne, one_way_operations, speaks_soap, understood_headers
+from wsrm_mq.testing import WSGIWire
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,20 +136,9 @@ def test_the_names_are_those_that_spyne_dispatches_by(application: Application) 
             f'<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body>'
             f'<x:{local} xmlns:x="{namespace}"/></s:Body></s:Envelope>'
         ).encode()
-        statuses: list[str] = []
-        environ = {
-            "REQUEST_METHOD": "POST",
-            "SERVER_NAME": "localhost",
-            "SERVER_PORT": "80",
-            "PATH_INFO": "/",
-            "CONTENT_TYPE": "text/xml; charset=utf-8",
-            "CONTENT_LENGTH": str(len(body)),
-            "wsgi.input": io.BytesIO(body),
-            "wsgi.url_scheme": "http",
-        }
-        answer = WsgiApplication(application)(environ, lambda status, _: statuses.append(status))  # noqa: B023
-        content = b"".join(answer)
-        assert statuses == ["200 OK"], (name, content)
+        wire = WSGIWire(WsgiApplication(application))
+        answer = wire.post(body, {"Content-Type": "text/xml; charset=utf-8"})
+        assert answer.status == 200, (name, answer.body)
 
 
 def run(program: str) -> str:

@@ -21,6 +21,9 @@ from wsrm_mq.testing import Reply
 LONE = "\udcff"
 """A lone surrogate, which no UTF-8 can carry: what ``os.fsdecode`` makes of a stray byte."""
 MOST = 64 * 1024
+FAILING = 0.1
+
+answered = pytest.mark.parametrize("hold_wait", [5])
 
 Starts = Callable[..., Any]
 Behaves = Callable[[dict[str, Any], Starts], Any]
@@ -92,8 +95,14 @@ def service() -> Service:
 
 
 @pytest.fixture
-def wsrm(tmp_path: Path, service: Service) -> Iterator[InProcess]:
-    made = InProcess(tmp_path, service, retry=(0.05,), hold_wait=5, max_reply=MOST)
+def hold_wait() -> float:
+    """Seconds. What fails has no answer to wait for."""
+    return FAILING
+
+
+@pytest.fixture
+def wsrm(tmp_path: Path, service: Service, hold_wait: float) -> Iterator[InProcess]:
+    made = InProcess(tmp_path, service, retry=(0.05,), hold_wait=hold_wait, max_reply=MOST)
     yield made
     made.middleware.close(10)
 
@@ -166,6 +175,7 @@ def test_the_operator_reads_what_is_wrong(wsrm: InProcess, service: Service, beh
     assert says in error.splitlines()[0]
 
 
+@answered
 def test_headers_as_bytes_are_sent_as_the_text_that_they_are(wsrm: InProcess, service: Service) -> None:
     service.behave = answering(b"200 OK", (b"X-A", b"caf\xe9"))
     identifier = wsrm.create()
@@ -178,6 +188,7 @@ def test_headers_as_bytes_are_sent_as_the_text_that_they_are(wsrm: InProcess, se
     assert wsrm.rows("SELECT json_extract(headers, '$[1][1]') FROM reply") == [("caf\xe9",)]
 
 
+@answered
 @pytest.mark.parametrize(
     ("coding", "compress"), [("gzip", gzip.compress), ("X-GZIP", gzip.compress), ("deflate", zlib.compress)]
 )
@@ -265,7 +276,7 @@ def test_an_asgi_application_that_exits_fails_like_any_other_and_the_server_goes
             calls.append(scope["wsrm.attempt"])
             raise error("an operation that ends the process")
 
-    middleware = WSRMASGIMiddleware(app, tmp_path / "store.db", retry=(0.05,), hold_wait=2)
+    middleware = WSRMASGIMiddleware(app, tmp_path / "store.db", retry=(0.05,), hold_wait=FAILING)
     stored = Stored(tmp_path / "store.db")
     last_errors = "SELECT last_error FROM entry JOIN sequence s ON s.id = sequence WHERE s.blocked NOT NULL"
 
@@ -297,7 +308,7 @@ def test_a_service_that_is_wrapped_twice_is_a_failure_that_says_so(
     tmp_path: Path, service: Service, inner_store: str, way: str
 ) -> None:
     inner = WSRMMiddleware(service, tmp_path / inner_store)
-    outer = InProcess(tmp_path, in_front(inner), retry=(0.05,), hold_wait=2)
+    outer = InProcess(tmp_path, in_front(inner), retry=(0.05,), hold_wait=FAILING)
     try:
         outer.put(outer.create(), 1, **({"reply_to": TWO_WAY} if way == "two-way" else {}))
         assert until(lambda: outer.rows("SELECT 1 FROM sequence WHERE blocked IS NOT NULL"))
@@ -321,7 +332,7 @@ def test_so_it_is_where_something_between_the_two_passes_on_what_http_carries_an
     def adapter(environ: dict[str, Any], start_response: Starts) -> Any:
         return inner({name: value for name, value in environ.items() if "wsrm" not in name}, start_response)
 
-    outer = InProcess(tmp_path, adapter, retry=(0.05,), hold_wait=2)
+    outer = InProcess(tmp_path, adapter, retry=(0.05,), hold_wait=FAILING)
     delivered = "SELECT 1 FROM entry WHERE outcome = 'delivered'"
     blocked = "SELECT 1 FROM sequence WHERE blocked IS NOT NULL"
     try:

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import sqlite3
 import sys
@@ -26,7 +25,7 @@ from wsrm_mq.cli import program
 from wsrm_mq.envelope import Headers, Limits, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.testing import Reply
+from wsrm_mq.testing import Answer, WSGIWire
 
 __all__ = ["PLANTS", "Failed", "fuzz"]
 
@@ -72,30 +71,17 @@ class Target:
         [row] = self._db.execute("SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM sequence)")
         return int(row[0]), int(row[1])
 
-    def send(self, case: Case) -> tuple[int, bytes]:
-        answered: list[str] = []
-        environ = {
-            "REQUEST_METHOD": case.method,
-            "PATH_INFO": "/orders",
-            "SERVER_NAME": "here",
-            "SERVER_PORT": "80",
-            "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_TYPE": case.content_type,
-            "CONTENT_LENGTH": str(len(case.body)),
-            "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(case.body),
-            "wsgi.multithread": True,
-        }
+    def send(self, case: Case) -> Answer:
+        fields = {"Content-Type": case.content_type}
         if case.encoding:
-            environ["HTTP_CONTENT_ENCODING"] = case.encoding
-        content = b"".join(self.middleware(environ, lambda status, _headers: answered.append(status)))
-        return int(answered[0][:3]), content
+            fields["Content-Encoding"] = case.encoding
+        return WSGIWire(self.middleware, "/orders", {"REQUEST_METHOD": case.method}).post(case.body, fields)
 
     def open_sequences(self, dialect: int) -> list[str]:
         """Some of this dialect; a new one now and then, for they come to their end."""
         opened = self.sequences.setdefault(dialect, [])
         speak = DIALECTS[dialect]
-        created = Reply.parse(self.send(Case(speak.create_sequence(), speak.content_type))[1]).created
+        created = self.send(Case(speak.create_sequence(), speak.content_type)).reply.created
         if created is not None:
             opened.append(created.identifier)
         del opened[:-SEQUENCES]
@@ -150,7 +136,7 @@ def fuzz(directory: Path, seconds: float, seed: int, plant: str = "") -> int:
 def _check(target: Target, case: Case, plant: str) -> None:
     before = target.stored()
     try:
-        status, _content = target.send(case)
+        status = target.send(case).status
         if plant == "raise":
             raise RuntimeError("planted")
     except Exception as error:

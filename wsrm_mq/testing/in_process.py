@@ -20,6 +20,7 @@ ASGIApplication = Callable[
 ]
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
+_OWN_KEYS: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
 _SECONDS: Final = 60.0
 """So long an answer may take."""
 
@@ -58,7 +59,7 @@ class WSGIWire:
         }
         for name, value in fields.items():
             key = name.upper().replace("-", "_")
-            environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
+            environ[key if key in _OWN_KEYS else f"HTTP_{key}"] = value
         begun: list[tuple[str, list[tuple[str, str]]]] = []
         content = io.BytesIO()
 
