@@ -71,7 +71,7 @@ def ask(text: str, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused("there is nobody to ask here; say --yes.")
+        raise Refused("there is no terminal to ask on; say --yes.")
     if text:
         say(text)
     if not click.confirm("Go on?", err=True):

@@ -35,9 +35,11 @@ def message() -> None:
 @json_option
 @click.option("--connection", metavar="KEY", help="Only those that came on this connection.")
 @click.option("--sequence", "part", metavar="ID", help="Only those of this sequence.")
-@click.option("--queue", metavar="NAME", help="Only those in this queue; dead letters are in NAME#dead.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only those with this outcome; live: with none yet.")
-@click.option("--reason", metavar="WORD", help="Only those whose outcome has this reason, such as answered_with_fault.")
+@click.option("--queue", metavar="NAME", help="Only messages in this queue; dead letters are in NAME#dead.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only messages with this outcome; live: with none yet.")
+@click.option(
+    "--reason", metavar="WORD", help="Only messages whose outcome has this reason, such as answered_with_fault."
+)
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(
