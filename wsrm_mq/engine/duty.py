@@ -1,10 +1,10 @@
 """Whether a process delivers what no request of its own has brought: not if it only forks those that serve.
 
 A server that preloads the application does so in a process that will never be asked a request. Were it to deliver, it
-would fork in the middle of a call. Nobody says which process that is, so each goes by what it has seen: one that was
-asked delivers; one that was not begins after a short grace, in which a server has forked its workers; and one that has
-forked stands by, as long as an instance lives that is younger, as its workers are. The youngest of all that live has
-nobody to leave it to, so two that stand by do not wait for each other.
+would fork in the middle of a call. Python does not say which process that is, so each goes by what it has seen: one
+that was asked delivers; one that was not begins after a short grace, in which a server has forked its workers; and one
+that has forked stands by, as long as an instance lives that is younger, as its workers are. The youngest live instance
+has no younger one, so two that stand by do not wait for each other.
 """
 
 from __future__ import annotations

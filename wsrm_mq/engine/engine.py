@@ -1,16 +1,16 @@
 """What runs behind a front in one process: store, dispatcher and watch, started and stopped together, and kept
 whole over a fork.
 
-No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent
-opens them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child
-does not have; so all that has one is made by ``start``, and made again in the child. Where Python is not told of a fork
-it is too late for that: uWSGI, which does so, is waited for (``prefork``); a child of anybody else's says so and takes
-nothing.
+No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent opens
+them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child does not
+have; so all that has one is made by ``start``, and made again in the child. Where Python is not told of a fork it is
+too late for that: uWSGI, which does so, is waited for (``prefork``); the child of any other forking server says so and
+takes nothing.
 
-A process that forks before anybody has asked it something is taken for one that only forks those that serve: from then
+A process that forks before its first request is taken for one that only forks workers: from then
 on it leaves the delivering to them (``engine.duty``).
 
-A process that ends in good order drains, whether somebody called ``close`` or not: a server's workers do not know us.
+A process that ends in good order drains, whether ``close`` was called or not: a server's workers do not know us.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CALL_SECONDS: Final = 2.0
 has open."""
 _DRAIN_SECONDS: Final = 30.0
 """How long an end of the process may wait for what runs; servers give their workers as much. So long a fork waits
-for operations in a process that nobody has asked anything."""
+for operations in a process that has had no request."""
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _whole = threading.RLock()
@@ -226,7 +226,7 @@ class Engine:
             self.store.suspend()
 
     def _end_calls(self) -> None:
-        """While nobody has asked anything of this process, only its workers wait for the fork."""
+        """While this process has had no request, only its workers wait for the fork."""
         deadline = time.monotonic() + _DRAIN_SECONDS
         while not (self._gate.close(_CALL_SECONDS) or self.duty.is_asked or time.monotonic() > deadline):
             continue

@@ -49,8 +49,9 @@ class Gate:
         return threading.get_ident() in self._inside or (bool(self._inside) and self._runs_here())
 
     def close(self, seconds: float) -> bool:
-        """Let nobody in, and wait for those inside to leave, at most ``seconds``; not for this thread, where it is the
-        application itself that forks, nor for those that this thread has to run. Answers whether all have left."""
+        """Let no call in, and wait for the calls inside to end, at most ``seconds``; not for one of this thread, where
+        it is the application itself that forks, nor for calls that this thread has to run. Answers whether all have
+        ended."""
         me = threading.get_ident()
         with self._lock:
             self._is_open = False
