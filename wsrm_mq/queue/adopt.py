@@ -1,9 +1,9 @@
 """Going on with a store that may have forgotten what it acknowledged: a backup, a file that was put back.
 
 Of an open sequence the source may have acknowledgements that this store knows nothing of. Left open, it would wait for
-ever for numbers that nobody sends again. So it ends as failed, and the source is told SequenceTerminated with its next
-message. What this store has not delivered may have been delivered since: nothing of it runs again unless the operator
-says so, and then as a possible redelivery.
+ever for numbers that its source does not send again. So it ends as failed, and the source is told SequenceTerminated
+with its next message. What this store has not delivered may have been delivered since: nothing of it runs again unless
+the operator says so, and then as a possible redelivery.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
 
 def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
     """Make this the store, because an operator knows that it is the newest state: it goes on as it is. What a process
-    of the place that it comes from was running has nobody who runs it now."""
+    of the place that it comes from was running has no owner now."""
     for (key,) in tx.execute(sql.OWNED).fetchall():
         record = tx.sequence(key)
         assert record is not None

@@ -49,8 +49,8 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
 
 
 def _idle(tx: Transaction, identifier: str) -> tuple[SequenceRecord, bool]:
-    """The sequence, which nobody runs; and whether it was taken from a process that died. That needs no other process:
-    a lock that is free proves the death, and nothing that the dead one might still write would fit."""
+    """The sequence, which no live process runs; and whether it was taken from a process that died. That needs no other
+    process: a lock that is free proves the death, and nothing that the dead one might still write would fit."""
     record = tx.sequence_named(identifier)
     if record is None:
         raise NotFound(f"There is no sequence {identifier}.")

@@ -1,9 +1,9 @@
 """Who may run a sequence: a claim, which only a commit can give.
 
-The commit that makes a message deliverable takes its sequence for this process if it is free; whoever gets the claim
-runs the sequence or hands the claim on. An owner that goes on gives a sequence back only in a transaction that sees
-nothing deliverable, so a message that arrives while it is owned is never forgotten: the owner sees it. An owner that
-stops, failed or broke off gives it back as it is; then the watch of any process takes it up.
+The commit that makes a message deliverable takes its sequence for this process if it is free; the thread that gets the
+claim runs the sequence or hands the claim on. An owner that goes on gives a sequence back only in a transaction that
+sees nothing deliverable, so a message that arrives while it is owned is never forgotten: the owner sees it. An owner
+that stops, failed or broke off gives it back as it is; then the watch of any process takes it up.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def let_go_dropped(tx: Transaction, dropped: Iterable[Claim], policy_of: PolicyO
 
 
 def mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
-    """Mark what a run that nobody can ask may have called. In order that is the head and what may have run ahead of
+    """Mark what a run may have called whose process is gone. In order that is the head and what may have run ahead of
     its settlement; without order it may be any."""
     settle_cursor(tx, record)
     beyond = None
@@ -165,7 +165,7 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
 
 
 def runnable(tx: Transaction, count: int) -> list[Claim]:
-    """Take up to ``count`` sequences that are deliverable and run by nobody: at start, and in every poll."""
+    """Take up to ``count`` sequences that are deliverable and have no owner: at start, and in every poll."""
     keys = [key for (key,) in tx.execute(sql.RUNNABLE, {"now": tx.now, "count": count, "foreign": tx.foreign})]
     return [taken for key in keys if (taken := claim(tx, key)) is not None]
 

@@ -63,7 +63,7 @@ Reader = Callable[[], AbstractContextManager[Database]]
 
 
 class Pruned(NamedTuple):
-    """How much went. ``bodies`` are those whose entry stays; ``size`` is in bytes, of all bodies."""
+    """How much went. ``bodies``: of messages whose entry stays; ``size`` is in bytes, of all bodies."""
 
     messages: int = 0
     bodies: int = 0
@@ -92,7 +92,7 @@ class Batch:
     reason: str | None = None
 
     def __call__(self, tx: Transaction) -> Pruned:
-        """Delete what is still there: somebody else may prune too. What was found settled stays settled, and what was
+        """Delete what is still there: another process may prune too. What was found settled stays settled, and what was
         found ended stays ended."""
         pruned = Pruned(sequences=_forget(tx, self.sequences))
         if self.ledger:
@@ -153,9 +153,9 @@ def batches(
     if ended:
         for keys in _over(reader, terms, now, max(ended), max(settled, default=0)):
             yield Batch(Pruned(sequences=len(keys)), sequences=keys, actor=actor, reason=reason)
-    everybody = terms[None]
-    if everybody.ledger is not None:
-        for keys in _old_ledger(reader, now - everybody.ledger):
+    general = terms[None]
+    if general.ledger is not None:
+        for keys in _old_ledger(reader, now - general.ledger):
             yield Batch(Pruned(ledger=len(keys)), ledger=keys, actor=actor, reason=reason)
 
 
