@@ -25,7 +25,7 @@ class ContentType(NamedTuple):
 
     @property
     def charset(self) -> str | None:
-        """The charset under its canonical name, ``None`` without one or with one that nobody knows."""
+        """The charset under its canonical name, ``None`` without one or with an unknown one."""
         try:
             return codecs.lookup(self.parameters["charset"].strip()).name
         except (KeyError, LookupError, ValueError):

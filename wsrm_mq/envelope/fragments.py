@@ -107,7 +107,7 @@ def addressing_headers(
 
 
 def _echoed(addressing: AddressingVersion, parameter: str) -> str:
-    """A reference parameter as a header block (A-008, A-009), under a prefix that nobody else chooses."""
+    """A reference parameter as a header block (A-008, A-009), under a prefix that no sender chooses."""
     if addressing in _UNMARKED:
         return parameter
     name = _ELEMENT_NAME.match(parameter)

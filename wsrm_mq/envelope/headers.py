@@ -98,7 +98,7 @@ class Headers(NamedTuple):
 
     @property
     def is_one_way_address(self) -> bool:
-        """ReplyTo is the none address: nobody waits for a reply."""
+        """ReplyTo is the none address: no reply is expected."""
         none = self.addressing.none if self.addressing else ""
         return bool(none) and self.reply_to is not None and self.reply_to.address == none
 

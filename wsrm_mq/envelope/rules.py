@@ -106,7 +106,7 @@ def _http_action_agrees(seen: Seen, http_action: str | None, _limits: Limits) ->
 
 
 def _blocks_belong_into_header(seen: Seen, _http_action: str | None, _limits: Limits) -> Fault | None:
-    """An RM element of Body does nothing as a header; a block that nobody knows counts if it is mandatory."""
+    """An RM element of Body does nothing as a header; an unknown block counts if it is mandatory."""
     blocks, rm = seen.rm_blocks, seen.rms[0]
     if seen.unknown:
         return NotUnderstood("A mandatory header block was not understood.", headers=tuple(seen.unknown))

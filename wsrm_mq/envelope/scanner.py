@@ -25,7 +25,7 @@ from wsrm_mq.sequence.elements import SequenceHeader
 __all__ = ["Scanner"]
 
 _KINDS: Final = 256
-"""Kinds of messages that are remembered."""
+"""Kinds of messages in the cache."""
 _LONGEST: Final = 8_192
 """Bytes of a header section that is kept."""
 

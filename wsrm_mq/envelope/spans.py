@@ -1,6 +1,6 @@
 """Where the elements of an envelope lie in its bytes, as far as Body's first child.
 
-For whoever changes an envelope without writing it anew. A second pass, so that a request that is only read
+For changes to an envelope that is not written anew. A second pass, so that a request that is only read
 does not pay for it.
 """
 
