@@ -1,4 +1,4 @@
-"""Hints for the operator name commands in backquotes. Whoever copies one at 3 am must not hit another store with it.
+"""Hints for the operator name commands in backquotes. One that is copied at 3 am must not hit another store.
 
 A refusal of the store names its path, for it may be read in a log. The command line says again what was typed there.
 """

@@ -51,7 +51,7 @@ _TOLD_EVERY_SECONDS: Final = 60.0
 _told_at = float("-inf")
 
 tracer: Tracer | None = None
-"""Makes spans; ``None`` while nobody wants any."""
+"""Makes spans; ``None`` without a provider."""
 
 
 def look() -> None:
@@ -118,7 +118,7 @@ def _receive(
 
 
 def processing(call: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
-    """``call`` in a span of its own, while anybody wants spans."""
+    """``call`` in a span of its own, where a provider is set."""
 
     def called(delivery: Delivery) -> Outcome:
         return call(delivery) if tracer is None else _process(tracer, call, delivery)

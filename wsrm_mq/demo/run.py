@@ -94,7 +94,7 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
         source.stop()
         server.kill()
         watch.close()
-    # Once more, as anybody may read it, and with nobody else there: the file is left tidy.
+    # Once more, as a last and only reader: the file is left tidy.
     with closing(sqlite3.connect(server.service_db, timeout=10)) as connection:
         seen = service_saw(connection)
     seconds = time.monotonic() - began

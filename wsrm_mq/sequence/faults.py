@@ -167,7 +167,7 @@ class ActionNotSupported(Fault):
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood(Fault):
-    """``headers`` are (namespace, local name) of the mandatory header blocks that nobody here understands."""
+    """``headers`` are (namespace, local name) of the mandatory header blocks that are not understood here."""
 
     headers: tuple[tuple[str, str], ...] = ()
 

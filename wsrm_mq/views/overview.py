@@ -66,9 +66,9 @@ class Waiting(NamedTuple):
 
 class Overview(NamedTuple):
     instances: list[Instance]
-    """Those that live."""
+    """Live ones."""
     dead_instances: int
-    """Those whose death no other process has noticed yet; where none lives, none does."""
+    """Dead ones that no live process has noticed yet."""
     sequences: dict[tuple[str, str], int]
     """By queue and protocol state."""
     blocked: dict[str, int]

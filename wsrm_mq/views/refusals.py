@@ -1,4 +1,4 @@
-"""What was refused, for those who look: the store's counters, and what its processes have not written there yet."""
+"""What was refused, as operators read it: the store's counters, and what its processes have not written there yet."""
 
 from __future__ import annotations
 
