@@ -80,6 +80,7 @@ def opened(middleware: WSRMASGIMiddleware, conversation: Callable[[str], Any]) -
     return asyncio.run(whole())
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once"])
 @pytest.mark.spec("D-DEL-020", versions="all")
 def test_answers_come_at_once_one_after_the_other(make: Make, stored: Stored, assurance: str) -> None:

@@ -225,6 +225,7 @@ def test_while_another_process_holds_the_lock_an_acceptance_fails_and_leaves_not
     assert noted(impatient) == ["again"]
 
 
+@pytest.mark.timed
 @pytest.mark.invariant("I16")
 def test_what_comes_while_the_lock_is_waited_for_does_not_wait_for_it_twice(
     impatient: Store, locked: Callable[[], None]
@@ -414,6 +415,7 @@ def test_what_is_led_is_one_commit_in_the_leaders_own_thread(store: Store) -> No
     assert store.writer.commits - before == 1
 
 
+@pytest.mark.timed
 def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: Store) -> None:
     """Nobody leads a second time."""
     told = Told()
@@ -436,6 +438,7 @@ def test_one_large_verb_does_not_keep_the_loop(store: Store) -> None:
     assert threads[0] is not threading.current_thread()
 
 
+@pytest.mark.timed
 def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -> None:
     told = Told()
     store.writer.attend(True)
@@ -449,6 +452,7 @@ def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -
         assert time.monotonic() - begun < writer.NET_SECONDS / 2
 
 
+@pytest.mark.timed
 def test_a_loop_does_not_wait_for_the_lock_of_another_process(store: Store, locked: Callable[[], None]) -> None:
     told = Told()
     for number in range(3):  # the second and the third come while the thread waits
@@ -463,6 +467,7 @@ def test_a_loop_does_not_wait_for_the_lock_of_another_process(store: Store, lock
     assert noted(store) == ["0", "1", "2"]
 
 
+@pytest.mark.timed
 def test_a_loop_does_not_wait_for_a_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, let_go = threading.Event(), threading.Event()
     checkpoint = GroupCommit.checkpoint
@@ -486,6 +491,7 @@ def test_a_loop_does_not_wait_for_a_checkpoint(store: Store, monkeypatch: pytest
     assert told.wait(1) == ["led"]
 
 
+@pytest.mark.timed
 @pytest.mark.invariant("I16")
 def test_what_is_led_while_the_lock_is_waited_for_does_not_wait_for_it_twice(
     impatient: Store, locked: Callable[[], None]

@@ -98,7 +98,7 @@ class ASGIServer:
     def calls(self, sequence: str) -> list[int]:
         return [n for (n,) in self.rows("select number from calls where sequence = ? order by rowid", sequence)]
 
-    def effects_soon(self, sequence: str, wanted: list[int], seconds: float = 10) -> list[int]:
+    def effects_soon(self, sequence: str, wanted: list[int], seconds: float = 30) -> list[int]:
         return within(seconds, lambda: self.effects(sequence), lambda seen: seen == wanted)
 
 

@@ -217,7 +217,7 @@ class Seen:
     def times(self) -> list[float]:
         return self._column("effects", "at")
 
-    def soon(self, numbers: list[int], seconds: float = 5) -> list[int]:
+    def soon(self, numbers: list[int], seconds: float = 20) -> list[int]:
         """The numbers, as soon as they are as many as ``numbers``, or at the latest after ``seconds``."""
         return within(seconds, self.numbers, lambda seen: len(seen) >= len(numbers))
 

@@ -117,16 +117,16 @@ class Source:
 
     def delivered(self, identifier: str) -> list[int]:
         """The orders of a sequence whose operation ended, in that order, once nothing more can be delivered."""
-        assert within(10, lambda: self.store.unsettled(identifier), lambda left: left == 0) == 0
+        assert within(60, lambda: self.store.unsettled(identifier), lambda left: left == 0) == 0
         return [n for (n,) in self._service("effects", "n", identifier)]
 
     def soon(self, identifier: str, wanted: list[int]) -> list[int]:
-        """The same, at the latest after 5 seconds: for what is settled before its operation ends."""
+        """The same, at the latest after 20 seconds: for what is settled before its operation ends."""
 
         def seen() -> list[int]:
             return [n for (n,) in self._service("effects", "n", identifier)]
 
-        return within(5, seen, lambda numbers: numbers == wanted)
+        return within(20, seen, lambda numbers: numbers == wanted)
 
     def texts(self, identifier: str) -> list[str]:
         """The same orders' texts."""

@@ -233,6 +233,7 @@ def test_a_port_that_another_client_has_now_is_another_connection(launch: Launch
     assert first != second
 
 
+@pytest.mark.timed
 def test_a_connection_that_vanishes_while_its_request_waits_takes_nothing_with_it(launch: Launch) -> None:
     """The request waits for a gap. Its message stays, its place among those that wait comes free, its resend gets the
     reply; the operation ran once."""
