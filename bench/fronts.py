@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["FRONTS", "SHOWN", "THREADS", "Front", "Interface", "handed_to_uwsgi"]
+__all__ = ["FRONTS", "Front", "handed_to_uwsgi"]
 
-Make = Callable[[], Any]
-Announce = Callable[[int], None]
-Interface = Literal["wsgi", "asgi"]
+_Make = Callable[[], Any]
+_Announce = Callable[[int], None]
+_Interface = Literal["wsgi", "asgi"]
 
-THREADS: Final = 8
+_THREADS: Final = 8
 """For requests, where threads take them; uWSGI has one for each connection."""
 _MOST_CONNECTIONS: Final = 40
 _ROOT: Final = Path(__file__).parent.parent
@@ -31,26 +31,28 @@ _HANDED: Final = "BENCH_SERVER"
 
 
 class Front(NamedTuple):
-    serve: Callable[[Make, Announce], None]
-    speaks: Interface
-    wraps: Interface = "wsgi"
+    shown: str
+    """As it is called in the results."""
+    serve: Callable[[_Make, _Announce], None]
+    speaks: _Interface
+    wraps: _Interface = "wsgi"
     """The interface of the application inside the middleware."""
     is_taken: bool = False
     """The application was a ``WSRMMiddleware`` already, as it is for `serve` in the README's first example."""
 
 
-def _waitress(make: Make, announce: Announce) -> None:
+def _waitress(make: _Make, announce: _Announce) -> None:
     """Python, one thread for all connections, eight for requests; what ``wsrm-mq serve`` starts."""
     from waitress import create_server  # type: ignore[import-untyped]
 
     # More connections than threads: a queue of some requests is no news, and telling it costs CPU.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    server: Any = create_server(make(), host="127.0.0.1", port=0, threads=THREADS)
+    server: Any = create_server(make(), host="127.0.0.1", port=0, threads=_THREADS)
     announce(server.effective_port)
     server.run()
 
 
-def _gunicorn(make: Make, announce: Announce) -> None:
+def _gunicorn(make: _Make, announce: _Announce) -> None:
     """Python, gthread: eight threads for requests; a process that watches and one that serves."""
     from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
@@ -59,7 +61,7 @@ def _gunicorn(make: Make, announce: Announce) -> None:
         "bind": f"127.0.0.1:{port}",
         "reuse_port": True,
         "worker_class": "gthread",
-        "threads": THREADS,
+        "threads": _THREADS,
         "keepalive": 75,
         "loglevel": "critical",
     }
@@ -78,7 +80,7 @@ def _gunicorn(make: Make, announce: Announce) -> None:
         Application().run()
 
 
-def _granian(make: Make, announce: Announce, interface: Interface) -> None:
+def _granian(make: _Make, announce: _Announce, interface: _Interface) -> None:
     """Rust, one thread for all connections; WSGI: eight for requests; a process that watches and one that serves."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
@@ -97,22 +99,22 @@ def _granian(make: Make, announce: Announce, interface: Interface) -> None:
             port=port,
             interface=Interfaces(interface),
             workers=1,
-            blocking_threads=THREADS if interface == "wsgi" else None,
+            blocking_threads=_THREADS if interface == "wsgi" else None,
             http=HTTPModes.http1,
             log_enabled=False,
         )
         server.serve(target_loader=load, wrap_loader=False)
 
 
-def _granian_wsgi(make: Make, announce: Announce) -> None:
+def _granian_wsgi(make: _Make, announce: _Announce) -> None:
     _granian(make, announce, "wsgi")
 
 
-def _granian_asgi(make: Make, announce: Announce) -> None:
+def _granian_asgi(make: _Make, announce: _Announce) -> None:
     _granian(make, announce, "asgi")
 
 
-def _uvicorn(make: Make, announce: Announce, **settings: Any) -> None:
+def _uvicorn(make: _Make, announce: _Announce, **settings: Any) -> None:
     """Python on uvloop and httptools: one event loop for all."""
     import uvicorn
 
@@ -134,7 +136,7 @@ _uvicorn_as_serve: Final = partial(
 """With the settings of ``wsrm-mq serve``, without its bounds."""
 
 
-def _serve(make: Make, announce: Announce) -> None:
+def _serve(make: _Make, announce: _Announce) -> None:
     """The server of ``wsrm-mq serve``."""
     from wsrm_mq.serving.uvicorn_server import BoundedServer
 
@@ -144,7 +146,7 @@ def _serve(make: Make, announce: Announce) -> None:
     server.run(sockets=[listening])
 
 
-def _for_loop(make: Make) -> tuple[socket.socket, Any]:
+def _for_loop(make: _Make) -> tuple[socket.socket, Any]:
     from wsrm_mq.cli.serve import spare_the_collector
 
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -153,7 +155,7 @@ def _for_loop(make: Make) -> tuple[socket.socket, Any]:
     return listening, application
 
 
-def _uwsgi(_make: Make, _announce: Announce) -> None:
+def _uwsgi(_make: _Make, _announce: _Announce) -> None:
     """C, a thread for each connection. A program of its own: it loads ``bench.server`` afresh."""
     place, port = _kept_port()
     place.set_inheritable(True)
@@ -196,28 +198,15 @@ def _kept_port() -> tuple[socket.socket, int]:
 
 
 FRONTS: Final[dict[str, Front]] = {
-    "waitress": Front(_waitress, "wsgi"),
-    "gunicorn": Front(_gunicorn, "wsgi"),
-    "uWSGI": Front(_uwsgi, "wsgi"),
-    "granian": Front(_granian_wsgi, "wsgi"),
-    "uvicorn": Front(_plain_uvicorn, "asgi"),
-    "uvicorn-as-serve": Front(_uvicorn_as_serve, "asgi"),
-    "serve": Front(_serve, "asgi"),
-    "granian-asgi": Front(_granian_asgi, "asgi"),
-    "uvicorn-asgi-app": Front(_plain_uvicorn, "asgi", wraps="asgi"),
-    "serve-wrapped": Front(_plain_uvicorn, "asgi", is_taken=True),
+    "waitress": Front("waitress", _waitress, "wsgi"),
+    "gunicorn": Front("gunicorn gthread", _gunicorn, "wsgi"),
+    "uWSGI": Front("uWSGI", _uwsgi, "wsgi"),
+    "granian": Front("granian WSGI", _granian_wsgi, "wsgi"),
+    "uvicorn": Front("uvicorn", _plain_uvicorn, "asgi"),
+    "uvicorn-as-serve": Front("uvicorn, as serve", _uvicorn_as_serve, "asgi"),
+    "serve": Front("serve", _serve, "asgi"),
+    "granian-asgi": Front("granian ASGI", _granian_asgi, "asgi"),
+    "uvicorn-asgi-app": Front("uvicorn, ASGI application", _plain_uvicorn, "asgi", wraps="asgi"),
+    "serve-wrapped": Front("serve, wrapped", _plain_uvicorn, "asgi", is_taken=True),
 }
-"""What is shown of them is in ``SHOWN``; one wraps an ASGI application, each other front one of WSGI."""
-
-SHOWN: Final = {
-    "waitress": "waitress",
-    "gunicorn": "gunicorn gthread",
-    "uWSGI": "uWSGI",
-    "granian": "granian WSGI",
-    "uvicorn": "uvicorn",
-    "uvicorn-as-serve": "uvicorn, as serve",
-    "serve": "serve",
-    "granian-asgi": "granian ASGI",
-    "uvicorn-asgi-app": "uvicorn, ASGI application",
-    "serve-wrapped": "serve, wrapped",
-}
+"""By the name under which one is chosen."""

@@ -51,7 +51,7 @@ def hold(engine: Engine, identifier: str, last: int) -> None:
             size=len(numbers) * template.body.size,  # or the writer takes it for one message, and checkpoints too late
         )
         if any(receipt.outcome != "held" for receipt in receipts):
-            raise RuntimeError(f"not held: {receipts[0]}")
+            raise RuntimeError(f"not held: {receipts[0].outcome}")
 
 
 def _accept_all(template: Arrival, numbers: Iterable[int], tx: Transaction) -> list[Receipt]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench import gsoap
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.load import in_order, load
 from bench.measure import resident_bytes
 from bench.messages import message
@@ -31,7 +31,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
         process.post(message(identifier, 2))
         for held in scale.held:
             process.hold(identifier, held + 1)
-            yield _sample(held, SHOWN[front], empty, resident_bytes(process.pids[0]))
+            yield _sample(held, FRONTS[front].shown, empty, resident_bytes(process.pids[0]))
 
 
 def _sample(held: int, subject: str, empty: int, full: int) -> Sample:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench import gsoap
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
 from bench.sides import Side, bare, gsoap_side, reliable
 
@@ -45,7 +45,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
                 }
                 others = {"null_rate": null.load.rate, "null_cpu_us": null.cpu_us, "null_most": null.most_per_second}
                 values = {**of_side(ours), **others, "own_us": ours.cpu_us - null.cpu_us, **ratios}
-                yield Sample(case_of(connections), SHOWN[front], number, values)
+                yield Sample(case_of(connections), FRONTS[front].shown, number, values)
 
 
 def _round(front: str, scale: Scale) -> dict[int, tuple[Side, Side]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.load import Plan, steps
 from bench.messages import NOBODY, template
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
@@ -36,9 +36,9 @@ def _measure(scale: Scale) -> Iterator[Sample]:
                 ordered = server.side(_CONNECTIONS, scale.amount)
                 side = unless_too_busy(partial(_side, server, scale.mixed, number))
             case = f"{_CONNECTIONS} connections"
-            yield Sample(case, f"{SHOWN[front]}, in order", number, of_side(ordered))
+            yield Sample(case, f"{FRONTS[front].shown}, in order", number, of_side(ordered))
             values = {**of_side(side), "to_order": side.load.rate / ordered.load.rate}
-            yield Sample(case, f"{SHOWN[front]}, mix", number, values)
+            yield Sample(case, f"{FRONTS[front].shown}, mix", number, values)
 
 
 def _side(server: Reliable, messages: int, seed: int, most: int) -> Side:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from bench import gsoap
 from bench.figures import Bound, Figure
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.load import Plan, in_order, load, steps
 from bench.messages import FACTORY, MESSAGE_ID, NOBODY, PATH, create_sequence, template
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
@@ -56,7 +56,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
         for front in scale.main_fronts:
             for count, store in prepared.items():
                 for subject, side in unless_too_busy(partial(_sides, front, store, scale)).items():
-                    yield sample(count, f"{SHOWN[front]}, {subject}", side)
+                    yield sample(count, f"{FRONTS[front].shown}, {subject}", side)
 
 
 def _sides(front: str, store: _Prepared, scale: Scale, most: int) -> dict[str, Side]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.parts.in_order import case_of
 from bench.samples import Column, Part, Sample, Scale
 from bench.sides import reliable
@@ -36,9 +36,9 @@ def _measure(scale: Scale) -> Iterator[Sample]:
 PART: Final = Part(
     title="Where the CPU goes",
     about=(
-        f"{SHOWN[_FRONT]}, in-order one-way messages as in (a), with a clock in the server: the threads' CPU time in "
-        "each stage of a message's way, without that of the stages within it. The clock itself costs a microsecond or "
-        "two for each stage, so the sum is more than in (a)."
+        f"{FRONTS[_FRONT].shown}, in-order one-way messages as in (a), with a clock in the server: the threads' CPU "
+        "time in each stage of a message's way, without that of the stages within it. The clock itself costs a "
+        "microsecond or two for each stage, so the sum is more than in (a)."
     ),
     measure=_measure,
     columns=(Column("us", "µs/msg", spread=True), Column("share", "%")),

@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.applications import Account, wsgi_null
 from bench.figures import Bound, Figure
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.samples import Column, Part, Sample, Scale, of_side, per_round
 from bench.sides import Amount, Side, reliable
 
@@ -38,7 +38,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
                     for count in _SEQUENCES:
                         side = server.side(count, Amount(3_600, count * messages))
                         values = _values(side, allowed[count], quick[count])
-                        yield Sample(_case(sleep_ms, count), SHOWN[front], number, values)
+                        yield Sample(_case(sleep_ms, count), FRONTS[front].shown, number, values)
 
 
 def _values(side: Side, allowed: float, quick: float) -> dict[str, float]:

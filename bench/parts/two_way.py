@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench import gsoap
-from bench.fronts import SHOWN
+from bench.fronts import FRONTS
 from bench.messages import reply
 from bench.parts.in_order import COMPARED, case_of, gsoap_shown
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
@@ -42,7 +42,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
                         "to_null": side.load.rate / null.load.rate,
                         **{f"to_{mode}": side.load.rate / rivals[mode, connections] for mode in gsoap.MODES},
                     }
-                    yield Sample(case_of(connections), SHOWN[front], number, values)
+                    yield Sample(case_of(connections), FRONTS[front].shown, number, values)
 
 
 PART: Final = Part(
