@@ -26,7 +26,7 @@ from bench.figures import Bound, Figure, status, undisturbed
 from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
 from bench.measure import Spent
 from bench.messages import NOBODY, template
-from bench.parts import PARTS
+from bench.parts import PARTS, floors
 from bench.report import reached, report
 from bench.samples import Sample, medians
 from bench.sides import Amount, reliable, unless_too_busy
@@ -316,16 +316,17 @@ def test_the_product_is_held_to_its_floor_by_the_median_of_the_rounds() -> None:
 
 @needs("gcc")
 @pytest.mark.timeout(240)
-def test_a_small_run_measures_product_floor_and_server_alone(tmp_path: Path) -> None:
+def test_a_small_run_measures_product_floor_and_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors, "CONNECTIONS", (8,))
+    monkeypatch.setattr("bench.figures.DISTURBED", 1.0)  # other tests run beside this one
     measured: dict[str, list[Sample]] = {}
     run(["h"], QUICK._replace(amount=Amount(0.1), directory=tmp_path), measured)
-    assert [(sample.case, sample.subject) for sample in measured["h"]] == [
-        (case, subject)
+    assert [sample.subject for sample in measured["h"]] == [
+        f"{server}{side}"
         for server in ("uvicorn", "granian WSGI")
-        for case in ("1 connection", "8 connections", "32 connections")
-        for subject in (f"{server}: the product", f"{server}: the floor", f"{server} alone")
+        for side in (": the product", ": the floor", " alone")
     ]
-    assert len(list(reached(measured))) == 2 * 3 * 4
+    assert [figure.bound is not None for figure in reached(measured)] == [True, True, False, False] * 2
 
 
 @needs("gcc")
