@@ -38,31 +38,28 @@ VERB_BYTES: Final = 8 * 1024
 
 
 class GroupCommit:
-    """``has_open`` is told which files are open, and ``()`` before they are closed."""
+    """Of a writer, which begins with ``start``."""
 
     def __init__(
         self,
         path: Path,
         *,
-        instance: int,
-        instance_name: str,
         clock: Clock,
         tally: Tally,
         events: Events,
         reserve: Reserve | None,
         serving: Serving,
-        has_open: Callable[[FileIds], None],
     ) -> None:
         self.path = path
-        self.instance = instance
-        self.instance_name = instance_name
+        self.instance = 0
+        self.instance_name = ""
         self.tally = tally
-        self.guard = Guard(path, instance_name, events)
+        self.guard = Guard(path, events)
         self._cache = Cache(serving)
         self._clock = clock
         self._events = events
         self._reserve = reserve
-        self._has_open = has_open
+        self._has_open: Callable[[FileIds], None] = lambda _files: None
         self._db: sqlite3.Connection | None = None
         self.at_lock = False
         """The writer's thread is about to begin a transaction; where another process holds the lock it stays there."""
@@ -75,6 +72,13 @@ class GroupCommit:
     @property
     def is_open(self) -> bool:
         return self._db is not None
+
+    def start(self, instance: int, instance_name: str, has_open: Callable[[FileIds], None]) -> None:
+        """Open the connection, for an instance. ``has_open`` is told which files are open, and ``()`` before they are
+        closed. Raises ``StoreError``."""
+        self.instance, self.instance_name, self._has_open = instance, instance_name, has_open
+        self.guard = Guard(self.path, self._events)
+        self.open()
 
     def open(self) -> None:
         """Open the connection, after a fork to the same file as before it: what this instance knows is of that one.
@@ -99,7 +103,9 @@ class GroupCommit:
         db = self._db
         assert db is not None
         if self.guard.are_gone():  # to save what they hold takes its time
-            return self.guard.lose(db) if wait else StoreUnavailable(f"{self.path}: was removed or replaced.", "")
+            if wait:
+                return self.guard.lose(db, self.instance_name)
+            return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
         is_committing = False
         try:
             self.at_lock = wait

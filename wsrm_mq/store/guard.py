@@ -29,11 +29,10 @@ than the look."""
 
 
 class Guard:
-    """Of one writer. ``name`` is that of its instance."""
+    """Of one writer, from its start to its close."""
 
-    def __init__(self, path: Path, name: str, events: Events) -> None:
+    def __init__(self, path: Path, events: Events) -> None:
         self._path = path
-        self._name = name
         self._events = events
         self._files: FileIds = ()
         self._looked_at = float("-inf")
@@ -71,10 +70,10 @@ class Guard:
         self._looked_at = now if is_there else float("-inf")  # gone: the next commit has to see that too
         return not is_there
 
-    def lose(self, db: sqlite3.Connection) -> StoreError:
-        """The files of ``db`` are gone: save what they hold, once, and say what to do."""
+    def lose(self, db: sqlite3.Connection, name: str) -> StoreError:
+        """The files of ``db`` are gone: save what they hold, once, and say what to do. ``name`` is the instance's."""
         if self.lost is None:
-            self.lost = self._saved(db)
+            self.lost = self._saved(db, name)
         return self.lost
 
     def check_newest(self, db: sqlite3.Connection) -> None:
@@ -135,10 +134,10 @@ class Guard:
             ),
         )
 
-    def _saved(self, db: sqlite3.Connection) -> StoreUnavailable:
+    def _saved(self, db: sqlite3.Connection, name: str) -> StoreUnavailable:
         gone = f"{self._path}: was removed or replaced while it is open here; nothing is taken any more."
         try:
-            saved = rescue(db, self._path, self._name)
+            saved = rescue(db, self._path, name)
         except (OSError, sqlite3.Error) as error:
             self._events.tell("store.not_rescued", path=self._path, error=error)
             return StoreUnavailable(

@@ -6,7 +6,7 @@ import os
 import socket
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -70,14 +70,24 @@ class Store:
         self.serving = serving
         self.clock = clock
         self._events = events or Events()
-        self._max_queued = max_queued
-        self._max_queued_bytes = max_queued_bytes
         self.presence: Presence | None = None
         self.refusals = Refusals()
         self._witness = Witness(self.path)
         self._witnessed = 0
         """How many commits there were when the witness was told last."""
-        self._writer: Writer | None = None
+        self._reserve = Reserve(beside(self.path) / "reserve")
+        self.writer = Writer(
+            self.path,
+            clock=clock,
+            reserve=self._reserve,
+            max_requests=max_queued,
+            max_request_bytes=max_queued_bytes,
+            events=self._events,
+            refusals=self.refusals,
+            serving=serving,
+        )
+        self.call = self.writer.call
+        self.submit = self.writer.submit
         self._idle_readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         """Taken as itself: an error thrown into a thread that reads could leave a condition's own ``with`` locked."""
@@ -88,13 +98,7 @@ class Store:
 
     @property
     def is_open(self) -> bool:
-        return self._writer is not None
-
-    @property
-    def writer(self) -> Writer:
-        if self._writer is None:
-            raise StoreUnavailable(f"{self.path}: the store is closed.", "")
-        return self._writer
+        return self.writer.is_open
 
     @property
     def is_disk_full(self) -> bool:
@@ -116,29 +120,14 @@ class Store:
         try:
             key = self._register(presence.name)
             self._witness.tell_of(self.path)
-            reserve = Reserve(beside(self.path) / "reserve")
-            reserve.restore()
-            writer = Writer(
-                self.path,
-                instance=key,
-                instance_name=presence.name,
-                clock=self.clock,
-                reserve=reserve,
-                max_requests=self._max_queued,
-                max_request_bytes=self._max_queued_bytes,
-                events=self._events,
-                refusals=self.refusals,
-                has_open=presence.has_open,
-                serving=self.serving,
-            )
-            writer.start()
+            self._reserve.restore()
+            self.writer.start(key, presence.name, presence.has_open)
             self.refusals.open(self.path, presence.name)
             self.refusals.take_up_left(self.path)
         except BaseException:
             presence.close()
             raise
         self.presence = presence
-        self._writer = writer
 
     def _register(self, name: str) -> int:
         db = connect_writer(self.path)
@@ -168,9 +157,8 @@ class Store:
     def close(self, last: Verb[object] = _leave, timeout: float | None = None) -> None:
         """Write what waits and, behind it, ``last``, which leaves the instances; close every connection. What cannot
         be written in ``timeout`` seconds is left to the next start."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close(lambda tx: (last(tx), identity.advance(tx)), timeout)
+        if self.is_open:
+            self.writer.close(lambda tx: (last(tx), identity.advance(tx)), timeout)
             self._witness.tell_of(self.path)
         with self._readers_lock:
             self._closing = True
@@ -199,14 +187,14 @@ class Store:
         """Close every connection for the moment of a fork: none may be open then. What is asked meanwhile waits."""
         with self._readers_lock:
             self._suspended = True
-        if self._writer is not None:
-            self._writer.suspend()
+        if self.is_open:
+            self.writer.suspend()
         self._close_readers()
 
     def resume(self) -> None:
         """The parent, after the fork."""
-        if self._writer is not None:
-            self._writer.resume()
+        if self.is_open:
+            self.writer.resume()
         with self._readers_lock:
             self._suspended = False
             self._readers_changed.notify_all()
@@ -224,28 +212,6 @@ class Store:
             for reader in self._idle_readers:
                 reader.close()
             self._idle_readers.clear()
-
-    def call(
-        self,
-        verb: Verb[R],
-        *,
-        keep: bool = False,
-        size: int = 0,
-        committed: Callable[[R], object] | None = None,
-        is_request: bool = False,
-    ) -> R:
-        return self.writer.call(verb, keep=keep, size=size, committed=committed, is_request=is_request)
-
-    def submit(
-        self,
-        verb: Verb[R],
-        told: Callable[[R | None, BaseException | None], None],
-        *,
-        keep: bool = False,
-        size: int = 0,
-        lingers: bool = False,
-    ) -> None:
-        self.writer.submit(verb, told, keep=keep, size=size, lingers=lingers)
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:

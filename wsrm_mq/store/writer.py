@@ -68,33 +68,25 @@ class Writer:
         self,
         path: Path,
         *,
-        instance: int,
-        instance_name: str,
         clock: Clock = wall_clock,
         reserve: Reserve | None = None,
         max_requests: int = 1_024,
         max_request_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
         refusals: Refusals | None = None,
-        has_open: Callable[[FileIds], None] = lambda _files: None,
         serving: Serving = NAMELESS,
     ) -> None:
-        """``has_open`` is told which files are open, and ``()`` before they are closed."""
         self.path = path
-        self.instance = instance
         self._reserve = reserve
         self._events = events or Events()
         self.tally = Tally(refusals)
         self._commit = GroupCommit(
             path,
-            instance=instance,
-            instance_name=instance_name,
             clock=clock,
             tally=self.tally,
             events=self._events,
             reserve=reserve,
             serving=serving,
-            has_open=has_open,
         )
         self._queue = WriteQueue(max_requests, max_request_bytes)
         self._refused_at = 0.0
@@ -106,7 +98,7 @@ class Writer:
         """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
         self._changed = threading.Condition(self._lock)
         self._stopping = False
-        self._closed = False
+        self._closed = True
         self._give_up_at = float("inf")
         self._idle = True
         self._trouble = Repeated()
@@ -124,9 +116,19 @@ class Writer:
     def committed_verbs(self) -> int:
         return self._commit.committed_verbs
 
-    def start(self) -> None:
-        """Open the connection and begin. Raises ``StoreError``."""
-        self._commit.open()
+    @property
+    def instance(self) -> int:
+        return self._commit.instance
+
+    @property
+    def is_open(self) -> bool:
+        """It takes what is submitted, be it for after a fork."""
+        return not self._closed
+
+    def start(self, instance: int, instance_name: str, has_open: Callable[[FileIds], None]) -> None:
+        """``GroupCommit.start``, and begin."""
+        self._commit.start(instance, instance_name, has_open)
+        self._give_up_at = float("inf")
         self.resume()
 
     def resume(self) -> None:
