@@ -53,7 +53,7 @@ def test_the_state_of_a_delivery_is_the_same_in_sql() -> None:
 def test_what_the_watch_looks_for_is_a_state() -> None:
     db = stored()
     states = [expected(columns) for columns in SEQUENCES]
-    runnable = db.execute(statements.RUNNABLE, {"now": AT, "count": -1, "foreign": "[]"})
+    runnable = db.execute(statements.RUNNABLE, {"now": AT, "count": -1, "after": 0, "foreign": "[]"})
     assert {key for (key,) in runnable} == {n for n, state in enumerate(states, 1) if state is DeliveryState.READY}
     db.execute("DELETE FROM sequence WHERE retry_at <= ?", (AT,))
     (retry_at,) = db.execute(statements.NEXT_RETRY, {"now": AT, "foreign": "[]"}).fetchone()
@@ -77,5 +77,7 @@ def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
 
 def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Path) -> None:
     db = sqlite3.connect(path)
-    plan = db.execute(f"EXPLAIN QUERY PLAN {statements.RUNNABLE}", {"now": AT, "count": 1, "foreign": "[]"}).fetchall()
+    plan = db.execute(
+        f"EXPLAIN QUERY PLAN {statements.RUNNABLE}", {"now": AT, "count": 1, "after": 0, "foreign": "[]"}
+    ).fetchall()
     assert "sequence_runnable" in plan[0][3]

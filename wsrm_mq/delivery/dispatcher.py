@@ -25,7 +25,7 @@ from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.recording import Recording, Unrecorded
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.events.telling import Events
-from wsrm_mq.queue.ownership import Claim, give_back, let_go_dropped
+from wsrm_mq.queue.ownership import Claim, give_back, let_go_dropped, runnable
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.store import Store
@@ -33,9 +33,6 @@ from wsrm_mq.store.store import Store
 __all__ = ["Dispatcher", "Duty"]
 
 RUN_SECONDS: Final = 0.050
-KEPT_RUNS: Final = 1_000
-KEPT_BYTES: Final = 16 * 1024
-"""Runs that wait for a thread keep their first message in memory: so many, and so large a one."""
 
 
 class Duty(Protocol):
@@ -75,7 +72,9 @@ class Dispatcher:
         request_threads: int = 64,
         events: Events,
         on_retry: Callable[[int], None] = lambda _at: None,
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_left``: what was made deliverable was left in the store, for want of a thread."""
         self._store = store
         self._call = call
         self._policy_of = policy_of
@@ -87,7 +86,16 @@ class Dispatcher:
         )
         """Apart: requests that block leave the sequences their threads."""
         self._prefetch = Prefetch()
-        self._recording = Recording(store, policy_of, waiters, self._prefetch, events, self.give, on_retry)
+        self._recording = Recording(
+            store, policy_of, waiters, self._prefetch, events, self._go_on, self._fetch_left, on_retry
+        )
+        self._on_left = on_left
+        self._are_left = False
+        """Sequences stand free in the store for which there was no thread."""
+        self._is_fetching = False
+        self._fetched = 0
+        """The sequence that was fetched last."""
+        store.writer.bound(self.has_slot)
         self._dropped: set[Claim] = set()
         """What no hand had at the last look."""
 
@@ -103,8 +111,6 @@ class Dispatcher:
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks. After ``stop`` the end
         of the instance gives it back."""
-        if first is not None and (first.body.size > KEPT_BYTES or self.pool.waiting >= KEPT_RUNS):
-            first = None  # it is in the store
         self.pool.give(_Run(claim, first))
 
     def run_for(self, claim: Claim, delivery: Delivery, completion: Completion) -> None:
@@ -117,6 +123,54 @@ class Dispatcher:
         """Keep a message whose sequence is being run here, so that the run need not read it. Only a hint: what is not
         found here is in the store."""
         self._prefetch.keep(sequence, delivery)
+
+    # slots
+
+    @property
+    def free_slots(self) -> int:
+        """For how many sequences more there is a thread."""
+        return self.pool.free - len(self._recording.claims)
+
+    def has_slot(self, taken: int) -> bool:
+        """Whether there is a thread for one sequence more, where the transaction that asks has taken so many. If not,
+        it stays free in the store: for the next thread here, or for another process."""
+        if taken < self.free_slots:
+            return True
+        self._are_left = True
+        self._on_left()
+        return False
+
+    def _go_on(self, claim: Claim, first: Delivery | None = None) -> None:
+        """The turn of a sequence is over, and it has more: the next one is behind the others, wherever they wait."""
+        if self._are_left:
+            self._recording.give_back(claim)
+        else:
+            self.give(claim, first)
+
+    def _fetch_left(self) -> None:
+        """A claim has left this process: take what was left in the store, as far as there are threads. A fetch of which
+        nothing comes is made up for by the watch."""
+        free = self.free_slots
+        if not self._are_left or self._is_fetching or free <= 0 or self._gives_back:
+            return
+
+        def on_commit(claims: list[Claim] | None, error: BaseException | None) -> None:
+            self._is_fetching = False
+            if claims is None:
+                self._are_left = True
+                return
+            for claim in claims:
+                self._fetched = claim.sequence
+                self.give(claim)
+            self._are_left = self._are_left or len(claims) == free
+            self._fetch_left()  # for threads that came back meanwhile
+
+        self._is_fetching, self._are_left = True, False
+        try:
+            self._store.submit(lambda tx: runnable(tx, free, self._fetched), on_commit)
+        except BaseException:
+            self._is_fetching = False
+            raise
 
     # hands
 
@@ -169,7 +223,8 @@ class Dispatcher:
                     pipeline = Pipeline()
                 if self._call_then_settle(claim, delivery, last, pipeline, completion):
                     return
-            if self.pool.waiting and (count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS):
+            is_over = count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS
+            if is_over and (self.pool.waiting or self._are_left):
                 break
         if pipeline is not None:
             pipeline.drain()
@@ -178,7 +233,9 @@ class Dispatcher:
         if pipeline is not None and pipeline.broken:
             self._recording.recover(claim, pipeline.broken, ran_ahead=True)
         elif not self._store.call(lambda tx: give_back(tx, claim, stopping=self._gives_back), keep=True):
-            self.give(claim)
+            self._go_on(claim)
+        else:
+            self._fetch_left()
 
     @property
     def _gives_back(self) -> bool:

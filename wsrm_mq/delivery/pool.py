@@ -60,6 +60,11 @@ class Pool(Generic[W]):
         """How many items no thread has taken yet."""
         return len(self._items)
 
+    @property
+    def free(self) -> int:
+        """How many items more have a thread: one that is idle, or that may be started."""
+        return self._max_threads - len(self._items) - len(self._at_work)
+
     def give(self, item: W) -> bool:
         """Never blocks. Answers whether the item is taken: after ``stop`` none is."""
         with self._lock:

@@ -22,7 +22,7 @@ from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.counts import failed, took
-from wsrm_mq.queue.ownership import Claim, let_go, mark_redelivery, still_mine
+from wsrm_mq.queue.ownership import Claim, give_back, let_go, mark_redelivery, still_mine
 from wsrm_mq.queue.poison import Aftermath
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, remarked, settle
@@ -56,7 +56,8 @@ class Give(Protocol):
 
 
 class Recording:
-    """Of one dispatcher. ``give`` hands a claim on, perhaps with its next message."""
+    """Of one dispatcher. ``give`` hands a claim on, perhaps with its next message; ``on_release``: one was given
+    back."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Recording:
         prefetch: Prefetch,
         events: Events,
         give: Give,
+        on_release: Callable[[], None],
         on_retry: Callable[[int], None],
     ) -> None:
         self._store = store
@@ -74,6 +76,7 @@ class Recording:
         self._prefetch = prefetch
         self._events = events
         self._give = give
+        self._on_release = on_release
         self._on_retry = on_retry
         self.claims: set[Claim] = set()
         """Those in its hands: they go on when what is to be written with them is."""
@@ -150,7 +153,8 @@ class Recording:
         """``last``: the claim goes on from here, where it was not given back."""
         self.is_settled(delivery, done)
         if last and done.released:
-            return self._prefetch.drop(claim.sequence)
+            self._prefetch.drop(claim.sequence)
+            return self._on_release()
         self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
         if last:
             self._give(claim, self._prefetch.take(claim.sequence, done.next_number))
@@ -167,7 +171,9 @@ class Recording:
             self._waiters.notify(delivery.position)
         if done.retry_at is not None:
             self._on_retry(done.retry_at)
-        if not done.released:
+        if done.released:
+            self._on_release()
+        else:
             self._give(claim)
 
     # it is not
@@ -203,6 +209,23 @@ class Recording:
             self.claims.discard(claim)
             self.let_go(claim, closed)
 
+    def give_back(self, claim: Claim) -> None:
+        """It could go on, and others are to have their turn before it."""
+
+        def on_commit(_result: bool | None, error: BaseException | None) -> None:
+            self.claims.discard(claim)
+            if error is None:
+                self._on_release()
+            else:
+                self.let_go(claim, error)
+
+        self.claims.add(claim)
+        try:
+            self._store.submit(lambda tx: give_back(tx, claim, stopping=True), on_commit, keep=True)
+        except BaseException:
+            self.claims.discard(claim)
+            raise
+
     def let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off: the watch takes the sequence up again, here or elsewhere. Whatever is raised here, the claim
         does not stay in these hands: what no hand has the watch gives back."""
@@ -210,13 +233,14 @@ class Recording:
         if isinstance(error, FenceLost):  # it is another's by now
             return self._events.tell("delivery.fence_lost", error=error)
         why = None if isinstance(error, StoreError) else f"{_BROKE_OFF}: {_in_short(error)}"
+
+        def on_commit(_result: None, _error: BaseException | None) -> None:
+            self.claims.discard(claim)
+            self._on_release()
+
         self.claims.add(claim)
         try:
-            self._store.submit(
-                lambda tx: let_go(tx, claim, self._policy_of, why),
-                lambda _result, _error: self.claims.discard(claim),
-                keep=True,
-            )
+            self._store.submit(lambda tx: let_go(tx, claim, self._policy_of, why), on_commit, keep=True)
         except StoreError as closed:  # the next start finds it
             self.claims.discard(claim)
             self._events.tell("dispatch.not_given_back", key=claim.sequence, error=closed)

@@ -70,6 +70,8 @@ class Watch:
         """The last turn has left something to do."""
         self.thread = Lasting("wsrm-mq-watch", self._loop, self._broke, events)
         self._nudged_at = 0.0
+        self._are_left = False
+        """Sequences were left to other processes since they were woken last."""
         self._trouble = Repeated()
 
     def start(self) -> None:
@@ -99,6 +101,11 @@ class Watch:
         if now - self._nudged_at > _NUDGE_SECONDS:
             self._nudged_at = now
             self.nudge()
+
+    def look_elsewhere(self) -> None:
+        """This process has no thread for what it has accepted: another may have one."""
+        self._are_left = True
+        self.look_soon()
 
     def _loop(self) -> None:
         presence = self._store.presence
@@ -177,13 +184,16 @@ class Watch:
             except Exception as error:  # it keeps the turn from nothing else
                 self._broke(error)
         self._dispatcher.take_up()
+        if self._are_left:
+            self._are_left = False
+            self._store.wake()
         with self._store.reader() as db:
-            look = {"now": self._store.clock(), "count": 1, "foreign": self._store.foreign(db)}
+            look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._store.foreign(db)}
             has_runnable, has_due, has_tails = (
                 db.execute(statement, look).fetchone() is not None
                 for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
             )
-        takes = has_runnable and self._duty.is_on
+        takes = has_runnable and self._duty.is_on and self._dispatcher.free_slots > 0
         claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if takes else []
         for claim in claims:
             self._dispatcher.give(claim)

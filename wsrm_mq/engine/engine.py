@@ -175,6 +175,7 @@ class Engine:
             request_threads=self._request_threads,
             events=self.events,
             on_retry=lambda at: self.watch.nudge(at),
+            on_left=lambda: self.watch.look_elsewhere(),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
         chores = (*self._chores, lambda: self.janitor.thread.look_after())

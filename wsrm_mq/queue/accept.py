@@ -88,9 +88,10 @@ def accept_into(
         receipt.outcome = "duplicate"
         _repeat(tx, record, arrival, receipt)
     if step.act is not None or step.ended_now:
-        receipt.claim = take(tx, record)
+        is_head = accepted is not None and record.cursor == number
+        receipt.claim = take(tx, record, has_thread=is_head and arrival.waits)
+        receipt.is_head = is_head and receipt.claim is not None
     if accepted is not None:
-        receipt.is_head = receipt.claim is not None and record.cursor == number
         runs_here = receipt.claim is None and record.owner == tx.instance
         receipt.is_queued = runs_here and receipt.outcome == "accepted"
     look_around(tx, record, receipt)

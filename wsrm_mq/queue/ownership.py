@@ -55,11 +55,12 @@ class Claim(NamedTuple):
     fence: int
 
 
-def take(tx: Transaction, record: SequenceRecord) -> Claim | None:
-    """Take a free sequence that has something deliverable now; ``None`` where there is nothing to take."""
+def take(tx: Transaction, record: SequenceRecord, *, has_thread: bool = False) -> Claim | None:
+    """Take a free sequence that has something deliverable now; ``None`` where there is nothing to take, or no thread to
+    run it: then it stays free for whichever process has one first. ``has_thread``: a request brings one along."""
     if record.owner is not None or record.delivery_state(tx.now) is not DeliveryState.READY:
         return None
-    if not tx.serves(record.queue):
+    if not (tx.serves(record.queue) and (has_thread or tx.takes_slot())):
         return None
     record.owner = tx.instance
     record.fence += 1
@@ -164,10 +165,15 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
     return int(due) if due is not None else tx.now
 
 
-def runnable(tx: Transaction, count: int) -> list[Claim]:
-    """Take up to ``count`` sequences that are deliverable and have no owner: at start, and in every poll."""
-    keys = [key for (key,) in tx.execute(sql.RUNNABLE, {"now": tx.now, "count": count, "foreign": tx.foreign})]
-    return [taken for key in keys if (taken := claim(tx, key)) is not None]
+def runnable(tx: Transaction, count: int, after: int = 0) -> list[Claim]:
+    """Take up to ``count`` sequences that are deliverable and have no owner. In turn: those that follow the key
+    ``after``, then the others."""
+    claims: list[Claim] = []
+    for begin in (after, 0) if after else (0,):
+        search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign, "after": begin}
+        keys = [key for (key,) in tx.execute(sql.RUNNABLE, search)]
+        claims += [taken for key in keys if (taken := claim(tx, key)) is not None]
+    return claims
 
 
 class Left(NamedTuple):

@@ -7,7 +7,7 @@ true once that is committed; any rollback empties it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from wsrm_mq.store.applications import NAMELESS, Serving
@@ -113,6 +113,8 @@ class Cache:
         """Keys by name, the first that was asked for first out."""
         self.served: set[int] = set()
         """Keys of queues that the process may run. No other takes one of them away while this one lives."""
+        self.has_slot: Callable[[int], bool] = lambda _taken: True
+        """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
         self.last_position: int | None = None
         """The last that was given; ``None``: not asked yet."""
         self._version: int | None = None

@@ -69,6 +69,9 @@ class GroupCommit:
         self.commits = 0
         self.committed_verbs = 0
 
+    def bound(self, has_slot: Callable[[int], bool]) -> None:
+        self._cache.has_slot = has_slot
+
     @property
     def is_open(self) -> bool:
         return self._db is not None

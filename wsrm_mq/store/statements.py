@@ -411,7 +411,9 @@ _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
 _OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
 RUNNABLE: Final = compiled(
-    select(sequence.c.id).where(delivery_is(DeliveryState.READY, now=p("now")), _OURS).limit(p("count"))
+    select(sequence.c.id)
+    .where(delivery_is(DeliveryState.READY, now=p("now")), _OURS, sequence.c.id + 0 > p("after"))
+    .limit(p("count"))  # the sum keeps the search in the partial index
 )
 NEXT_RETRY: Final = compiled(
     select(func.min(sequence.c.retry_at)).where(

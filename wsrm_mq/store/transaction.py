@@ -42,6 +42,7 @@ class Transaction(UnitOfWork):
         super().__init__(db, now, cache, instance, instance_name, tally)
         self._sequences = cache.sequences
         self._touched: dict[int, SequenceRecord] = {}
+        self._taken = 0
         self._held = self._held_bytes = 0
         """How much more is held after it."""
 
@@ -55,6 +56,12 @@ class Transaction(UnitOfWork):
             record = self._load(row)
         self._touched[key] = record
         return record
+
+    def takes_slot(self) -> bool:
+        """Whether there is a thread for one sequence more; then it is that one's."""
+        has_slot = self._cache.has_slot(self._taken)
+        self._taken += has_slot
+        return has_slot
 
     def sequence_named(self, identifier: str) -> SequenceRecord | None:
         key = self._sequences.keys.get(identifier)

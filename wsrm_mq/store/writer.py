@@ -184,6 +184,10 @@ class Writer:
         self._idle = False
         self._changed.notify()
 
+    def bound(self, has_slot: Callable[[int], bool]) -> None:
+        """Take no more sequences than ``has_slot`` says there are threads for; see ``Cache``."""
+        self._commit.bound(has_slot)
+
     def attend(self, attended: bool) -> None:
         """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes no thread."""
         with self._lock:
