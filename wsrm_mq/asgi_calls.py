@@ -208,7 +208,7 @@ async def _exchange(app: ASGIApplication, environ: Environ, state: dict[str, Any
 
     async def receive() -> Message:
         nonlocal left
-        if left < 0:  # nobody hangs up before the answer is whole
+        if left < 0:  # the connection ends when the answer is whole
             await answer.is_whole.wait()
             return {"type": "http.disconnect"}
         piece = source.read(_PIECE)

@@ -260,7 +260,7 @@ class Front:
         return principal, self._default_peer if matched is None else self._peers[matched[0]]
 
     def _policy_of(self, partner: str | None) -> QueuePolicy:
-        """The policy of a partner; that of everybody else where his section is gone."""
+        """The policy of a partner; the general one where its section is gone."""
         return self._peers.get(partner or "", self._default_peer).policy
 
 
@@ -346,12 +346,12 @@ def _answering_text(name: str, hook: Callable[P, object] | None) -> Callable[P, 
 
 
 def _authenticated(environ: Environ, _headers: Headers) -> str | None:
-    """The TLS client's name as servers and proxies show it, else REMOTE_USER, else nobody."""
+    """The TLS client's name as servers and proxies show it, else REMOTE_USER, else none."""
     return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
 
 
 def _peer(settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
-    """What holds for a partner; without one, for everybody who has no section."""
+    """What holds for a partner; without one, for all senders without a section."""
     options = ("sender_fault_status", "require_rm", "strict_addressing")
     return Peer(
         settings.policy(partner),

@@ -86,7 +86,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _LONGEST: Final = 100
 """Of a name, which a stranger may choose too: what is longer is neither remembered nor told."""
 _NAMES: Final = 512
-"""Names that are remembered, and, of headers that are dropped, told: a stranger may think of more."""
+"""Names in the cache, and names of dropped headers that are told: a stranger may send more."""
 
 
 def _key(header: str) -> str:

@@ -1,6 +1,6 @@
 """What is remembered, to spare work that the next requests would ask for again.
 
-It is bounded in number, and what is large is not remembered: so it is bounded in bytes, whoever sends what.
+It is bounded in number, and what is large is not remembered: so it is bounded in bytes too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def are_small(items: Iterable[tuple[Sized, Sized]]) -> bool:
 
 
 def remembered(most: int, size: Callable[[Any], int]) -> Callable[[Callable[[A], V]], Callable[[A], V]]:
-    """Decorates a function of one argument: what it makes of the last ``most`` is kept, but of those whose ``size`` is
-    large."""
+    """Decorates a function of one argument: what it makes of the last ``most`` arguments is kept, but for arguments
+    whose ``size`` is large."""
 
     def decorate(make: Callable[[A], V]) -> Callable[[A], V]:
         kept = functools.lru_cache(most)(make)

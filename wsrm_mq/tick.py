@@ -154,7 +154,7 @@ class LoopCompletion:
 
 
 def _resolve(future: asyncio.Future[R], result: R, error: BaseException | None) -> None:
-    if future.done():  # whoever waited was cancelled
+    if future.done():  # its task was cancelled
         return
     if error is None:
         future.set_result(result)

@@ -150,7 +150,7 @@ class Application:
         """Whether the answer means that the application has taken the message (design: application failure)."""
         code, status = status_of(line)
         headers: tuple[tuple[str, str], ...] = ()
-        if content or delivery.wants_reply:  # else nothing of them is read, or sent to anybody
+        if content or delivery.wants_reply:  # else nothing of them is read or sent
             headers, content = expanded(reply_headers(fields), content, self._max_reply)
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "") if content else ""
         if content:

@@ -45,7 +45,7 @@ class Delivery(NamedTuple):
 @dataclass(slots=True)
 class Outcome:
     """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
-    a one-way message that it took and did not like: nobody else reads that."""
+    a one-way message that it took and did not like: its sender does not read that."""
 
     reply: Reply | None = None
     error: str | None = None

@@ -1,8 +1,8 @@
 """Bringing the late indexes forward, about a second behind what comes.
 
-Nobody waits for it, so it lingers: it goes along with a commit that somebody waits for, a piece in each until it has
-caught up, and no event loop is held for longer than a piece takes. Of several processes one does it: each leaves it to
-whoever moved a watermark since it looked last, for what one writes makes the others forget what they know.
+No request waits for it, so it lingers: it goes along with a commit that a request waits for, a piece in each until it
+has caught up, and no event loop is held for longer than a piece takes. Of several processes one does it: each leaves it
+to the one that moved a watermark since it looked last, for what one writes makes the others forget what they know.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Indexing"]
 LOOK_SECONDS: Final = 0.5
 """Between two looks, at least."""
 FAR_BEHIND: Final = 10 * BATCH
-"""So many rows behind, it is everybody's business: who moves a watermark may be somebody who only counts."""
+"""So many rows behind, every process does it: the one that moves a watermark may be one that only counts."""
 _ROW_BYTES: Final = 1024
 """What a row adds to the write-ahead log, about: few where many are of one connection, else most of a page."""
 

@@ -134,7 +134,7 @@ def _alone(store: Path) -> Iterator[bool]:
     """Whether no other instance prunes; none will while this lasts."""
     try:
         handle = os.open(beside(store) / "janitor", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    except OSError:  # without its directory there is nobody to agree with; the next sweep comes
+    except OSError:  # without its directory no process can be agreed with; the next sweep comes
         yield False
         return
     try:

@@ -1,7 +1,7 @@
 """What comes of a delivery is recorded, whatever it is.
 
-An outcome is stored by one verb, and what follows is done on its commit: those who wait are told, the claim goes on.
-Where the outcome itself is what cannot be stored (a text that is none, an answer that is too large), a second verb
+An outcome is stored by one verb, and what follows is done on its commit: requests that wait are woken, the claim goes
+on. Where the outcome itself is what cannot be stored (a text that is none, an answer that is too large), a second verb
 records that, in words that can be: nothing is repeated without being counted.
 """
 
@@ -160,7 +160,7 @@ class Recording:
             self._give(claim, self._prefetch.take(claim.sequence, done.next_number))
 
     def is_settled(self, delivery: Delivery, done: Settled) -> None:
-        """Tell those who wait for it, here or in another process."""
+        """Wake the requests that wait for it, here or in another process."""
         self._waiters.notify(delivery.position)
         if done.waiter is not None and self._store.presence is not None and done.waiter != self._store.presence.name:
             self._store.wake(done.waiter, word=str(delivery.position))

@@ -63,7 +63,7 @@ class Waiters:
     @contextmanager
     def expecting(self, position: int, event: Settable) -> Iterator[None]:
         """Have ``event`` set when the message at ``position`` is settled. Look at the store after entering and before
-        waiting: what was settled earlier tells nobody again."""
+        waiting: what was settled earlier is not told again."""
         with self._lock:
             self._waiting.setdefault(position, []).append(event)
         try:

@@ -1,7 +1,7 @@
 """The net under every wake-up: one thread that looks, when told and at least once a second.
 
 Nothing announces a death, a clock that has run out, or a CLI that wrote to the store; so it looks for dead instances,
-sequences that nobody runs, retries that are due, sequences whose time is over, and tails to bury. Of each it does a
+sequences without an owner, retries that are due, sequences whose time is over, and tails to bury. Of each it does a
 bounded part in a turn, what can be delivered first, and where more is left the next turn follows at once: no amount of
 one keeps it from the others, from a stop or from a fork.
 """

@@ -16,7 +16,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 __all__ = ["Client", "Peer"]
 
 _KINDS: Final = 16
-"""Kinds of messages of a client that are remembered."""
+"""Kinds of messages remembered of a client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ __all__ = ["Connections", "correct_peer"]
 Environ = dict[str, Any]
 
 _PORTS: Final = 10_000
-"""Peers that are remembered by their ports; a keep-alive connection that is forgotten gets another name."""
+"""Peers in memory by their ports; a keep-alive connection that is forgotten gets another name."""
 
 
 def _shown(environ: Environ, call: object) -> object | None:

@@ -157,8 +157,8 @@ class RMDestination:
         return begun
 
     def _check_further(self, request: Request) -> bool:
-        """What is asked of this peer and not of everybody (who it is, only the headers tell), and of a body that is to
-        be kept. False: no sequence takes the message, so its body was not read."""
+        """What is asked of this peer alone (only the headers tell which it is), and of a body that is to be kept.
+        False: no sequence takes the message, so its body was not read."""
         headers, peer = request.headers, request.peer
         if peer.strict_addressing:
             client = request.client

@@ -33,7 +33,7 @@ class Duty:
         return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
 
     def ask(self) -> None:
-        """It serves: it delivers from now on, whoever else lives."""
+        """It serves: it delivers from now on, whatever other process lives."""
         self.is_asked = self.is_on = True
 
     def look(self, younger_lives: bool) -> None:
