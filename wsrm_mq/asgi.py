@@ -38,7 +38,7 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import Answer, forwarded
 from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
-from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
+from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
@@ -225,7 +225,7 @@ class WSRMASGIMiddleware(Served):
             return None
         if DELIVERY in scope:
             return await _send(refuse_delivery(scope), send)
-        answer: Answer | Forward | Run | Wait
+        answer: Answer | Forward | Wait
         try:
             body = await self._body(client, length, receive)
             if body is None:
@@ -240,7 +240,7 @@ class WSRMASGIMiddleware(Served):
                 tick, completions = self._tick_of(loop), list[LoopCompletion]()
                 run = partial(self._run_for_request, tick, completions)
                 answer = await tick.commit(begun.verb, begun.size, partial(front.destination.finish, begun, run=run))
-                if isinstance(answer, Run | Wait):
+                if isinstance(answer, Wait):
                     answer = await self._settled(begun, answer, completions, receive)
             else:
                 answer = begun
@@ -301,12 +301,10 @@ class WSRMASGIMiddleware(Served):
         self.engine.dispatcher.run_for(claim, delivery, completion)
         completions.append(completion)
 
-    async def _settled(
-        self, commit: Commit, finished: Run | Wait, completions: list[LoopCompletion], receive: Receive
-    ) -> Answer:
+    async def _settled(self, commit: Commit, wait: Wait, completions: list[LoopCompletion], receive: Receive) -> Answer:
         """The answer to a request that waits for its message."""
-        left, wait = self._front.settings.hold_wait, finished if isinstance(finished, Wait) else finished.wait
-        if completions:  # a message without one was dropped on its way there: the watch takes it up
+        left = self._front.settings.hold_wait
+        if completions:  # its message is run for it
             settlement, left = await completions[0].settled(left)
             if settlement is not None:
                 return self._front.destination.settled(commit, wait, settlement)

@@ -17,7 +17,7 @@ from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
 from wsrm_mq.destination.connections import correct_peer
 from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
-from wsrm_mq.destination.exchange import Commit, Forward, Run, Wait
+from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import BodyRefused, read_body
 from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
@@ -123,7 +123,7 @@ class WSRMMiddleware(Served):
         if not isinstance(begun, Commit):
             return begun
         commit, destination, engine = begun, self._front.destination, self._front.engine
-        finished: list[Answer | Forward | Run | Wait] = []
+        finished: list[Answer | Forward | Wait] = []
 
         store, completions = engine.store, list[ThreadCompletion]()
 
@@ -137,18 +137,14 @@ class WSRMMiddleware(Served):
             finished.append(destination.finish(commit, receipt, run))
 
         store.call(commit.verb, size=commit.size, committed=committed, is_request=True)
-        match finished[0]:
-            case Run(wait=wait):
-                left = self._front.settings.hold_wait
-                if completions:  # else it was dropped on its way there, and the watch takes it up
-                    settlement, left = completions[0].wait(left)
-                    if settlement is not None:
-                        return destination.settled(commit, wait, settlement)
-                return self._wait(commit, wait, environ, left)
-            case Wait() as wait:
-                return self._wait(commit, wait, environ, self._front.settings.hold_wait)
-            case answer:
-                return answer
+        answer, left = finished[0], self._front.settings.hold_wait
+        if not isinstance(answer, Wait):
+            return answer
+        if completions:  # its message is run for it
+            settlement, left = completions[0].wait(left)
+            if settlement is not None:
+                return destination.settled(commit, answer, settlement)
+        return self._wait(commit, answer, environ, left)
 
     def _wait(self, commit: Commit, wait: Wait, environ: Environ, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16).

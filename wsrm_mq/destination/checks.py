@@ -15,7 +15,15 @@ from wsrm_mq.queue.arrival import Body
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CreateSequence
 
-__all__ = ["check_body", "check_create", "check_reply_to", "needs_reading", "shows_its_end", "source_of"]
+__all__ = [
+    "check_body",
+    "check_create",
+    "check_reply_to",
+    "check_understood",
+    "needs_reading",
+    "shows_its_end",
+    "source_of",
+]
 
 
 def check_reply_to(headers: Headers) -> None:
@@ -30,6 +38,15 @@ def check_reply_to(headers: Headers) -> None:
         ),
         headers,
     )
+
+
+def check_understood(headers: Headers, understood: frozenset[str] | None) -> None:
+    """``understood``: the namespaces of header blocks that the application understands; ``None``: all."""
+    unknown = tuple(name for name in headers.must_understand if understood is not None and name[0] not in understood)
+    if unknown:
+        raise EnvelopeError(
+            faults.NotUnderstood("A mandatory header block is not understood here.", headers=unknown), headers
+        )
 
 
 def check_create(element: CreateSequence, headers: Headers) -> None:

@@ -2,7 +2,7 @@
 
 It blocks nowhere and knows no front. A front calls ``begin``; gets an ``Answer``, a ``Forward`` (the wrapped
 application's own business), or a ``Commit``: a verb for the store. It has the verb committed, and calls ``finish`` with
-the receipt, which says what is left to do: answer, run the message, or wait for it. See ``exchange``.
+the receipt, which has the message run and says what is left to do: answer, or wait for it. See ``exchange``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from wsrm_mq.destination.checks import (
     check_body,
     check_create,
     check_reply_to,
+    check_understood,
     needs_reading,
     shows_its_end,
     source_of,
 )
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.copies import Copies
-from wsrm_mq.destination.exchange import Commit, Forward, Request, Run, Wait
+from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
 from wsrm_mq.envelope import Headers, Limits, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
@@ -112,7 +113,7 @@ class RMDestination:
             source = source_of(client, body, self._limits)
             headers = self._scanner.scan(source, client.content_type, client.soap_action)
             if headers.must_understand:
-                self._check_understood(headers)
+                check_understood(headers, self._understood)
             principal, peer = client.identity or self._identify(environ, headers)
             status, partner = peer.sender_fault_status, peer.name
             request = Request(client, connection, body, headers, principal, peer)
@@ -127,15 +128,6 @@ class RMDestination:
         except EnvelopeError as error:
             self._tell_refused(error.fault, partner)
             return answers.unreadable(error, client.content_type, status)
-
-    def _check_understood(self, headers: Headers) -> None:
-        if self._understood is None:
-            return
-        unknown = tuple(name for name in headers.must_understand if name[0] not in self._understood)
-        if unknown:
-            raise EnvelopeError(
-                faults.NotUnderstood("A mandatory header block is not understood here.", headers=unknown), headers
-            )
 
     def _kind(self, request: Request) -> tuple[object, ...] | None:
         """The same for messages of a client of which the same is decided; ``None``: this one is looked at by itself."""
@@ -203,7 +195,10 @@ class RMDestination:
         if headers.ack_requested:
             return _asking(request, sender)
         if headers.acknowledgements:
-            raise EnvelopeError(_stray_acknowledgement(headers), headers)
+            stray = headers.acknowledgements[0].identifier  # about a sequence of ours, and there is none
+            raise EnvelopeError(
+                faults.UnknownSequence("The identifier is not that of a sequence sent from here.", stray), headers
+            )
         raise EnvelopeError(
             faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
             headers,
@@ -286,14 +281,14 @@ class RMDestination:
 
     # finish: what it came to
 
-    def finish(self, commit: Commit, receipt: Receipt | Created, run: RunForRequest) -> Answer | Forward | Run | Wait:
+    def finish(self, commit: Commit, receipt: Receipt | Created, run: RunForRequest) -> Answer | Forward | Wait:
         """What is left of a request whose verb is committed. To be called where the commit is told: here it is decided
         who runs the message, and the dispatcher has its work before the sender is answered."""
         if isinstance(receipt, Created):
             return self._created(commit.request, receipt)
         arrival, delivery = commit.arrival, None
         if arrival is not None and (receipt.is_head or receipt.is_queued):
-            delivery = _delivery(arrival, receipt)
+            delivery = delivery_of(arrival, receipt)
         try:
             if delivery is not None and receipt.claim is not None and delivery.is_waited_for:
                 run(receipt.claim, delivery)
@@ -305,8 +300,6 @@ class RMDestination:
             self._events.tell("ack_requested.unknown", sequence=fault.identifier)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
-        if delivery is not None and receipt.claim is not None and delivery.is_waited_for:
-            return Run(receipt.claim, delivery, Wait(delivery.position, others=receipt.others))
         if arrival is not None and receipt.fault is None and not receipt.no_room:
             return self._message_answer(commit.request, arrival, receipt)
         return self._other_answer(commit, receipt)
@@ -351,7 +344,9 @@ class RMDestination:
             return answers.refused(receipt, headers, peer.sender_fault_status)
         if receipt.no_room:
             self._tell_no_room(receipt.no_room, peer.name)
-            return _no_room(commit.request, receipt)
+            if peer.policy.tells_room and receipt.acknowledgement is not None:  # WCF takes a 503 for a broken line
+                return answers.acknowledgement(headers, (receipt.acknowledgement, *receipt.others))
+            return answers.unavailable(receipt.no_room)
         if headers.body is not None:
             answer = answers.ended(receipt.acknowledgement, headers, receipt.others)
             if receipt.unfinished is None:
@@ -444,39 +439,3 @@ def _unsequenced(request: Request) -> Commit:
     return Commit(
         partial(accept_unsequenced, arrival=arrival, asking=asking), request, request.body.size, arrival=arrival
     )
-
-
-def _delivery(arrival: Arrival, receipt: Receipt) -> Delivery:
-    assert receipt.position is not None
-    header = receipt.given or arrival.header
-    return Delivery(
-        position=receipt.position,
-        number=header.number,
-        identifier=header.identifier,
-        partner=receipt.partner,
-        rm=arrival.sender.rm.label,
-        soap=arrival.sender.soap.label,
-        addressing=arrival.sender.addressing.label,
-        action=arrival.action,
-        message_id=arrival.message_id,
-        environ=arrival.environ,
-        principal=arrival.sender.principal,
-        connection=arrival.connection,
-        body=arrival.body,
-        wants_reply=arrival.wants_reply,
-        at_most_once=receipt.at_most_once,
-        is_waited_for=arrival.waits,
-    )
-
-
-def _no_room(request: Request, receipt: Receipt) -> Answer:
-    """503; to WCF, for which that is an error of the line, an acknowledgement that leaves the message out."""
-    if request.peer.policy.tells_room and receipt.acknowledgement is not None:
-        return answers.acknowledgement(request.headers, (receipt.acknowledgement, *receipt.others))
-    return answers.unavailable(receipt.no_room)
-
-
-def _stray_acknowledgement(headers: Headers) -> faults.Fault:
-    """An acknowledgement alone is about a sequence that we send, and no such sequence exists."""
-    identifier = headers.acknowledgements[0].identifier
-    return faults.UnknownSequence("The identifier is not that of a sequence sent from here.", identifier)

@@ -12,12 +12,11 @@ from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.envelope import Headers
 from wsrm_mq.queue.arrival import Arrival, Body, Created, Receipt
-from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Commit", "Forward", "Request", "Run", "Wait"]
+__all__ = ["Commit", "Forward", "Request", "Wait", "delivery_of"]
 
 
 class Request(NamedTuple):
@@ -75,10 +74,25 @@ class Wait(NamedTuple):
     """What AckRequested headers asked of other sequences: the answer takes it along."""
 
 
-class Run(NamedTuple):
-    """Run this message for the request, in its own thread if it has one, then answer with what ``settled`` makes of its
-    outcome; where that takes too long, ``wait`` for it."""
-
-    claim: Claim
-    delivery: Delivery
-    wait: Wait
+def delivery_of(arrival: Arrival, receipt: Receipt) -> Delivery:
+    """What was stored, for a run that need not read it again."""
+    assert receipt.position is not None
+    header = receipt.given or arrival.header
+    return Delivery(
+        position=receipt.position,
+        number=header.number,
+        identifier=header.identifier,
+        partner=receipt.partner,
+        rm=arrival.sender.rm.label,
+        soap=arrival.sender.soap.label,
+        addressing=arrival.sender.addressing.label,
+        action=arrival.action,
+        message_id=arrival.message_id,
+        environ=arrival.environ,
+        principal=arrival.sender.principal,
+        connection=arrival.connection,
+        body=arrival.body,
+        wants_reply=arrival.wants_reply,
+        at_most_once=receipt.at_most_once,
+        is_waited_for=arrival.waits,
+    )
