@@ -142,6 +142,7 @@ BY_INDEX = {
     "a body": ("SELECT * FROM bodies WHERE position = 1", []),
     "a reply": ("SELECT * FROM replies WHERE position = 1", []),
     "faulted ones": ("SELECT * FROM faulted WHERE settled_at > 1", []),
+    "how many are faulted": ("SELECT count(*) FROM faulted", []),
     "outcomes": ("SELECT outcome FROM messages", ["SCAN entry"]),
 }
 

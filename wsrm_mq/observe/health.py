@@ -30,12 +30,12 @@ class _Probe:
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
-        self.is_told = threading.Event()
+        self.is_done = threading.Event()
         self.error: BaseException | None = None
 
-    def told(self, _result: None, error: BaseException | None) -> None:
+    def done(self, _result: None, error: BaseException | None) -> None:
         self.error = error
-        self.is_told.set()
+        self.is_done.set()
 
 
 class Health:
@@ -69,15 +69,15 @@ class Health:
             try:
                 if probe is None:
                     probe = self._probe = _Probe()
-                    self._engine.store.submit(lambda _tx: None, probe.told)
-                is_told = probe.is_told.wait(max(0.0, probe.begun + WRITE_SECONDS - time.monotonic()))
+                    self._engine.store.submit(lambda _tx: None, probe.done)
+                is_done = probe.is_done.wait(max(0.0, probe.begun + WRITE_SECONDS - time.monotonic()))
             except StoreError as error:
                 self._probe = None
-                return Check(False, _first_words(error))
-            if not is_told:
+                return _failed(error)
+            if not is_done:
                 return Check(False, f"a transaction has waited for {time.monotonic() - probe.begun:.0f} s")
             self._probe = None
-        return Check(True) if probe.error is None else Check(False, _first_words(probe.error))
+        return Check(True) if probe.error is None else _failed(probe.error)
 
     def _watch(self) -> Check:
         idle = time.monotonic() - self._engine.watch.turned_at
@@ -89,6 +89,6 @@ class Health:
         return Check(True)
 
 
-def _first_words(error: BaseException) -> str:
-    """What is wrong, without the path of the store."""
-    return type(error).__name__
+def _failed(error: BaseException) -> Check:
+    """Without the error's text, which has the path of the store."""
+    return Check(False, type(error).__name__)

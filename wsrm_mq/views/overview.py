@@ -127,9 +127,7 @@ _WAITING: Final = compiled(
     .where(_IS_BUSY)
     .group_by(_sequence.queue)
 )
-_DEAD_LETTERS: Final = compiled(
-    select(views.queues.c.queue, views.queues.c.dead_letters).where(views.queues.c.dead_letters > 0)
-)
+_DEAD_LETTERS: Final = compiled(select(views.queues.c.queue, views.queues.c.dead_letters))
 _FAULTED: Final = compiled(
     select(views.faulted.c.queue, func.count())
     .where(views.faulted.c.settled_at > p("since"))
@@ -154,7 +152,7 @@ def overview(db: Database, now: int) -> Overview:
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
         waiting=waiting,
-        dead_letters=dict(db.execute(_DEAD_LETTERS).fetchall()),
+        dead_letters={queue: count for queue, count in db.execute(_DEAD_LETTERS) if count},
         faulted=dict(db.execute(_FAULTED, {"since": now - FAULTED_WITHIN}).fetchall()),
         faulted_in_all=db.execute(_FAULTED_IN_ALL).fetchone()[0],
         refused=refusals(db, path),
@@ -240,7 +238,7 @@ OTHER: Final = "(other)"
 _SHOWN_QUEUES: Final = compiled(
     select(views.queues.c.queue).where(views.queues.c.kind == "app", views.queues.c.key <= p("last"))
 )
-_COUNTERS: Final = compiled(select(*views.counters.c))
+_COUNTERS: Final = compiled(select(*(views.counters.c[name] for name in Counted._fields)))
 
 
 def shown_queues(db: Database) -> frozenset[str]:
