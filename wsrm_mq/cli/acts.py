@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wsrm_mq.cli.exits import Refused
 from wsrm_mq.cli.output import say
 from wsrm_mq.cli.place import Place
+from wsrm_mq.errors import NotAllowed
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
@@ -41,7 +41,7 @@ def reason_given(reason: str | None, is_dry: bool = False) -> str:
     if is_dry:
         return reason or ""
     if reason is None or not reason.strip():
-        raise Refused('a reason has to be given: --reason "…". It goes to the ledger.')
+        raise NotAllowed('a reason has to be given: --reason "…". It goes to the ledger.')
     return reason
 
 
@@ -71,11 +71,11 @@ def ask(text: str, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused("there is no terminal to ask on; say --yes.")
+        raise NotAllowed("there is no terminal to ask on; say --yes.")
     if text:
         say(text)
     if not click.confirm("Go on?", err=True):
-        raise Refused("nothing was changed.")
+        raise NotAllowed("nothing was changed.")
 
 
 def login() -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.output import as_json, say, table, write
 from wsrm_mq.cli.place import config_option, json_option
-from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.errors import ConfigurationError, NotAllowed
 
 __all__ = ["config"]
 
@@ -91,7 +91,7 @@ def init(path: Path, is_json: bool) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise Refused(f"{path} exists already; it stays as it is. Name another file.") from error
+        raise NotAllowed(f"{path} exists already; it stays as it is. Name another file.") from error
     except OSError as error:
         raise Stopped(f"{path} cannot be written: {error.strerror}.", Exit.FAILED) from error
     if is_json:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.output import SCHEMA_VERSION
+from wsrm_mq.errors import NotAllowed
 from wsrm_mq.hints import store_flag
 
 __all__ = ["demo"]
@@ -79,6 +80,6 @@ def _directory(keep: Path | None) -> Iterator[Path]:
         return
     for name in ("service.db", "store.db"):
         if (keep / name).exists():
-            raise Refused(f"{keep / name} is there already; name a directory without one.")
+            raise NotAllowed(f"{keep / name} is there already; name a directory without one.")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.resolve()

@@ -15,7 +15,7 @@ from wsrm_mq.errors import (
     WSRMError,
 )
 
-__all__ = ["Exit", "Refused", "Stopped", "stopped"]
+__all__ = ["Exit", "Stopped", "stopped"]
 
 
 class Exit(enum.IntEnum):
@@ -51,11 +51,6 @@ class Stopped(click.ClickException):
 
         if self.message:
             say(f"wsrm-mq: {self.message}")
-
-
-class Refused(Stopped):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, Exit.REFUSED)
 
 
 def stopped(error: WSRMError) -> Stopped:

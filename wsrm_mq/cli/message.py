@@ -13,10 +13,11 @@ from typing import IO, Any, Final
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Refused, Stopped
+from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
+from wsrm_mq.errors import NotAllowed
 
 __all__ = ["message"]
 
@@ -133,7 +134,7 @@ def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | N
     if is_json + raw + (output is not None) > 1:
         raise click.UsageError("--json, --raw and --output are three ways to have the body; choose one.")
     if raw and is_terminal():
-        raise Refused("--raw would let the message write to this terminal; redirect it, or use --output FILE.")
+        raise NotAllowed("--raw would let the message write to this terminal; redirect it, or use --output FILE.")
     exact = is_json or raw or output is not None
     with tempfile.SpooledTemporaryFile(PIECE) as copy:
         size = _copy_body(place, position, copy, None if exact else SHOWN_BYTES)
@@ -190,7 +191,7 @@ def _into_file(copy: IO[bytes], output: Path) -> None:
         with output.open("xb") as file:
             shutil.copyfileobj(copy, file, PIECE)
     except FileExistsError as error:
-        raise Refused(f"{output} exists already; it stays as it is. Name another file.") from error
+        raise NotAllowed(f"{output} exists already; it stays as it is. Name another file.") from error
     except OSError as error:
         raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error
 
