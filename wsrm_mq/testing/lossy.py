@@ -58,21 +58,19 @@ class Line:
     def repeats(self, number: int, transmission: int) -> bool:
         return self._random("duplicate", number, transmission).random() < self.duplicates
 
-    def wait(self, number: int, transmission: int) -> float:
-        """Seconds."""
-        return self._random("delay", number, transmission).random() * self.delay
-
-    def transmitted(self, number: int) -> int:
-        """Count a transmission of a message; answers which of its transmissions this is, from 1."""
+    def transmit(self, number: int) -> tuple[Fate, bool, float]:
+        """What becomes of the next transmission of a message: its fate, whether it is repeated, and how many seconds
+        it takes longer. It is counted."""
         with self._lock:
             self._transmissions[number] += 1
             transmission = self._transmissions[number]
-            self.traffic.transmissions += 1
-            self.traffic.duplicates += self.repeats(number, transmission)
             fate = self.fate(number, transmission)
+            repeats = fate is not Fate.REQUEST_LOST and self.repeats(number, transmission)
+            self.traffic.transmissions += 1
             self.traffic.requests_lost += fate is Fate.REQUEST_LOST
             self.traffic.answers_lost += fate is Fate.ANSWER_LOST
-        return transmission
+            self.traffic.duplicates += repeats
+        return fate, repeats, self._random("delay", number, transmission).random() * self.delay
 
     def _random(self, *parts: object) -> Random:
         return Random(f"{self.seed} {parts}")
@@ -89,14 +87,12 @@ class LossyWire:
         found = _NUMBER.search(body)
         if found is None:
             return self._wire.post(body, fields)
-        number = int(found[1])
-        transmission = self._line.transmitted(number)
-        time.sleep(self._line.wait(number, transmission))
-        fate = self._line.fate(number, transmission)
+        fate, repeats, seconds = self._line.transmit(int(found[1]))
+        time.sleep(seconds)
         if fate is Fate.REQUEST_LOST:
             self._wire.post_half(body, fields)
             raise ConnectionError("the line lost the request")
-        if self._line.repeats(number, transmission):
+        if repeats:
             self._wire.post(body, fields)
         answer = self._wire.post(body, fields)
         if fate is Fate.ANSWER_LOST:

@@ -38,7 +38,7 @@ class Sender(Generic[W]):
     next when one broke. ``write`` says how a message is written, from the sequence's identifier, its number, and
     whatever else is given to ``send``; by default it is ``envelopes.message``.
 
-    A thread that sends at the same time needs ``another``, or the methods that start threads.
+    Threads that send at the same time need ``another`` each; ``send_all`` sees to that itself.
     """
 
     def __init__(
