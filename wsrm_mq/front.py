@@ -252,7 +252,7 @@ class Front:
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
-        """Who sends a request, and what the configuration says of him."""
+        """The sender of a request, and what the configuration says of it."""
         principal = self._authenticate(environ, headers)
         if not self._peers:
             return principal, self._default_peer

@@ -73,7 +73,7 @@ class Tick:
     def resolve(self, future: asyncio.Future[R], result: R, error: BaseException | None = None) -> None:
         """From any thread."""
         if get_ident() != self._thread:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waits
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its waiters with it
                 self.loop.call_soon_threadsafe(_resolve, future, result, error)
         else:
             _resolve(future, result, error)

@@ -49,7 +49,7 @@ class Patience:
     def stop(self) -> None:
         """It is the application's turn, which this thread calls."""
         self._caller = threading.current_thread()
-        since, self._since = self._since, None  # first: who looks meanwhile must not count it twice
+        since, self._since = self._since, None  # first: a look meanwhile must not count it twice
         if since is not None:
             self._waited += time.monotonic() - since
 

@@ -44,7 +44,7 @@ class Waiters:
         self._waiting: dict[int, list[Settable]] = {}
 
     def enter(self, who: str, most: int | None, *, bounded: bool) -> bool:
-        """Let a request of ``who`` wait, who may have ``most`` that do (SEC-030); ``bounded``: it takes one of the
+        """Let a request of ``who`` wait, at most ``most`` of them at a time (SEC-030); ``bounded``: it takes one of the
         places. Answers whether it may; then ``leave`` has to follow."""
         with self._lock:
             if (bounded and self._places <= 0) or (most is not None and self._of[who] >= most):

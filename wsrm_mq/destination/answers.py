@@ -99,7 +99,7 @@ def _fault(what: faults.Fault, soap: SOAPVersion, body: bytes, sender_fault: int
 
 def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500) -> Answer:
     """The fault for a request that cannot be read; what is known of its versions is kept. The error may have a status
-    of its own; it is 400 for those only who get 400 for other faults."""
+    of its own; it is 400 only where other faults are 400."""
     if isinstance(error.context, Headers):
         answer = fault(error.fault, error.context, sender_fault=sender_fault)
     else:

@@ -34,7 +34,7 @@ class Peer:
     strict_addressing: bool = False
     verify_body: bool = False
     max_waiting: int | None = None
-    """How many of his requests may wait at a time (SEC-030)."""
+    """How many of its requests may wait at a time (SEC-030)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -63,7 +63,7 @@ _NO_BODY: Final = Body(b"")
 """Stands in an ``Arrival`` that says what messages have in common."""
 
 Identify = Callable[[Environ, Headers], tuple[str | None, Peer]]
-"""Who sends a request (the principal, before anything is stored) and what the configuration says of him."""
+"""The sender of a request (the principal, before anything is stored) and what the configuration says of it."""
 HandOver = Callable[[Receipt, Delivery | None], object]
 """Gives the dispatcher what a commit made deliverable: a claim, and a message that is in memory."""
 RunForRequest = Callable[[Claim, Delivery], object]

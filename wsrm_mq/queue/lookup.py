@@ -26,7 +26,8 @@ def may_take(db: Database, sender: Sender, identifier: str) -> bool:
 
 
 def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> SequenceRecord | None:
-    """The sequence that ``sender`` may speak of. A stranger learns nothing: to him it is unknown (SEC-003)."""
+    """The sequence that ``sender`` may speak of. Another sender learns nothing: to it the sequence is unknown
+    (SEC-003)."""
     record = tx.sequence_named(identifier)
     known = (
         record is not None

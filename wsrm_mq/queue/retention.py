@@ -6,7 +6,7 @@ stored replies. The ranges stay until the sequence is forgotten, so no sequence 
 number that was received is known as received without its entry. A sequence is forgotten when its end is long ago and
 nothing of it is kept any more; from then on it is unknown, which is what it answered to nearly everything before.
 
-Who looks for it only reads. What is found is deleted in batches, each a short transaction of its own with one row in
+Looking for it only reads. What is found is deleted in batches, each a short transaction of its own with one row in
 the ledger.
 """
 

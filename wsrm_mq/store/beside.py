@@ -31,7 +31,7 @@ def content_of(file: Path) -> bytes:
 
 
 def keep_private(store: Path, events: Events) -> None:
-    """Take from others what they may do with the store's files, loudly: messages are in them. Raises
+    """Take other users' permissions on the store's files away, loudly: messages are in them. Raises
     ``StoreUnavailable`` where a link stands beside the store: what is written there would be somewhere else."""
     home = beside(store)
     files = [store, *(store.with_name(f"{store.name}{suffix}") for suffix in ("-wal", "-shm")), home]

@@ -1,4 +1,4 @@
-"""Text that others made, as a column can have it."""
+"""Text of peers and applications, as a column can have it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ OnCommit = Callable[[R | None, BaseException | None], None]
 
 MAX_BATCH: Final = 512
 LINGERING: Final = 32
-"""Verbs whose results are not waited for are written with the next that one waits for, or when there are so many."""
+"""Verbs whose results are not awaited are written with the next awaited one, or when there are so many."""
 
 _SIZE: Final = attrgetter("size")
 

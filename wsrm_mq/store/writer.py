@@ -53,7 +53,7 @@ LED_BYTES: Final = 1024 * 1024
 NET_SECONDS: Final = 1.0
 """The writer's thread looks by itself so often: a loop that was to come may have ended."""
 LINGER_SECONDS: Final = 0.005
-"""So long a write whose result is not waited for waits for others."""
+"""How long a write whose result is not awaited waits for others."""
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 

@@ -247,7 +247,7 @@ def _numbers(numbers: AckRanges) -> str:
 
 
 def moment(at: int) -> str:
-    """ms since the epoch, to the second, in UTC: the same for all who read it."""
+    """ms since the epoch, to the second, in UTC: the same for every reader."""
     try:
         return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
