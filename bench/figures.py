@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeVar
 __all__ = ["Bound", "Figure", "as_json", "as_markdown", "status", "table", "undisturbed"]
 
 T = TypeVar("T")
-DISTURBED: Final = 0.15
+DISTURBED: Final = 0.1
 """Of the machine's time, what others have in a round that says nothing; the kernel's own threads have a few percent."""
 _TRIES: Final = 3
 
