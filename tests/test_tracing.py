@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +216,35 @@ class Raising(SpanProcessor):
         self._calls += 1
         if self.every and self._calls % self.every == 0:
             raise [SystemExit, RuntimeError, KeyboardInterrupt][self._calls % 3]("from a span processor")
+
+
+class Slow(SpanProcessor):
+    """Takes its time for each span that ends, as an exporter may."""
+
+    def __init__(self) -> None:
+        self.threads: set[str] = set()
+        self.seconds = 0.2
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.threads.add(threading.current_thread().name)
+        time.sleep(self.seconds)
+
+
+@pytest.mark.parametrize("reply_to", ["none", TWO_WAY], ids=["one-way", "two-way"])
+def test_spans_end_in_no_thread_that_commits_or_answers(
+    wsrm: InProcess, spans: InMemorySpanExporter, reply_to: str
+) -> None:
+    slow = Slow()
+    provider: Any = trace.get_tracer_provider()
+    provider.add_span_processor(slow)
+    identifier = wsrm.create()
+    begun = time.monotonic()
+    for number in range(1, 6):
+        assert wsrm.put(identifier, number, reply_to=reply_to).startswith("200")
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(5,)])
+    assert time.monotonic() - begun < 5 * 3 * slow.seconds, "three spans a message"
+    slow.seconds = 0
+    assert slow.threads == {"wsrm-mq-spans"}
 
 
 @pytest.mark.parametrize("reply_to", ["none", TWO_WAY], ids=["one-way", "two-way"])

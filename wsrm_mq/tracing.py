@@ -6,14 +6,20 @@ days); and ``settle``, until the outcome is stored, a child of process. What the
 
 Nothing is imported that the application has not imported, and without a provider nothing is asked: ``tracer`` is
 ``None``, and a message costs a look at it. A provider that is set later is noticed within a second.
+
+Spans end in a thread of their own: what a provider does with one that has ended, an export perhaps, holds up no commit.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from wsrm_mq.events.inert import as_error
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 
     from wsrm_mq.delivery.delivery import Delivery, Outcome
 
-__all__ = ["RECEIVED_IN", "look", "processing", "receive", "settle", "tracer"]
+__all__ = ["RECEIVED_IN", "flush", "look", "processing", "receive", "settle", "tracer"]
 
 SCOPE: Final = "wsrm_mq"
 SYSTEM: Final = "messaging.system"
@@ -45,6 +51,9 @@ TRACESTATE: Final = "HTTP_TRACESTATE"
 RECEIVED_IN: Final = "wsrm.traceparent"
 """Key of the kept request: the receive span, as a traceparent. No peer can set it, it is no HTTP header."""
 
+MOST_ENDING: Final = 10_000
+"""Spans that may wait for their end; more are dropped."""
+
 R = TypeVar("R")
 
 _TOLD_EVERY_SECONDS: Final = 60.0
@@ -59,6 +68,8 @@ def look() -> None:
     global tracer
     trace = sys.modules.get("opentelemetry.trace")
     tracer = None if trace is None else _quietly(lambda: _tracer(trace))
+    if tracer is not None:
+        _ending.look_after()
 
 
 def _tracer(trace: Any) -> Tracer | None:
@@ -78,6 +89,46 @@ def _quietly(make: Callable[[], R]) -> R | None:
             _told_at = now
             tell("tracing.failed", error=as_error(error), trouble=error)
         return None
+
+
+class _Ending:
+    """The thread in which spans end; it is made anew in a forked child, without what its parent's had to end."""
+
+    def __init__(self) -> None:
+        self._ended: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def look_after(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._ended = SimpleQueue()
+            thread = threading.Thread(target=self._run, args=(self._ended,), name="wsrm-mq-spans", daemon=True)
+            with suppress(RuntimeError):  # the system has no thread left: the next look tries again
+                thread.start()
+                self._thread = thread
+
+    def put(self, end: Callable[[], object]) -> None:
+        if self._ended.qsize() < MOST_ENDING:  # else the provider hangs
+            self._ended.put(end)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until what was put before has ended, at most so long."""
+        if self._thread is not None and self._thread.is_alive():
+            is_done = threading.Event()
+            self._ended.put(is_done.set)
+            is_done.wait(seconds)
+
+    @staticmethod
+    def _run(ended: SimpleQueue[Callable[[], object]]) -> None:
+        while True:
+            _quietly(ended.get())
+
+
+_ending: Final = _Ending()
+
+
+def flush(seconds: float = 1.0) -> None:
+    """Let spans end that have nothing more to wait for, before a process does."""
+    _ending.flush(seconds)
 
 
 class Receive:
@@ -200,7 +251,7 @@ def _remote(kept: dict[str, Any], key: str = TRACEPARENT) -> Context | None:
 def _end(span: Span, error: str | None) -> None:
     if error is not None:
         _quietly(lambda: _mark(span, error))
-    _quietly(span.end)
+    _ending.put(partial(span.end, time.time_ns()))
 
 
 def _mark(span: Span, error: str) -> None:

@@ -22,7 +22,18 @@ from wsrm_mq.delivery.service_reply import (
     reply_headers,
     status_of,
 )
-from wsrm_mq.envelope import HeaderPlace, Limits, NotAnEnvelope, complete_reply, demote, expand, is_fault, scan, strip
+from wsrm_mq.envelope import (
+    HeaderPlace,
+    Headers,
+    Limits,
+    NotAnEnvelope,
+    complete_reply,
+    demote,
+    expand,
+    is_fault,
+    scan,
+    strip,
+)
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.queue.policy import PolicyOf
@@ -39,6 +50,8 @@ StartResponse = Callable[..., Callable[[bytes], object]]
 WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
 CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
 """Calls an application of whatever kind and answers status line, headers and body."""
+Rewrite = Callable[[bytes, Headers], bytes]
+"""Takes the header blocks of WS-RM out of an envelope."""
 
 _COMPRESSION: Final = "HTTP_ACCEPT_ENCODING"
 """Not for the service: into an answer that is compressed no acknowledgement can be put."""
@@ -91,13 +104,15 @@ class Application:
         self._max_reply = max_reply
         self._call = call
         self._policy_of = policy_of
-        self._rewrite = {"pass": None, "demote": demote, "strip": strip}[headers]
+        self._rewrite: Rewrite | None = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
         kept = _from_json(delivery.environ)
         refused: list[str] = []
         try:
-            body, size = self._body(delivery, kept)
+            body, size = delivery.body.open(), delivery.body.size
+            if self._rewrite is not None:
+                body, size = self._rewritten(body.read(), kept, self._rewrite)
             environ = self._environ(delivery, kept, body, size, refused)
             status, headers, content = self._call(environ)
             if refused:
@@ -108,14 +123,11 @@ class Application:
         except BaseException as error:  # SystemExit too: an application that exits has not taken the message
             return _failure(_told(error), "exception")
 
-    def _body(self, delivery: Delivery, kept: Mapping[str, str]) -> tuple[BinaryIO, int]:
-        if self._rewrite is None:
-            return delivery.body.open(), delivery.body.size
-        content_type = kept.get("CONTENT_TYPE", "")
-        content = delivery.body.open().read()
+    def _rewritten(self, content: bytes, kept: Mapping[str, str], rewrite: Rewrite) -> tuple[BinaryIO, int]:
         if content_coding(kept.get("HTTP_CONTENT_ENCODING", "")) == "gzip":
             content = expand(content, self._limits).read()
-        rewritten = self._rewrite(content, scan(content, content_type, kept.get("HTTP_SOAPACTION"), self._limits))
+        headers = scan(content, kept.get("CONTENT_TYPE", ""), kept.get("HTTP_SOAPACTION"), self._limits)
+        rewritten = rewrite(content, headers)
         return io.BytesIO(rewritten), len(rewritten)
 
     def _environ(
@@ -212,7 +224,8 @@ def call_wsgi(
     result = app(environ, start_response)
     try:
         for piece in result:
-            write(piece)
+            if piece != b"":
+                write(piece)
     finally:
         close = getattr(result, "close", None)
         if close is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+import shutil
+import tempfile
+from typing import BinaryIO, Final
 
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.delivery.stored_body import StoredBody
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.store import Store
 
 __all__ = ["RUN_LENGTH", "deliverable"]
@@ -59,7 +61,7 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             environ=environ,
             principal=principal,
             connection=connection,
-            body=Body(body) if body is not None else StoredBody(store, message, size),
+            body=Body(body) if body is not None else _StoredBody(store, message, size),
             wants_reply=bool(wants_reply),
             attempt=deliveries + 1,
             redelivery=deliveries > 0 or number < redelivery_below,
@@ -84,3 +86,22 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             body,
         ) in rows
     ]
+
+
+class _StoredBody(Body):
+    """A large body in the store, copied to a temporary file when the application reads it: no connection is lent
+    while the application runs."""
+
+    __slots__ = ("_message", "_store")
+
+    def __init__(self, store: Store, message: int, size: int) -> None:
+        super().__init__(None, None, size)
+        self._store = store
+        self._message = message
+
+    def open(self) -> BinaryIO:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the reader closes it
+        with self._store.reader() as db, open_body(db, self._message) as body:
+            shutil.copyfileobj(body, file, 1024 * 1024)
+        file.seek(0)
+        return file

@@ -150,8 +150,7 @@ class Dispatcher:
     def _fetch_left(self) -> None:
         """A claim has left this process: take what was left in the store, as far as there are threads. A fetch of which
         nothing comes is made up for by the watch."""
-        free = self.free_slots
-        if not self._are_left or self._is_fetching or free <= 0 or self._gives_back:
+        if not self._are_left or self._is_fetching or self._gives_back or (free := self.free_slots) <= 0:
             return
 
         def on_commit(claims: list[Claim] | None, error: BaseException | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
@@ -94,12 +94,18 @@ class Recording:
         """Have the outcome stored. With the ``last`` message that its run knows, and with one that failed, the claim
         leaves the run: it goes on from here. ``pipeline`` has those before it that are not stored yet."""
         leaves = last or outcome.error is not None
-        verb = self._verb(claim, delivery, outcome, release=last, is_answered=completion is not None)
+        verb: Verb[Any]
+        if outcome.error is not None:
+            verb = self._failing(claim, delivery, outcome)
+        else:
+            acknowledge = None if completion is None else self._acknowledging(delivery)
+            verb = _settling(claim, delivery, outcome, release=last, acknowledge=acknowledge)
 
-        def on_commit(done: Settled | Failed | None, error: BaseException | None) -> None:
+        def on_commit(done: Any, error: BaseException | None) -> None:
             if leaves:
                 self.claims.discard(claim)
-            tracing.settle(outcome, error)
+            if outcome.settling is not None:
+                tracing.settle(outcome, error)
             settlement = None
             broken = Unrecorded(delivery, outcome, error) if done is None else None
             try:
@@ -119,7 +125,7 @@ class Recording:
 
         if leaves:
             self.claims.add(claim)
-        size = _size_of(outcome)
+        size = 0 if outcome.reply is None else len(outcome.reply.body)
         if completion is not None:
             completion.submit(verb, on_commit, size=size)
         else:
@@ -127,22 +133,13 @@ class Recording:
             lingers = outcome.error is None and not delivery.is_waited_for
             self._store.submit(verb, on_commit, keep=True, size=size, lingers=lingers)
 
-    def _verb(
-        self, claim: Claim, delivery: Delivery, outcome: Outcome, *, release: bool, is_answered: bool
-    ) -> Verb[Settled | Failed]:
-        """``is_answered``: a request is answered with the acknowledgement that the settlement leads to."""
-        if outcome.error is None and not is_answered:
-            return _settling(claim, delivery, outcome, release=release)
-        policy, error = self._policy_of(delivery.partner), outcome.error
-        if error is None:
-            return _settling(
-                claim,
-                delivery,
-                outcome,
-                release=release,
-                acknowledge=lambda tx, record: acknowledged(record, policy, lambda: tx.used_bytes),
-            )
+    def _acknowledging(self, delivery: Delivery) -> Callable[[Transaction, SequenceRecord], SequenceAcknowledgement]:
+        policy = self._policy_of(delivery.partner)
+        return lambda tx, record: acknowledged(record, policy, lambda: tx.used_bytes)
+
+    def _failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
         self._prefetch.drop(claim.sequence)  # the next run reads what follows
+        policy, error = self._policy_of(delivery.partner), outcome.error or ""
         return lambda tx: fail(
             tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
         )
@@ -262,7 +259,8 @@ class Recording:
             self._store.submit(_noting(claim, delivery, outcome), lambda _result, _error: None, lingers=True)
         else:
             try:
-                self._store.call(_noting(claim, delivery, outcome), keep=True, size=_size_of(outcome))
+                size = 0 if outcome.reply is None else len(outcome.reply.body)
+                self._store.call(_noting(claim, delivery, outcome), keep=True, size=size)
             except StoreError:
                 raise
             except Exception as error:
@@ -349,7 +347,3 @@ def _why_not_stored(broken: Unrecorded) -> str:
 def _in_short(error: BaseException | None) -> str:
     """In a text that can be stored."""
     return inert(as_error(error))[:_LONGEST]
-
-
-def _size_of(outcome: Outcome) -> int:
-    return len(outcome.reply.body) if outcome.reply is not None else 0

@@ -207,6 +207,7 @@ class Engine:
             self.store.close(ownership.leave, left)
             self._left_open = 0
             self.events.stop()
+            tracing.flush()
         return finished
 
     def drain(self) -> None:
