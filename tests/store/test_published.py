@@ -14,7 +14,7 @@ from tests.queue.build import Instance
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import schema
 from wsrm_mq.store.late_index import BY_SEQUENCE
-from wsrm_mq.store.published import VERSION, VIEWS
+from wsrm_mq.store.published import VERSION, texts
 from wsrm_mq.testing import ManualClock
 
 PAGE = Path(__file__).parents[2] / "docs" / "views.md"
@@ -26,7 +26,7 @@ def views(path: Path) -> dict[str, str]:
 
 
 def columns(db: sqlite3.Connection) -> dict[str, set[str]]:
-    return {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in VIEWS}
+    return {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in texts()}
 
 
 def documented() -> dict[str, set[str]]:
@@ -51,7 +51,7 @@ def one(tmp_path: Path) -> Iterator[Instance]:
 
 
 def test_a_new_store_has_the_views_as_they_are_defined(path: Path) -> None:
-    assert views(path) == VIEWS
+    assert views(path) == texts()
 
 
 @pytest.mark.parametrize("revision", [one for one in schema.KNOWN if one != schema.HEAD])
@@ -62,7 +62,7 @@ def test_a_store_of_any_older_version_has_them_when_it_was_brought_forward(
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE VIEW of_an_older_version AS SELECT * FROM sequence")
     schema.migrate(path)
-    assert views(path) == VIEWS
+    assert views(path) == texts()
 
 
 def test_the_page_has_each_view_with_its_columns_and_the_version(one: Instance) -> None:

@@ -47,7 +47,6 @@ from wsrm_mq.store.tables import (
 
 __all__ = [
     "VERSION",
-    "VIEWS",
     "attempts",
     "connection_messages",
     "connections",
@@ -64,6 +63,7 @@ __all__ = [
     "replies",
     "sequence_messages",
     "sequences",
+    "texts",
 ]
 
 VERSION: Final = 1
@@ -77,20 +77,24 @@ ATTEMPTS: Final = ("failed", "holder_died", "broke_off", "answered_with_fault")
 
 NOW: Final = literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer())
 
-VIEWS: Final[dict[str, str]] = {}
-"""The text of each view, by name."""
+_DEFINED: Final[dict[str, SelectBase]] = {}
 
 _published: Final = MetaData()
 
 
 def _view(name: str, definition: SelectBase) -> Table:
     """Publish a view; answers it for statements that read it."""
-    VIEWS[name] = f"CREATE VIEW {name} AS {compiled(definition)}"
+    _DEFINED[name] = definition
     return Table(name, _published, *(Column(one.name, one.type) for one in definition.selected_columns))
 
 
+def texts() -> dict[str, str]:
+    """The statement that makes each view, by its name."""
+    return {name: f"CREATE VIEW {name} AS {compiled(definition)}" for name, definition in _DEFINED.items()}
+
+
 def make_views(execute: Callable[[str], object]) -> None:
-    for text in VIEWS.values():
+    for text in texts().values():
         execute(text)
 
 
