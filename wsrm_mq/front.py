@@ -219,7 +219,7 @@ class Front:
             self.engine.dispatcher.give(receipt.claim, delivery)
         elif delivery is not None:
             self.engine.dispatcher.offer(receipt.sequence, delivery)
-        if receipt.owned_elsewhere or receipt.discarding:
+        if receipt.needs_watch:
             self.engine.watch.look_soon()
 
     def settled(self, commit: Commit, wait: Wait) -> Answer | None:

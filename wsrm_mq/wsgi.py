@@ -23,7 +23,7 @@ from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, asks_for_wsdl, refuse_delivery
-from wsrm_mq.queue.arrival import Body, Created, Receipt
+from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -133,7 +133,7 @@ class WSRMMiddleware(Served):
             engine.dispatcher.run_for(claim, delivery, completion)
             completions.append(completion)
 
-        def committed(receipt: Receipt | Created) -> None:
+        def committed(receipt: Receipt) -> None:
             finished.append(destination.finish(commit, receipt, run))
 
         store.call(commit.verb, size=commit.size, committed=committed, is_request=True)

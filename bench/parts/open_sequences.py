@@ -104,10 +104,10 @@ def _create(indices: range, tx: Transaction) -> list[str]:
     for index in indices:
         peer = str(ip_address(_FIRST_PEER + index))
         sender = Sender(PATH, FACTORY.rm, FACTORY.soap, FACTORY.addressing, peer=peer)
-        created = create(tx, sender, request, f"urn:example:{index}", policy)
-        if created.sequence is None:
-            raise RuntimeError(f"sequence {index:,} was refused: {created.fault}")
-        identifiers.append(created.sequence.terms.identifier)
+        receipt = create(tx, sender, request, f"urn:example:{index}", policy)
+        if receipt.created is None:
+            raise RuntimeError(f"sequence {index:,} was refused: {receipt.fault}")
+        identifiers.append(receipt.created.terms.identifier)
     return identifiers
 
 

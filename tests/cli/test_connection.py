@@ -18,7 +18,7 @@ def two(service: Service) -> list[int]:
     alice = sender(WSRM_1_1, principal="alice")
     sequence = service.instance.create()
     request = CreateSequence(None, None)
-    private = service.instance.run(lambda tx: create(tx, alice, request, None, QueuePolicy())).sequence
+    private = service.instance.run(lambda tx: create(tx, alice, request, None, QueuePolicy())).created
     assert private is not None
     times = []
     for identifier, number, connection, who in (

@@ -93,9 +93,9 @@ class Instance:
     ) -> InboundSequence:
         request = CreateSequence(None, expires)
         who = sender(rm, partner=partner)
-        created = self.run(lambda tx: create(tx, who, request, None, policy))
-        assert created.sequence is not None
-        return created.sequence
+        receipt = self.run(lambda tx: create(tx, who, request, None, policy))
+        assert receipt.created is not None
+        return receipt.created
 
     def take(self, identifier: str, number: int, **changes: Any) -> Receipt:
         return self.run(lambda tx: accept(tx, arrival(identifier, number, **changes)))

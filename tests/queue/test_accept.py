@@ -101,9 +101,9 @@ def test_ten_thousand_identifiers_repeat_nothing_show_no_pattern_and_cannot_be_f
     random.seed(7)
     endless = QueuePolicy(room=Room(max_sequences=None))
     with one.transaction() as tx:
-        made = [creation.create(tx, sender(), CreateSequence(None), None, endless).sequence for _ in range(10_000)]
+        made = [creation.create(tx, sender(), CreateSequence(None), None, endless).created for _ in range(10_000)]
         random.seed(7)
-        again = creation.create(tx, sender(), CreateSequence(None), None, endless).sequence
+        again = creation.create(tx, sender(), CreateSequence(None), None, endless).created
     assert again is not None
     names = [sequence.terms.identifier for sequence in made if sequence is not None]
     assert again.terms.identifier not in names, "their source is not one that can be set back"
@@ -155,10 +155,10 @@ def test_a_sequence_keeps_to_one_soap_version(one: Instance) -> None:
 def test_a_repeated_create_gets_the_same_sequence_and_another_one_another(one: Instance) -> None:
     def create(message_id: str | None, peer: str = "192.0.2.1") -> str:
         request = CreateSequence(None, 60_000)
-        created = one.run(lambda tx: creation.create(tx, sender(peer=peer), request, message_id, QueuePolicy()))
-        assert created.sequence is not None
-        assert created.lifetime == 60_000
-        return created.sequence.terms.identifier
+        receipt = one.run(lambda tx: creation.create(tx, sender(peer=peer), request, message_id, QueuePolicy()))
+        assert receipt.created is not None
+        assert receipt.lifetime == 60_000
+        return receipt.created.terms.identifier
 
     first = create("urn:1")
     assert create("urn:1") == first
@@ -173,9 +173,9 @@ def test_a_repeated_create_gets_no_sequence_whose_time_is_over(one: Instance, no
 
     def create() -> str:
         request = CreateSequence(None, 60_000)
-        created = one.run(lambda tx: creation.create(tx, sender(), request, "urn:1", QueuePolicy()))
-        assert created.sequence is not None
-        return created.sequence.terms.identifier
+        receipt = one.run(lambda tx: creation.create(tx, sender(), request, "urn:1", QueuePolicy()))
+        assert receipt.created is not None
+        return receipt.created.terms.identifier
 
     first = create()
     node.clock.advance(59_999)
@@ -192,9 +192,9 @@ def test_a_create_gets_no_sequence_of_another_principal_whatever_their_names_and
 
     def create(message_id: str, **who: str) -> str:
         request = CreateSequence(None, None)
-        created = one.run(lambda tx: creation.create(tx, sender(**who), request, message_id, QueuePolicy()))
-        assert created.sequence is not None
-        return created.sequence.terms.identifier
+        receipt = one.run(lambda tx: creation.create(tx, sender(**who), request, message_id, QueuePolicy()))
+        assert receipt.created is not None
+        return receipt.created.terms.identifier
 
     pairs = [("urn:c", {"principal": "a b"}), ("b urn:c", {"principal": "a"})]
     pairs += [("urn:d", {"peer": "192.0.2.7"}), ("urn:d", {"principal": "192.0.2.7"})]
@@ -349,6 +349,6 @@ def test_the_largest_number_can_be_stored_closed_and_delivered(one: Instance) ->
 
 def test_a_record_of_one_partner_is_kept_with_its_sequence(one: Instance) -> None:
     who = sender()._replace(partner="acme")
-    created = one.run(lambda tx: creation.create(tx, who, CreateSequence(None), None, QueuePolicy()))
-    assert created.sequence is not None
-    assert one.record(created.sequence.terms.identifier).partner == "acme"
+    receipt = one.run(lambda tx: creation.create(tx, who, CreateSequence(None), None, QueuePolicy()))
+    assert receipt.created is not None
+    assert one.record(receipt.created.terms.identifier).partner == "acme"

@@ -8,7 +8,7 @@ import pytest
 from tests.queue.build import Instance, Node, sender
 from wsrm_mq.queue import creation
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Created, Receipt
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
@@ -19,15 +19,15 @@ HOUR = 3_600_000
 TWO = QueuePolicy(room=Room(max_sequences=2))
 
 
-def create(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> Created:
+def create(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> Receipt:
     who = sender(principal=principal)
     return one.run(lambda tx: creation.create(tx, who, CreateSequence(None), None, policy))
 
 
 def opened(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> str:
-    created = create(one, policy, principal)
-    assert created.sequence is not None, created
-    return created.sequence.terms.identifier
+    receipt = create(one, policy, principal)
+    assert receipt.created is not None, receipt
+    return receipt.created.terms.identifier
 
 
 def states(one: Instance) -> list[tuple[str, str | None]]:
@@ -66,7 +66,7 @@ def test_one_that_was_used_within_the_hour_or_holds_a_message_does_not_make_way(
     refused = create(one)
     assert isinstance(refused.fault, faults.CreateSequenceRefused)
     node.clock.advance(HOUR // 2)
-    assert create(one).sequence is not None
+    assert create(one).created is not None
     assert states(one) == [("created", None), ("ended", "expired"), ("created", None)]
 
 
@@ -86,7 +86,7 @@ def test_requests_of_one_commit_do_not_make_one_sequence_make_way_twice(one: Ins
     node.clock.advance(2 * HOUR)
     with one.transaction() as tx:
         made = [creation.create(tx, sender(), CreateSequence(None), None, TWO) for _ in range(3)]
-    assert [each.sequence is not None for each in made] == [True, True, False]
+    assert [each.created is not None for each in made] == [True, True, False]
     assert states(one) == [("ended", "expired")] * 2 + [("created", None)] * 2
 
 

@@ -52,7 +52,7 @@ def test_no_discard_runs_what_was_held_across_the_gaps_and_says_so(one: Instance
 def test_what_follows_the_first_gap_goes_to_the_dead_letters_in_batches(one: Instance) -> None:
     identifier = having(one, (1, 2, 4, 5, 6, 8), FOLLOWING)
     receipt = one.end(CloseSequence(identifier))
-    assert receipt.discarding
+    assert receipt.needs_watch
     assert receipt.claim is not None
     key = receipt.claim.sequence
     assert one.to_run(receipt.claim) == [1, 2], "before a single one was moved"
@@ -85,7 +85,7 @@ def test_a_missing_tail_leaves_nothing_to_discard(one: Instance) -> None:
     identifier = having(one, (1, 2), FOLLOWING)
     receipt = one.end(CloseSequence(identifier, 5))
     assert receipt.claim is not None
-    assert not receipt.discarding
+    assert not receipt.needs_watch
     assert one.ledger("discarding") == []
     assert one.to_run(receipt.claim) == [1, 2]
 

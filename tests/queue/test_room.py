@@ -10,7 +10,7 @@ import pytest
 from tests.queue.build import Instance, Node, arrival, sender
 from wsrm_mq.queue import creation
 from wsrm_mq.queue.accept import accept
-from wsrm_mq.queue.arrival import Body, Created, Receipt
+from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ending import bury_tails, expire
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
@@ -31,7 +31,7 @@ def take(instance: Instance, identifier: str, number: int, rules: QueuePolicy, s
     return instance.take(identifier, number, policy=rules, body=Body(b"x" * size))
 
 
-def create(instance: Instance, rules: QueuePolicy, message_id: str | None = None, **who: Any) -> Created:
+def create(instance: Instance, rules: QueuePolicy, message_id: str | None = None, **who: Any) -> Receipt:
     return instance.run(lambda tx: creation.create(tx, sender(**who), CreateSequence(None), message_id, rules))
 
 
@@ -48,19 +48,19 @@ def holding(instance: Instance, identifier: str) -> tuple[int, int]:
 @pytest.mark.peer("P-33")
 def test_a_peer_over_its_limit_is_refused_by_our_fault_until_one_of_its_sequences_has_closed(one: Instance) -> None:
     rules = policy(max_sequences=2)
-    first, second = (create(one, rules).sequence for _ in range(2))
+    first, second = (create(one, rules).created for _ in range(2))
     assert first is not None
     assert second is not None
     refused = create(one, rules)
     assert isinstance(refused.fault, faults.CreateSequenceRefused)
     assert refused.fault.blame is faults.FaultCode.RECEIVER
-    assert refused.sequence is None
+    assert refused.created is None
     assert one.rows("SELECT count(*) AS n FROM sequence") == [{"n": 2}]
     one.end(CloseSequence(first.terms.identifier))
-    assert create(one, rules).sequence is not None
+    assert create(one, rules).created is not None
     assert create(one, rules).fault is not None
     one.end(TerminateSequence(second.terms.identifier))
-    assert create(one, rules).sequence is not None
+    assert create(one, rules).created is not None
 
 
 @pytest.mark.spec("SEC-009", versions="all")
@@ -74,7 +74,7 @@ def test_peers_are_told_apart_by_principal_and_without_one_by_address(one: Insta
         {"peer": None},
     )
     for who in peers:
-        assert create(one, rules, **who).sequence is not None
+        assert create(one, rules, **who).created is not None
     for who in peers:
         assert create(one, rules, **who).fault is not None
     assert create(one, rules, principal="acme", peer="192.0.2.9").fault is not None, "the address does not matter"
@@ -82,8 +82,8 @@ def test_peers_are_told_apart_by_principal_and_without_one_by_address(one: Insta
 
 def test_a_repeated_create_sequence_gets_its_sequence_again_at_the_limit_too(one: Instance) -> None:
     rules = policy(max_sequences=1)
-    first = create(one, rules, "urn:create").sequence
-    again = create(one, rules, "urn:create").sequence
+    first = create(one, rules, "urn:create").created
+    again = create(one, rules, "urn:create").created
     assert first is not None
     assert again is not None
     assert first.terms.identifier == again.terms.identifier
@@ -92,10 +92,10 @@ def test_a_repeated_create_sequence_gets_its_sequence_again_at_the_limit_too(one
 @pytest.mark.spec("SEC-010", versions="all")
 def test_a_sequence_that_ended_by_the_clock_gives_its_place_back(one: Instance, node: Node) -> None:
     rules = QueuePolicy(inactivity=1_000, room=Room(max_sequences=1))
-    assert create(one, rules).sequence is not None
+    assert create(one, rules).created is not None
     node.clock.advance(1_000)
     one.run(lambda tx: expire(tx, 1))
-    assert create(one, rules).sequence is not None
+    assert create(one, rules).created is not None
 
 
 # bytes that wait
@@ -182,7 +182,7 @@ def test_a_sequence_held_as_a_whole_ends_when_it_is_too_large(one: Instance) -> 
     ended = take(one, identifier, 3, made)
     assert isinstance(ended.fault, faults.SequenceTerminated)
     assert ended.fault.blame is faults.FaultCode.RECEIVER
-    assert ended.discarding
+    assert ended.needs_watch
     one.run(bury_tails)
     assert one.outcomes(1) == {1: "dead", 2: "dead"}
     assert {row["reason"] for row in one.ledger("dead")} == {"max_held_bytes"}

@@ -187,7 +187,7 @@ def test_run_once_commits_one_transaction_and_wakes_the_live_instances(store: St
     store.call(lambda tx: tx.queue("/orders"))
     policy = QueuePolicy()
     made = run_once(
-        store.path, lambda tx: create(tx, sender(), CreateSequence(None), None, policy).sequence, clock=clock
+        store.path, lambda tx: create(tx, sender(), CreateSequence(None), None, policy).created, clock=clock
     )
     assert made is not None
     assert store.presence is not None

@@ -383,8 +383,8 @@ def test_what_is_committed_is_told_as_committed_and_not_run_again_whatever_happe
 def test_what_is_remembered_and_counted_is_right_although_something_broke_after_the_commit(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    created = store.call(lambda tx: create(tx, sender(), CreateSequence(None), None, QueuePolicy()))
-    assert created.sequence is not None
+    receipt = store.call(lambda tx: create(tx, sender(), CreateSequence(None), None, QueuePolicy()))
+    assert receipt.created is not None
     key = store.call(lambda tx: count_and_change(tx))
     with monkeypatch.context() as broken:
         broken.setattr(SequenceCache, "keep", lambda *_: 1 / 0)

@@ -18,7 +18,7 @@ from wsrm_mq.envelope import (
 )
 from wsrm_mq.envelope import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.queue.arrival import Created, Receipt
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.settle import Reply
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence
@@ -110,13 +110,10 @@ def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500)
     return answer._replace(status=error.status)
 
 
-def created(what: Created, headers: Headers, sender_fault: int = 500) -> Answer:
-    """CreateSequenceResponse, or why there is no sequence."""
-    if what.fault is not None:
-        return fault(what.fault, headers, what.others, sender_fault=sender_fault)
-    sequence = what.sequence
-    if sequence is None:
-        return unavailable(what.no_room)
+def created(receipt: Receipt, headers: Headers) -> Answer:
+    """CreateSequenceResponse."""
+    sequence = receipt.created
+    assert sequence is not None
     assert headers.addressing is not None
     body = create_sequence_response(
         headers.soap,
@@ -124,9 +121,9 @@ def created(what: Created, headers: Headers, sender_fault: int = 500) -> Answer:
         sequence.terms.rm,
         headers.message_id,
         sequence.terms.identifier,
-        expires=what.lifetime,
+        expires=receipt.lifetime,
         behavior=sequence.terms.behavior,
-        acks=_told(what.others, headers),
+        acks=_told(receipt.others, headers),
     )
     return _envelope(200, body, headers.soap)
 

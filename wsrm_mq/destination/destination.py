@@ -34,7 +34,7 @@ from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept, turn_away
-from wsrm_mq.queue.arrival import Arrival, Body, Created, Receipt, Sender
+from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
 from wsrm_mq.queue.ownership import Claim
@@ -281,11 +281,9 @@ class RMDestination:
 
     # finish: what it came to
 
-    def finish(self, commit: Commit, receipt: Receipt | Created, run: RunForRequest) -> Answer | Forward | Wait:
+    def finish(self, commit: Commit, receipt: Receipt, run: RunForRequest) -> Answer | Forward | Wait:
         """What is left of a request whose verb is committed. To be called where the commit is told: here it is decided
         who runs the message, and the dispatcher has its work before the sender is answered."""
-        if isinstance(receipt, Created):
-            return self._created(commit.request, receipt)
         arrival, delivery = commit.arrival, None
         if arrival is not None and (receipt.is_head or receipt.is_queued):
             delivery = delivery_of(arrival, receipt)
@@ -347,6 +345,8 @@ class RMDestination:
             if peer.policy.tells_room and receipt.acknowledgement is not None:  # WCF takes a 503 for a broken line
                 return answers.acknowledgement(headers, (receipt.acknowledgement, *receipt.others))
             return answers.unavailable(receipt.no_room)
+        if receipt.created is not None:
+            return answers.created(receipt, headers)
         if headers.body is not None:
             answer = answers.ended(receipt.acknowledgement, headers, receipt.others)
             if receipt.unfinished is None:
@@ -360,15 +360,6 @@ class RMDestination:
         if receipt.other_faults and not receipt.others:
             return answers.fault(receipt.other_faults[0], headers, sender_fault=peer.sender_fault_status)
         return answers.acknowledgement(headers, receipt.others)
-
-    def _created(self, request: Request, created: Created) -> Answer:
-        for fault in created.other_faults:
-            self._events.tell("ack_requested.unknown", sequence=fault.identifier)
-        if created.fault is not None:
-            self._tell_refused(created.fault, request.peer.name)
-        elif created.no_room:
-            self._tell_no_room(created.no_room, request.peer.name)
-        return answers.created(created, request.headers, request.peer.sender_fault_status)
 
     def _fault_arrived(self, arrived: SequenceFault, receipt: Receipt) -> Answer:
         """A fault is never answered with one, and the application has nothing to do with it (F-024)."""

@@ -11,7 +11,7 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.envelope import Headers
-from wsrm_mq.queue.arrival import Arrival, Body, Created, Receipt
+from wsrm_mq.queue.arrival import Arrival, Body, Receipt
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
@@ -52,7 +52,7 @@ class Forward(NamedTuple):
 class Commit(NamedTuple):
     """``verb`` has to be committed; its result goes to ``finish``."""
 
-    verb: Callable[[Transaction], Receipt | Created]
+    verb: Callable[[Transaction], Receipt]
     request: Request
     size: int = 0
     """Bytes that it writes, about."""

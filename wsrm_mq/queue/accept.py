@@ -187,5 +187,4 @@ def look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> No
     receipt.partner = record.partner
     receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
     receipt.is_stuck = not receipt.settled and record.owner is None and record.delivery_state(tx.now) in _STUCK
-    receipt.owned_elsewhere = record.owner is not None and record.owner != tx.instance
-    receipt.discarding = record.discarding
+    receipt.needs_watch = record.discarding or record.owner not in (None, tx.instance)

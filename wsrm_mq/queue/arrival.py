@@ -13,7 +13,7 @@ from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Created", "Receipt", "Sender"]
+__all__ = ["Arrival", "Body", "Receipt", "Sender"]
 
 
 class Sender(NamedTuple):
@@ -87,7 +87,7 @@ class Arrival(NamedTuple):
 
 
 class Receipt:
-    """What became of a message, as committed. What is not said holds for most."""
+    """What became of a request, as committed. What is not said holds for most."""
 
     act: Act | None = None
     fault: Fault | None = None
@@ -120,10 +120,12 @@ class Receipt:
     """A duplicate: how long ago the reply of the first copy was stored, and left, ms."""
     is_stuck: bool = False
     """Its sequence is blocked or waits for a retry: that takes longer than a request waits."""
-    owned_elsewhere: bool = False
-    """Another instance runs the sequence, or died while it did."""
-    discarding: bool = False
-    """A tail has to be moved to the dead letters."""
+    needs_watch: bool = False
+    """Another instance runs the sequence, or died while it did; or a tail has to be moved to the dead letters."""
+    created: InboundSequence | None = None
+    """CreateSequence: the sequence that answers it."""
+    lifetime: int = 0
+    """CreateSequence: the granted Expires, in ms."""
     unfinished: int | None = None
     """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
@@ -131,14 +133,3 @@ class Receipt:
         """Nothing was recorded; the sender is told to come again."""
         self.no_room = no_room
         self.outcome = "no_room"
-
-
-class Created(NamedTuple):
-    sequence: InboundSequence | None
-    lifetime: int = 0
-    """Granted Expires, in ms."""
-    fault: Fault | None = None
-    no_room: str = ""
-    others: tuple[SequenceAcknowledgement, ...] = ()
-    """What AckRequested headers asked for."""
-    other_faults: tuple[Fault, ...] = ()

@@ -11,7 +11,7 @@ import uuid
 from typing import Final
 
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Created, Receipt, Sender
+from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
@@ -38,20 +38,26 @@ def create(
     message_id: str | None,
     policy: QueuePolicy,
     ack_requested: tuple[AckRequested, ...] = (),
-) -> Created:
+) -> Receipt:
     """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
-    created = _create(tx, sender, request, message_id, policy)
-    asked = Receipt()
-    answer_ack_requested(tx, sender, policy, ack_requested, asked, None)
-    return created._replace(others=asked.others, other_faults=asked.other_faults)
+    receipt = Receipt()
+    _create(tx, sender, request, message_id, policy, receipt)
+    answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
+    return receipt
 
 
 def _create(
-    tx: Transaction, sender: Sender, request: CreateSequence, message_id: str | None, policy: QueuePolicy
-) -> Created:
+    tx: Transaction,
+    sender: Sender,
+    request: CreateSequence,
+    message_id: str | None,
+    policy: QueuePolicy,
+    receipt: Receipt,
+) -> None:
     queue = tx.queue_named(sender.queue)
     if queue is not None and not tx.serves(queue):
-        return Created(None, no_room=not_ours(sender.queue))
+        receipt.turn_away(not_ours(sender.queue))
+        return
     # Names and MessageIDs of two senders must not run together to one text.
     create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
     if create_id is not None and queue is not None:
@@ -60,13 +66,16 @@ def _create(
         lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
         is_enough = request.expires is None or lifetime <= request.expires
         if record is not None and is_enough and _still_answers(record, sender, tx.now):
-            return Created(record.value, lifetime=lifetime)
+            receipt.created, receipt.lifetime = record.value, lifetime
+            return
     no_room = full(tx, policy.room)
     if no_room:
-        return Created(None, no_room=no_room)
+        receipt.turn_away(no_room)
+        return
     refused = too_many_sequences(tx, sender.principal, sender.peer, policy.room)
     if refused and not _make_way(tx, sender.principal, sender.peer, policy.room):
-        return Created(None, fault=CreateSequenceRefused(refused, ours=True))
+        receipt.fault = CreateSequenceRefused(refused, ours=True)
+        return
     terms = Terms(
         identifier=new_identifier(),
         rm=sender.rm,
@@ -90,7 +99,7 @@ def _create(
     )
     record = tx.add_sequence(record, create_id)
     tx.ledger("created", record)
-    return Created(value, lifetime=(value.terms.expires_at or tx.now) - tx.now)
+    receipt.created, receipt.lifetime = value, (value.terms.expires_at or tx.now) - tx.now
 
 
 def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
