@@ -348,6 +348,7 @@ def test_every_value_that_a_partner_may_have_overrules_the_general_one() -> None
         "on_poison": "terminate",
         "max_expires": 9,
         "inactivity": 9,
+        "retain": 9,
         "max_held": 9,
         "window": 9,
         "sender_fault_status": 400,

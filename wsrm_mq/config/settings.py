@@ -48,6 +48,7 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_poison: OnPoison | None = None
     max_expires: float | None = None
     inactivity: float | UnsetType | None = UNSET
+    retain: float | UnsetType | None = UNSET
     max_held: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
     require_rm: bool | None = None
@@ -215,7 +216,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ordered=of("ordered"),
             max_expires=_ms(of("max_expires")),
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
-            retain=None if self.retain is None else _ms(self.retain),
+            retain=None if of("retain") is None else _ms(of("retain")),
             bounds=Bounds(max_held=of("max_held"), max_ranges=MAX_RANGES, window=of("window")),
             room=Room(
                 max_sequences=self.max_sequences,

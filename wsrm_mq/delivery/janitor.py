@@ -110,21 +110,21 @@ class Janitor:
         return Kept(policy.retain, policy.retain_ended, policy.retain_ledger)
 
     def _forget_instances(self, now: int) -> None:
-        term = self._kept(None).ended
-        if term is None or self._stopping.is_set():
+        if self._stopping.is_set():
             return
+        before = now - self._policy_of(None).retain_ended
         with self._store.reader() as db:
-            is_due = db.execute(OLD_INSTANCE, (now - term,)).fetchone() is not None
+            is_due = db.execute(OLD_INSTANCE, (before,)).fetchone() is not None
         if is_due:
-            self._store.call(lambda tx: retention.forget_instances(tx, now - term))
+            self._store.call(lambda tx: retention.forget_instances(tx, before))
 
     def _forget_queues(self, now: int) -> None:
         """Those that strangers' paths have named would stay for ever."""
-        term = self._kept(None).ended
-        if term is None or self._stopping.is_set():
+        if self._stopping.is_set():
             return
+        before = now - self._policy_of(None).retain_ended
         with self._store.reader() as db:
-            unused = retention.unused_queues(db, now - term)
+            unused = retention.unused_queues(db, before)
         if unused.queues:
             self._store.call(lambda tx: retention.forget_queues(tx, unused))
 

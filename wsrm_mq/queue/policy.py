@@ -62,9 +62,9 @@ class QueuePolicy:
     """Any fault of a two-way operation counts as a failure, not as the answer."""
     retain: int | None = 7 * 24 * 3_600_000
     """How long a settled message is kept; ``None``: for ever."""
-    retain_ended: int | None = 30 * 24 * 3_600_000
+    retain_ended: int = 30 * 24 * 3_600_000
     """How long an ended sequence is remembered."""
-    retain_ledger: int | None = 30 * 24 * 3_600_000
+    retain_ledger: int = 30 * 24 * 3_600_000
     """How long the ledger keeps what is about neither a message nor a sequence; of no partner."""
 
 

@@ -35,11 +35,11 @@ class Room:
 
     max_sequences: int | None = 10_000
     """Open sequences of one peer: of a principal, without one of an address (SEC-009)."""
-    max_held_bytes: int | None = 4 * 1024**3
+    max_held_bytes: int = 4 * 1024**3
     """Of one sequence (SEC-014)."""
-    max_held_total: int | None = 5_000_000
+    max_held_total: int = 5_000_000
     """Messages, of all sequences."""
-    max_held_bytes_total: int | None = 16 * 1024**3
+    max_held_bytes_total: int = 16 * 1024**3
     max_per_connection: int | None = None
     """Unsettled messages of one connection, in whatever sequences."""
     max_store: int | None = None
@@ -98,7 +98,7 @@ def buffer_remaining(record: SequenceRecord, bounds: Bounds, room: Room, *, is_f
         left.append(bounds.window - ahead)
     if bounds.max_held is not None:
         left.append(bounds.max_held - record.held)
-    if room.max_held_bytes is not None and record.held_bytes >= room.max_held_bytes:
+    if record.held_bytes >= room.max_held_bytes:
         left.append(0)
     if is_full:
         left.append(0)
@@ -107,7 +107,7 @@ def buffer_remaining(record: SequenceRecord, bounds: Bounds, room: Room, *, is_f
 
 def _over_own_bytes(tx: Transaction, record: SequenceRecord, size: int, room: Room) -> str:
     most = room.max_held_bytes
-    if most is None or record.held_bytes + size <= most:
+    if record.held_bytes + size <= most:
         return ""
     if not record.held_is_exact:
         bounds = {"sequence": record.id, "limit": record.value.limit}
@@ -119,12 +119,10 @@ def _over_own_bytes(tx: Transaction, record: SequenceRecord, size: int, room: Ro
 
 
 def _over_total(tx: Transaction, size: int, room: Room) -> str:
-    if room.max_held_total is None and room.max_held_bytes_total is None:
-        return ""
     messages, held_bytes = tx.held_in_all
-    if room.max_held_total is not None and messages >= room.max_held_total:
+    if messages >= room.max_held_total:
         return f"all sequences hold {messages} messages, max_held_total is {room.max_held_total}"
-    if room.max_held_bytes_total is not None and held_bytes + size > room.max_held_bytes_total:
+    if held_bytes + size > room.max_held_bytes_total:
         return f"all sequences hold {held_bytes} bytes, max_held_bytes_total is {room.max_held_bytes_total}"
     return ""
 
