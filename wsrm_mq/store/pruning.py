@@ -10,8 +10,6 @@ from typing import Final
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.late_index import BY_SEQUENCE
 
-__all__: list[str] = []
-
 _LISTED: Final = "(SELECT value FROM json_each(?))"
 _SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"
 _NOT_OVER: Final = "(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled)"

@@ -121,11 +121,11 @@ class SequenceRecord:
             "due_at",
             "held",
             "held_bytes",
+            "duplicates",
+            "ended_at",
         ):
             setattr(record, name, columns[name])
-        record.duplicates = columns["duplicates"]
         record.discarding = bool(columns["discarding"])
-        record.ended_at = columns["ended_at"]
         record.mark_written()
         return record
 

@@ -37,8 +37,6 @@ from wsrm_mq.store.tables import (
     watermark,
 )
 
-__all__: list[str] = []
-
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
 

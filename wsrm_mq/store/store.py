@@ -17,6 +17,7 @@ from wsrm_mq.store import applications, identity, instances, schema
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.beside import beside, keep_private
+from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
@@ -251,8 +252,6 @@ class Store:
 def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False) -> R:
     """One transaction from outside a running instance (CLI): committed, then the live instances are woken. Raises
     ``StoreUnconfirmed`` as ``Store.open`` does, but for what is allowed on an ``unconfirmed`` store."""
-    from wsrm_mq.store.cache import Cache
-
     witness = Witness(path) if unconfirmed else identity.admit(path)
     db = connect_writer(path)
     try:
