@@ -2,7 +2,8 @@
 
 The views are the promise, the tables behind them may change; ``docs/views.md`` says what each column means and what may
 change. Times are ms since the epoch. A sequence goes by its identifier, a message by its position, a queue and an
-instance by its name. Every upgrade makes the views anew, so they always fit the tables.
+instance by its name. Every upgrade makes the views anew, so they always fit the tables; a changed definition needs a
+revision of its own, or a store that is up to date keeps the old one.
 """
 
 from __future__ import annotations
