@@ -198,7 +198,7 @@ def test_a_client_that_goes_away_leaves_its_place_to_another(server: ASGIServer)
 
 
 @each_kind
-def test_operations_that_block_stop_nobody_else(mortal: ASGIServer) -> None:
+def test_operations_that_block_stop_no_other_request(mortal: ASGIServer) -> None:
     clients = [OrderSender(mortal) for _ in range(70)]
     for client in clients:
         client.wire.send(client.request_echo(1, "wait"))

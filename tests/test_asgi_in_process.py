@@ -122,7 +122,7 @@ def stored(tmp_path: Path) -> Stored:
 
 @pytest.mark.spec("D-DEL-001", versions="all")
 @pytest.mark.parametrize("turns", range(8))
-def test_a_cancelled_request_leaves_no_sequence_that_nobody_runs(
+def test_a_cancelled_request_leaves_no_sequence_without_a_runner(
     middleware: WSRMASGIMiddleware, service: Operations, turns: int
 ) -> None:
     """Whenever it is cancelled: before its commit, between the commit and its turn, while its operation waits."""

@@ -70,7 +70,7 @@ def test_what_many_connections_sent_is_one_commit_in_the_order_it_came(store: St
     assert noted(store) == words
 
 
-def test_whoever_waits_hears_what_went_wrong_with_its_own_verb_alone(store: Store) -> None:
+def test_a_waiter_hears_what_went_wrong_with_its_own_verb_alone(store: Store) -> None:
     async def conversation() -> None:
         tick = tick_of(store)
 
@@ -101,7 +101,7 @@ def test_a_request_that_was_given_up_is_committed_all_the_same(store: Store) -> 
     assert noted(store) == ["given up", "next"]
 
 
-def test_what_lingers_while_nobody_sends_is_written_soon(store: Store) -> None:
+def test_what_lingers_while_no_request_comes_is_written_soon(store: Store) -> None:
     async def conversation() -> None:
         tick = tick_of(store)
         await tick.commit(note("message"), 1, str)
@@ -173,7 +173,7 @@ def test_what_threads_have_settled_is_written_by_the_loop_with_what_was_sent_to_
     assert writers == {threading.main_thread().name}
 
 
-def test_what_a_thread_has_settled_is_written_and_heard_of_although_nobody_sends(store: Store) -> None:
+def test_what_a_thread_has_settled_is_written_and_heard_of_although_no_request_comes(store: Store) -> None:
     async def conversation() -> None:
         settlement, left = await run_for(tick_of(store), "alone")
         assert settlement is not None

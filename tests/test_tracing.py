@@ -164,7 +164,7 @@ def test_a_traceparent_that_is_none_costs_nothing_but_the_parent(
     assert named(spans, "receive /orders")[0].parent is None
 
 
-def test_nobody_can_forge_the_stored_span(wsrm: InProcess, spans: InMemorySpanExporter) -> None:
+def test_no_request_can_forge_the_stored_span(wsrm: InProcess, spans: InMemorySpanExporter) -> None:
     identifier = wsrm.create()
     wsrm.post(FACTORY.message(identifier, 1), **{"HTTP_WSRM_TRACEPARENT": PARENT})
     assert until(lambda: len(named(spans, "settle /orders")) == 1)

@@ -156,7 +156,7 @@ def test_a_sequence_whose_process_died_without_another_asks_for_the_service(wsrm
     assert next_step == "next: wsrm-mq store info"
 
 
-def test_a_gap_that_nobody_is_there_to_fill_says_so(wsrm: Wsrm, service: Service) -> None:
+def test_a_gap_without_a_live_process_says_so(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1, 3)
     service.deliver(sequence, 1)
     assert "start the service" not in explained(wsrm, sequence.terms.identifier)[0]

@@ -67,7 +67,7 @@ def test_show_has_every_option_and_whose_it_is(wsrm: Wsrm, configured: None) -> 
     assert told["ordered"] == {"value": True, "own": False}
 
 
-def test_show_of_nobody_names_who_is_there(wsrm: Wsrm, configured: None) -> None:
+def test_show_of_an_unknown_partner_names_the_known_ones(wsrm: Wsrm, configured: None) -> None:
     result = wsrm("partner", "show", "acne")
     assert result.exit_code == Exit.NOT_FOUND
     assert "acme, old metro" in result.stderr
@@ -232,7 +232,7 @@ def test_check_ends_whatever_the_other_side_does(wsrm: Wsrm, somewhere: Path, an
     assert said in result.stderr
 
 
-def test_check_of_an_address_where_nobody_listens_says_so(wsrm: Wsrm, somewhere: Path) -> None:
+def test_check_of_an_address_that_does_not_answer_says_so(wsrm: Wsrm, somewhere: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     result = wsrm("partner", "check", f"http://127.0.0.1:{port}/", "--json")

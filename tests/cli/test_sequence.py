@@ -147,7 +147,7 @@ def test_a_repair_without_a_reason_is_refused(wsrm: Wsrm, service: Service, reas
     assert events(service) == []
 
 
-def test_where_nobody_can_be_asked_yes_has_to_be_said(wsrm: Wsrm, service: Service) -> None:
+def test_without_a_terminal_yes_has_to_be_said(wsrm: Wsrm, service: Service) -> None:
     sequence = stopped(service)
     result = wsrm("sequence", "resume", sequence.terms.identifier, *WHY, input="y\n")
     assert result.exit_code == 4

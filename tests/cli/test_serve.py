@@ -557,7 +557,7 @@ def test_metrics_and_health_have_a_port_of_their_own_on_loopback(serve: Serve) -
     assert served.end(signal.SIGTERM)[0] == 0
 
 
-def test_they_are_closed_where_nobody_opens_them(serve: Serve) -> None:
+def test_they_are_closed_unless_a_port_is_set(serve: Serve) -> None:
     served = serve("shop:app", "--port", "0")
     assert "/metrics" not in served.end(signal.SIGTERM)[1]
 

@@ -40,7 +40,7 @@ def test_it_shows_what_there_is(service: Service, wsrm: Wsrm) -> None:
     assert "\x1b" not in shown
 
 
-def test_an_empty_store_of_nobody_is_shown_at_once(path: Path, wsrm: Wsrm) -> None:
+def test_an_empty_store_without_processes_is_shown_at_once(path: Path, wsrm: Wsrm) -> None:
     shown = wsrm("status").stdout
     assert "processes           0 live: start the service" in shown
     assert "oldest undelivered  none" in shown

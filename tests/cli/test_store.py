@@ -126,7 +126,7 @@ def test_a_file_that_is_no_database_is_told_as_such(wsrm: Wsrm, somewhere: Path,
     assert "Traceback" not in result.output
 
 
-def test_a_database_of_somebody_else_is_left_alone(wsrm: Wsrm, somewhere: Path) -> None:
+def test_a_database_of_another_program_is_left_alone(wsrm: Wsrm, somewhere: Path) -> None:
     with sqlite3.connect(somewhere / "wsrm.db") as db:
         db.execute("CREATE TABLE aunt (name TEXT)")
     db.close()

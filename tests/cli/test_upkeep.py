@@ -168,7 +168,7 @@ def test_a_copy_that_is_the_newest_state_goes_on_as_it_was(wsrm: Wsrm, copy: Pat
     assert document(wsrm("store", "info", "--store", copy, "--json"))["sequences"] == {"created": 2}
 
 
-def test_what_was_run_where_a_copy_comes_from_is_run_by_nobody_once_it_is_adopted(
+def test_what_was_run_where_a_copy_comes_from_has_no_owner_once_it_is_adopted(
     wsrm: Wsrm, service: Service, somewhere: Path
 ) -> None:
     sequence = service.sequence(1)

@@ -56,7 +56,7 @@ class Service:
 
 
 @pytest.mark.invariant("I7")
-def test_a_close_under_load_leaves_no_sequence_to_nobody(start: Start) -> None:
+def test_a_close_under_load_leaves_no_sequence_owned(start: Start) -> None:
     service = Service()
     wsrm = start(service)
     identifiers = [wsrm.create() for _ in range(8)]

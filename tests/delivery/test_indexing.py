@@ -33,7 +33,9 @@ def indexing(store: Store, *, stops: bool = False) -> Indexing:
     return Indexing(store, lambda: stops, look_seconds=0)
 
 
-def test_far_behind_it_is_taken_up_whoever_moves_the_watermark(one: Instance, opened: Callable[[], Store]) -> None:
+def test_far_behind_it_is_taken_up_whichever_process_moves_the_watermark(
+    one: Instance, opened: Callable[[], Store]
+) -> None:
     """A connection that is counted often moves it too, a little: nobody may take that for another process at work."""
     with one.transaction() as tx:
         for _ in range(FAR_BEHIND + 1):

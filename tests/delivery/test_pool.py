@@ -99,7 +99,7 @@ def test_operations_that_block_a_little_do_not_queue_up_behind_one_thread(make: 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_ends_as_nobody_thought_leaves_its_place_to_another(make: Make) -> None:
+def test_a_thread_that_ends_unexpectedly_leaves_its_place_to_another(make: Make) -> None:
     def end() -> None:
         raise SystemExit
 

@@ -126,7 +126,7 @@ def test_more_sequences_than_python_recurses_may_be_over_at_once(
 
 
 @pytest.mark.invariant("I7")
-def test_a_long_tail_keeps_nobody_from_a_delivery_and_no_watch_from_its_end(
+def test_a_long_tail_keeps_no_sequence_from_a_delivery_and_no_watch_from_its_end(
     one: Instance, node: Node, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "BURIED", 1)

@@ -68,7 +68,7 @@ def test_a_connection_that_is_shown_keeps_its_name_and_its_port_may_come_back(se
 
 
 @SERVERS
-def test_its_end_is_noticed_where_somebody_wants_to_know(server: str) -> None:
+def test_its_end_is_noticed_where_it_is_asked_for(server: str) -> None:
     names, careless = Connections(notes_closes=True), Connections()
     connection = Thing()
     name = names.name(*shown_by(server, connection))

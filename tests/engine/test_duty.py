@@ -33,7 +33,7 @@ def over() -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_fresh_process_begins_after_the_grace_whoever_else_lives() -> None:
+def test_a_fresh_process_begins_after_the_grace_whatever_other_process_lives() -> None:
     duty = Duty()
     assert not is_on(duty)
     over()

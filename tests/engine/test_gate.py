@@ -34,7 +34,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_it_closes_when_the_call_inside_has_ended_and_lets_nobody_in_until_it_opens() -> None:
+def test_it_closes_when_the_call_inside_has_ended_and_lets_no_call_in_until_it_opens() -> None:
     operation = Operation()
     gate = Gate(operation)
     first = in_thread(lambda: gate(ANY))

@@ -305,7 +305,7 @@ def test_a_broken_body_is_the_application_s_business() -> None:
     assert read(PLAIN, envelope).sequence == SequenceHeader(ID, 1)
 
 
-def test_uses_of_security_are_named_for_whoever_refuses_them() -> None:
+def test_uses_of_security_are_named_so_that_they_can_be_refused() -> None:
     token = '<sec:SecurityTokenReference xmlns:sec="urn:example:sec"/>'
     expected = {
         "UsesSequenceSTR": PLAIN.create_sequence(headers='<wsrm:UsesSequenceSTR soap:mustUnderstand="1"/>'),

@@ -82,7 +82,7 @@ def lying(factory: EnvelopeFactory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("where", lying(FACTORIES[0]))
 @pytest.mark.parametrize("factory", FACTORIES, ids=str)
-def test_a_number_that_only_looks_like_one_deceives_nobody(factory: EnvelopeFactory, where: str) -> None:
+def test_a_number_that_only_looks_like_one_is_none(factory: EnvelopeFactory, where: str) -> None:
     scanner = Scanner(Limits())
     first = lying(factory)[where]
     for envelope in (first, first.replace(b"MessageNumber>1<", b"MessageNumber>2<", 1), first.replace(b">1<", b">3<")):

@@ -51,7 +51,7 @@ def test_every_event_of_the_table_is_told_somewhere() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nobody_logs_past_the_table(path: Path) -> None:
+def test_no_module_logs_past_the_table(path: Path) -> None:
     """The formatter of `serve` sets logging up; it tells nothing."""
     if path.parent.name == "events" or path == PACKAGE / "serving" / "logs.py":
         return

@@ -142,7 +142,7 @@ def test_a_hook_that_raises_is_logged_and_hears_the_next(caplog: pytest.LogCaptu
     assert [one.event for one in caplog.records].count("on_event.failed") == 2  # type: ignore[attr-defined]
 
 
-def test_a_hook_that_hangs_holds_up_nobody_and_what_is_too_much_is_dropped_aloud(
+def test_a_hook_that_hangs_holds_up_no_delivery_and_what_is_too_much_is_dropped_aloud(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(telling, "MOST_WAITING", 5)

@@ -90,7 +90,7 @@ def test_a_close_sent_again_is_answered_again_and_changes_nothing(at: At) -> Non
 
 @in_1_1
 @pytest.mark.spec("D-CLO-008")
-def test_a_close_of_a_sequence_that_nobody_knows_gets_unknown_sequence(at: At) -> None:
+def test_a_close_of_an_unknown_sequence_gets_unknown_sequence(at: At) -> None:
     source = at()
     before = source.store.everything()
     answer = source.close(STRANGE)

@@ -98,7 +98,7 @@ def test_without_acks_to_no_sequence_results(source: Source) -> None:
 
 @pytest.mark.spec("D-CRE-013")
 @in_1_1
-def test_acknowledgements_to_nobody_are_refused(source: Source) -> None:
+def test_acknowledgements_to_the_none_address_are_refused(source: Source) -> None:
     before = source.store.everything()
     answer = source.post(source.speak.create_sequence(acks_to="none"))
     assert refusal(source, before, answer).subcode == "CreateSequenceRefused"

@@ -66,7 +66,7 @@ NEXT = {
 
 @pytest.mark.spec("D-SEQ-001")
 @every_version
-def test_a_header_for_whoever_is_next_is_for_us(source: Source) -> None:
+def test_a_header_for_the_next_node_is_for_us(source: Source) -> None:
     """The message is in its sequence: acknowledged, delivered once, not again."""
     identifier = source.create()
     marked = b"<wsrm:Sequence " + NEXT[source.speak.soap].encode()
@@ -262,7 +262,7 @@ def test_a_fault_of_the_service_does_not_undo_acceptance(source: Source) -> None
 
 @pytest.mark.spec("D-SEQ-002", "F-001")
 @every_version
-def test_an_identifier_nobody_created_is_unknown(source: Source) -> None:
+def test_an_identifier_that_was_not_created_is_unknown(source: Source) -> None:
     before, seen = source.store.everything(), source.server.mark()
     answer = source.put(UNKNOWN, 1, n=41)
     fault = fault_of(source, answer)

@@ -63,7 +63,7 @@ def test_terminate_in_1_0_is_one_way(at: At) -> None:
 
 @in_1_1
 @pytest.mark.spec("D-TRM-004")
-def test_terminating_a_sequence_that_nobody_knows_gets_unknown_sequence(at: At) -> None:
+def test_terminating_an_unknown_sequence_gets_unknown_sequence(at: At) -> None:
     source = at()
     before = source.store.everything()
     answer = source.terminate(STRANGE)

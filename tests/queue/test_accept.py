@@ -294,7 +294,7 @@ def test_an_end_waits_for_the_last_of_those_that_run_or_will(one: Instance) -> N
     assert one.end(CloseSequence(identifier)).unfinished == positions[-1]
 
 
-def test_an_end_does_not_wait_for_what_nobody_will_run(one: Instance) -> None:
+def test_an_end_does_not_wait_for_what_will_not_run(one: Instance) -> None:
     policy = QueuePolicy(behavior=arrival("x", 1).policy.behavior.DISCARD_FOLLOWING_FIRST_GAP)
     identifier = one.create(policy).terms.identifier
     one.take(identifier, 2, policy=policy, wants_reply=True, named=False)

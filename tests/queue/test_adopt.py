@@ -53,7 +53,7 @@ def test_a_closed_sequence_ends_too_and_an_ended_one_stays_as_it_is(node: Node) 
 
 
 @pytest.mark.parametrize("end", [None, CloseSequence, TerminateSequence])
-def test_what_is_undelivered_goes_to_the_dead_letters_and_is_run_by_nobody(
+def test_what_is_undelivered_goes_to_the_dead_letters_and_is_not_run(
     node: Node, end: type[CloseSequence] | None
 ) -> None:
     one = node.start()

@@ -199,7 +199,7 @@ def test_what_is_looked_for_by_its_number_is_found_in_an_index_or_behind_it_from
     assert "ORDER BY entry.id DESC" in sql.ENTRY_BY_NUMBER
 
 
-def test_whoever_looks_for_what_is_not_settled_finds_it_in_its_index(one: Instance) -> None:
+def test_a_query_for_what_is_not_settled_uses_its_index(one: Instance) -> None:
     identifier = received(one, 1, 3)
     one.end(CloseSequence(identifier))
     seen = statements(one, lambda: judge(one.db, reading.sequence(one.db, identifier), 0))

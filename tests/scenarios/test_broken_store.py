@@ -120,7 +120,7 @@ def of_a_newer_version(store: Path) -> None:
     db.close()
 
 
-def of_somebody_else(store: Path) -> None:
+def of_another_program(store: Path) -> None:
     store.unlink()
     with sqlite3.connect(store) as db:
         db.execute("CREATE TABLE aunt (name TEXT)")
@@ -138,7 +138,7 @@ BROKEN: Final[dict[str, Broken]] = {
     "truncated": Broken(truncated, "database disk image is malformed", BACKUP),
     "damaged first page": Broken(written_over(100, b"\xa5" * (PAGE - 100)), "database disk image is malformed", BACKUP),
     "newer version": Broken(of_a_newer_version, "has schema 9999, this version knows up to", "Install the version"),
-    "another database": Broken(of_somebody_else, "not a wsrm_mq store", "Name another file"),
+    "another database": Broken(of_another_program, "not a wsrm_mq store", "Name another file"),
 }
 
 LOOKING: Final = (
@@ -221,7 +221,7 @@ def test_damage_in_the_middle_is_found_by_verify(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["message", "sequence"])
-def test_damage_that_nobody_meets_at_the_start_turns_away_what_meets_it(
+def test_damage_that_is_not_met_at_the_start_turns_away_what_meets_it(
     table: str, server: OrdersServer, speak: Orders, tmp_path: Path
 ) -> None:
     source, identifier = begun(server, speak)
@@ -479,7 +479,7 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
     source.wire.close()
 
 
-def test_a_store_taken_from_an_idle_server_is_saved_before_anybody_sends(
+def test_a_store_taken_from_an_idle_server_is_saved_before_the_next_request(
     server: OrdersServer, speak: Orders, tmp_path: Path
 ) -> None:
     source, identifier = begun(server, speak)

@@ -45,7 +45,7 @@ def is_closed(wire: HTTPWire, seconds: float = 0.3) -> bool:
         return False
 
 
-def test_idle_connections_shut_out_nobody(run: Run, many: Any) -> None:
+def test_idle_connections_shut_out_no_client(run: Run, many: Any) -> None:
     server = run(connections=MOST, request_seconds=60)
     silent = many(server, 1)
     time.sleep(0.01)
@@ -94,7 +94,7 @@ def test_a_flood_of_newcomers_is_cut_off_before_it_takes_all_files(run: Run, man
 
 
 @pytest.mark.parametrize("sends", [HEAD, HEAD + b"\r\nhalf"], ids=["half a head", "half a body"])
-def test_slow_senders_shut_out_nobody_for_long(run: Run, many: Any, sends: bytes) -> None:
+def test_slow_senders_shut_out_no_client_for_long(run: Run, many: Any, sends: bytes) -> None:
     """They go on sending, so that they are never late."""
     server = run(showing, connections=MOST, head_seconds=0.5)
     slow = many(server, MOST, sends)

@@ -200,7 +200,7 @@ def test_the_outermost_one_is_taken_onto_the_loop_with_its_store_and_its_hooks(
     assert document(wsrm("store", "info", "--json", "--store", "own.db"))["instances"] == []
 
 
-def test_a_hook_that_waits_stops_nobody_else(serve: Serve, shop: Path) -> None:
+def test_a_hook_that_waits_stops_no_other_request(serve: Serve, shop: Path) -> None:
     served = serve("wrapped:app", "--port", "0")
     (shop / "wait").touch()
     created: list[str] = []

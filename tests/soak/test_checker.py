@@ -34,12 +34,12 @@ def test_a_call_repeated_without_its_mark_counts_as_repeated() -> None:
     assert (verdict.repeated, verdict.is_clean) == (1, False)
 
 
-def test_what_an_operator_gave_up_is_not_lost_and_what_nobody_gave_up_is() -> None:
+def test_what_an_operator_gave_up_is_not_lost_and_the_rest_is() -> None:
     skipped = Evidence("urn:a", frozenset({1, 2, 3}), [1, 3], [(1, False), (3, False)], frozenset({2}))
     assert judge([skipped]).is_clean
     assert judge([Evidence("urn:a", frozenset({1, 2, 3}), [1, 3], skipped.calls)]).lost == 1
 
 
-def test_an_effect_that_nobody_was_told_of_is_no_problem() -> None:
+def test_an_effect_without_an_acknowledgement_is_no_problem() -> None:
     """The answer was lost, or never came: the message was taken all the same."""
     assert judge([Evidence("urn:a", frozenset({1}), [1, 2], [(1, False), (2, False)])]).is_clean

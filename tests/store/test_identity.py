@@ -117,7 +117,7 @@ def test_a_file_from_before_is_found_out_after_a_kill_too(used: Path, python: Py
         Store(used).open()
 
 
-def test_a_kill_between_the_commit_and_the_witness_harms_nobody(used: Path) -> None:
+def test_a_kill_between_the_commit_and_the_witness_does_no_harm(used: Path) -> None:
     """The witness lags behind; it never leads."""
     with closing(sqlite3.connect(used)) as db:
         db.execute("UPDATE identity SET mark = mark + 7")

@@ -53,7 +53,7 @@ def test_looking_at_an_instance_does_not_take_its_lock(path: Path, presence: Pre
         assert is_alive(path, presence.name)
 
 
-def test_nobody_is_alive_under_a_name_that_was_never_taken(path: Path, presence: Presence) -> None:
+def test_no_instance_is_alive_under_a_name_that_was_never_taken(path: Path, presence: Presence) -> None:
     assert not is_alive(path, "0123456789abcdef")
 
 
@@ -114,7 +114,7 @@ def test_waiting_ends_by_itself(presence: Presence) -> None:
     assert 0.04 < time.monotonic() - begun < 2
 
 
-def test_a_wake_up_for_nobody_is_lost_without_complaint(path: Path, presence: Presence, tmp_path: Path) -> None:
+def test_a_wake_up_without_a_receiver_is_lost_without_complaint(path: Path, presence: Presence, tmp_path: Path) -> None:
     wake(path, ["gone", presence.name])
     assert presence.wait(5) == {"look"}
     wake(tmp_path / "never-made.db", [presence.name])
@@ -290,7 +290,7 @@ def test_a_child_that_lives_on_does_not_keep_its_dead_parent_alive(path: Path, p
     assert read(process, 1) == ["parent False"]
 
 
-def test_a_process_without_a_free_file_wakes_nobody_and_goes_on(path: Path, presence: Presence) -> None:
+def test_a_process_without_a_free_file_wakes_no_other_and_goes_on(path: Path, presence: Presence) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     taken: list[int] = []

@@ -42,7 +42,7 @@ def test_a_batch_ends_before_it_has_too_many_bytes(queue: WriteQueue) -> None:
     assert queue.take(50) == [behind]
 
 
-def test_it_is_due_when_somebody_waits_and_when_enough_lingers(queue: WriteQueue) -> None:
+def test_it_is_due_when_a_request_waits_and_when_enough_lingers(queue: WriteQueue) -> None:
     put(queue, *(verb(lingers=True) for _ in range(LINGERING - 1)))
     assert not queue.is_due
     urgent = verb()

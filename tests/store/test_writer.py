@@ -137,7 +137,7 @@ def test_what_waits_is_one_batch_in_the_order_of_arrival(store: Store) -> None:
 
 @pytest.mark.spec("D-DUR-002", versions="all")
 @pytest.mark.invariant("I7")
-def test_nobody_is_told_before_it_is_on_disk(store: Store) -> None:
+def test_no_result_is_told_before_it_is_on_disk(store: Store) -> None:
     seen: list[list[str]] = []
     done = threading.Event()
     other = sqlite3.connect(store.path, check_same_thread=False)
@@ -201,7 +201,7 @@ def test_call_raises_what_the_verb_raised(store: Store) -> None:
     assert store.call(note("on")) == "on"
 
 
-def test_a_callback_that_raises_stops_nobody(store: Store) -> None:
+def test_a_callback_that_raises_stops_no_other(store: Store) -> None:
     def breaks(_result: object, _error: object) -> None:
         raise RuntimeError
 
@@ -522,9 +522,7 @@ def test_a_mistake_of_one_led_verb_fails_only_that_verb(store: Store) -> None:
     assert noted(store) == ["before", "after"]
 
 
-def test_an_error_that_nobody_thought_of_leaves_no_led_verb_waiting(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unforeseen_error_leaves_no_led_verb_waiting(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: object) -> None:
         raise RuntimeError("nobody thought of this")
 
