@@ -6,6 +6,8 @@ has the same bytes there is the same XML with other text in three elements, so i
 
 The equality is of bytes, from the first one to the start tag of Body's first child: nothing that ``scan`` looks at is
 taken on trust. Whatever does not fit goes to ``scan``, and so does every doubt.
+
+It gives 45 of about 55 µs a message.
 """
 
 from __future__ import annotations
