@@ -74,9 +74,13 @@ class Tick:
         """From any thread."""
         if get_ident() != self._thread:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and its waiters with it
-                self.loop.call_soon_threadsafe(_resolve, future, result, error)
+                self.loop.call_soon_threadsafe(self.resolve, future, result, error)
+        elif future.done():  # its waiter was cancelled
+            pass
+        elif error is None:
+            future.set_result(result)
         else:
-            _resolve(future, result, error)
+            future.set_exception(error)
 
     def _called(self) -> None:
         self._is_called = False
@@ -150,13 +154,4 @@ class LoopCompletion:
         if left > 0 or not self._patience.is_used:
             self._look_in(left, patience)
         else:
-            _resolve(self._future, None, None)
-
-
-def _resolve(future: asyncio.Future[R], result: R, error: BaseException | None) -> None:
-    if future.done():  # its task was cancelled
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+            self._tick.resolve(self._future, None)

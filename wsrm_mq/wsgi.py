@@ -94,7 +94,8 @@ class WSRMMiddleware(Served):
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         front = self._front
-        correct_peer(environ)
+        if "uwsgi.version" in environ:
+            correct_peer(environ)
         alike = front.kept_headers.select(environ)
         key = (alike, environ.get("SSL_CLIENT_S_DN"), environ.get("REMOTE_USER"))
         client = front.clients.get(key)

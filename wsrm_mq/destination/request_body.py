@@ -82,12 +82,12 @@ def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int = SPOOL
     source, length = _source(environ)
     if length is not None and length > limit:
         raise too_large(limit)
+    begun = b""
     if length is not None and length <= spool_over:
-        content = _read_exactly(source, length)
-        if len(content) < length:
-            raise BodyRefused(400, f"The body ended after {len(content)} of {length} bytes.")
-        return Body(content)
-    return _spool(source, length, limit, spool_over)
+        begun = source.read(length)
+        if len(begun) == length:
+            return Body(begun)
+    return _spool(source, length, Spool(limit, spool_over), begun)
 
 
 def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
@@ -107,20 +107,9 @@ def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
     return _Chunks(uwsgi.chunked_read), None
 
 
-def _read_exactly(source: Any, length: int) -> bytes:
-    content: bytes = source.read(length)
-    if len(content) == length or not content:
-        return content
-    pieces = [content]
-    left = length - len(content)
-    while left and (piece := source.read(left)):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
-
-
-def _spool(source: Any, length: int | None, limit: int, spool_over: int) -> Body:
-    spool = Spool(limit, spool_over)
+def _spool(source: Any, length: int | None, spool: Spool, begun: bytes) -> Body:
+    """What is left of a body of which ``begun`` was read."""
+    spool.add(begun)
     while length is None or spool.size < length:
         piece = source.read(_PIECE if length is None else min(_PIECE, length - spool.size))
         if not piece:
