@@ -504,7 +504,7 @@ LARGE = {
 
 @pytest.mark.parametrize("kind", LARGE)
 def test_requests_with_large_headers_are_not_remembered(middleware: WSRMASGIMiddleware, kind: str) -> None:
-    """Whether they are stored or not: anybody can send some thousand of them."""
+    """Whether they are stored or not: any client can send some thousand of them."""
 
     async def run(numbers: range) -> None:
         for number in numbers:

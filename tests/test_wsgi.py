@@ -68,7 +68,7 @@ def test_a_close_answers_requests_that_only_wait_for_a_gap(wsrm: InProcess) -> N
 
 @pytest.mark.parametrize("header", ["HTTP_X_LARGE", "HTTP_X_REQUEST_ID", "HTTP_X_CONNECTION"])
 def test_requests_with_large_headers_are_not_remembered(app: Recorder, tmp_path: Path, header: str) -> None:
-    """Whether they are stored or not, and where one names the connection: anybody can send some thousand of them."""
+    """Whether they are stored or not, and where one names the connection: any client can send some thousand of them."""
     options = {"connection_header": "X-Connection", "trusted_proxies": ("127.0.0.1",)}
     wsrm = InProcess(tmp_path, app, **options)
 

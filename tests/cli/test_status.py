@@ -53,7 +53,9 @@ def test_a_copy_is_shown_as_one_that_is_not_served(service: Service, wsrm: Wsrm)
     assert wsrm("store", "backup", "copy.db").exit_code == 0
     shown = wsrm("status", "--store", "copy.db").stdout
     assert "not served: the store is a copy of" in shown
-    assert "processes           0 live\n" in shown, "whoever lived there when it was copied neither died here nor helps"
+    assert "processes           0 live\n" in shown, (
+        "a process that lived there when it was copied neither died here nor helps"
+    )
     found = document(wsrm("status", "--store", "copy.db", "--json"))
     assert "`wsrm-mq store adopt --store copy.db`" in found["unconfirmed"]
     assert found["dead_instances"] == 0

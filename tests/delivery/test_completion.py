@@ -84,7 +84,7 @@ def opened(middleware: WSRMASGIMiddleware, conversation: Callable[[str], Any]) -
 @pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once"])
 @pytest.mark.spec("D-DEL-020", versions="all")
 def test_answers_come_at_once_one_after_the_other(make: Make, stored: Stored, assurance: str) -> None:
-    """Nobody's net has to catch them: those are a second wide, and as wide as ``hold_wait``. The operations last longer
+    """No net has to catch them: those are a second wide, and as wide as ``hold_wait``. The operations last longer
     than a loop looks for what lingers."""
     middleware = make(Slow(), assurance=assurance, hold_wait=10.0)
 

@@ -176,7 +176,7 @@ def test_a_replay_goes_on_at_the_next_number_where_what_was_read_at_once_ends(st
 def test_a_run_whose_sequence_was_taken_from_it_soon_calls_nothing_more(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever has it now calls the rest: what is called here too would be called twice."""
+    """The owner that has it now calls the rest: what is called here too would be called twice."""
 
     def behave(environ: dict[str, Any]) -> None:
         if environ["wsrm.message_number"] == 2:
@@ -323,7 +323,7 @@ def test_a_close_ends_in_its_time_though_a_settlement_cannot_be_written(start: S
 def test_a_fault_that_a_one_way_message_was_answered_with_is_written_down(
     start: Start, caplog: pytest.LogCaptureFixture, assurance: str
 ) -> None:
-    """It was taken, so it is not tried again; but its sender has had his answer, and nobody else reads this one."""
+    """It was taken, so it is not tried again; but its sender has had its answer, and does not read this one."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["wsgi.input"].read()

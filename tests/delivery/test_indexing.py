@@ -36,7 +36,7 @@ def indexing(store: Store, *, stops: bool = False) -> Indexing:
 def test_far_behind_it_is_taken_up_whichever_process_moves_the_watermark(
     one: Instance, opened: Callable[[], Store]
 ) -> None:
-    """A connection that is counted often moves it too, a little: nobody may take that for another process at work."""
+    """A connection that is counted often moves it too, a little: that is not another process at work."""
     with one.transaction() as tx:
         for _ in range(FAR_BEHIND + 1):
             row = {"message_id": None, "action": None, "environ": "{}", "principal": None, "connection": "c"}
@@ -77,7 +77,7 @@ def test_whichever_index_is_behind_is_brought_forward(one: Instance, opened: Cal
     its = indexing(store)
 
     def is_done() -> bool:
-        its.look()  # the first one only learns whether somebody else is at it
+        its.look()  # the first one only learns whether another process is at it
         return one.rows("SELECT upto FROM watermark") == [{"upto": 3}] * 2
 
     assert until(is_done)

@@ -64,7 +64,7 @@ def watched(node: Node) -> Iterator[Watched]:
 
 
 def free(one: Instance) -> None:
-    """Nobody runs anything."""
+    """Nothing runs."""
     one.run(lambda tx: tx.execute("UPDATE sequence SET owner = NULL"))
 
 

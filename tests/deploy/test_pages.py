@@ -28,7 +28,7 @@ NAMES = {
 TELLS_THE_END = {"gunicorn-gthread", "gunicorn-gevent", "uvicorn"}
 """Servers that show at once that a connection is over."""
 DRAINS = set(NAMES) - {"uwsgi"}
-"""uWSGI asks nobody where a thread still looks after a connection."""
+"""uWSGI does not wait for a thread that still looks after a connection."""
 
 
 def test_every_page_is_followed() -> None:

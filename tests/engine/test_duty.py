@@ -37,7 +37,7 @@ def test_a_fresh_process_begins_after_the_grace_whatever_other_process_lives() -
     duty = Duty()
     assert not is_on(duty)
     over()
-    assert is_on(duty, younger_lives=True), "it has forked nobody"
+    assert is_on(duty, younger_lives=True), "it has forked no child"
 
 
 def test_one_that_is_asked_begins_at_once_and_goes_on_after_a_fork() -> None:

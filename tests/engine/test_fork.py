@@ -194,7 +194,7 @@ LEAVE = """
     begun.wait()
     os._exit(0)
     """
-"""Three messages, of which none was delivered, and nobody who lives."""
+"""Three messages, of which none was delivered, and no live process."""
 
 
 def test_a_process_that_forks_before_it_is_asked_leaves_what_waits_to_its_child(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_one_that_is_asked_after_its_fork_delivers_although_its_child_lives(tmp_
 
 
 def test_an_operation_that_forks_does_not_end_the_delivering(tmp_path: Path) -> None:
-    """It is no server's master, although nobody has asked this process yet."""
+    """It is no server's master, although this process has had no request yet."""
     run(tmp_path, LEAVE)
     (parent,) = run(
         tmp_path,

@@ -44,7 +44,7 @@ def test_it_closes_when_the_call_inside_has_ended_and_lets_no_call_in_until_it_o
     operation.may_end.set()
     first.join(5)
     assert gate.close(5)
-    assert not operation.begun.acquire(timeout=0.1), "nobody was let in"
+    assert not operation.begun.acquire(timeout=0.1), "no call was let in"
     gate.open()
     assert operation.begun.acquire(timeout=5)
     second.join(5)

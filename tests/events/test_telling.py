@@ -1,4 +1,4 @@
-"""Lines that nobody can forge, and a hook that breaks and blocks nothing."""
+"""Lines that no peer can forge, and a hook that breaks and blocks nothing."""
 
 from __future__ import annotations
 

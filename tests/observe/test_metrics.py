@@ -1,4 +1,4 @@
-"""Metrics: the table, its page, and numbers that are right whoever is asked."""
+"""Metrics: the table, its page, and numbers that are right in every process."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_another_fault_is_written_down_once_and_the_sequence_goes_on(code: str, 
 @each_front
 @every_version
 def test_a_fault_about_no_sequence_of_its_sender_changes_nothing(at: At) -> None:
-    """An unknown sequence, another principal's, none named, a code that nobody knows."""
+    """An unknown sequence, another principal's, none named, an unknown code."""
     owner, stranger = at(fields=("X-User: alice",)), at(fields=("X-User: mallory",))
     identifier, speak = opened(owner, 1), owner.speak
     assert owner.delivered(identifier) == [1]

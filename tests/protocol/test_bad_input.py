@@ -1,4 +1,4 @@
-"""What is no good message: each is answered by a clear fault or error, leaves nothing behind, and harms nobody else.
+"""What is no good message: each is answered by a clear fault or error, leaves nothing behind, and harms no other.
 
 Good input in rare forms stands beside it: chunked, split, in other encodings, compressed, multipart.
 """
@@ -57,7 +57,7 @@ def unharmed(source: Source) -> Iterator[Bystander]:
 
 
 def clear(answer: Answer, *statuses: int) -> Answer:
-    """An error with words in it, and none of ours that nobody should see."""
+    """An error with words in it, and none of ours that a client should not see."""
     assert answer.status in statuses, (answer.status, answer.body)
     assert answer.body.strip()
     assert not re.search(rb"Traceback|File \"|\.py\b|sqlite|root:", answer.body)
@@ -319,7 +319,7 @@ SHORT: Final[dict[str, Callable[[Source, bytes], bytes]]] = {
 def test_a_body_that_is_cut_off_is_not_accepted(
     sent: Callable[[Source, bytes], bytes], source: Source, bystander: Bystander
 ) -> None:
-    """The connection ends before the body does: often nobody is there to be answered."""
+    """The connection ends before the body does: often no client is there to be answered."""
     with Source(source.server, source.speak) as broken:
         broken.wire.send(sent(broken, bystander.number_2(source)))
         broken.wire.socket.shutdown(socket.SHUT_WR)

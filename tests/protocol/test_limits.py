@@ -180,7 +180,7 @@ def test_message_101_beyond_a_gap_is_turned_away_without_a_trace_until_there_is_
 @each_rm
 @pytest.mark.spec("SEC-014")
 def test_what_is_held_altogether_is_bounded_over_all_sequences(servers: Servers, speak: Orders) -> None:
-    """In count and bytes, whoever they belong to; and in time: the sequence ends, what it held is delivered."""
+    """In count and bytes, over all principals; and in time: the sequence ends, what it held is delivered."""
     room = {"max_held_total": 3, "max_held_bytes_total": 6_000}
     limited = servers(bounds={"wsrm_mq.config.settings.Room": room}, inactivity=IDLE)
     with Source(limited, speak, fields=("X-User: one",)) as one, Source(limited, speak) as other:

@@ -273,7 +273,7 @@ def test_qualified_range_attributes_are_not_read_as_ranges(source: Source) -> No
 
     read, unread = acknowledged('Lower="1" Upper="2"'), acknowledged('wsrm:Lower="1" wsrm:Upper="2"')
     assert read.reply.fault is not None
-    assert read.reply.fault.subcode == "UnknownSequence"  # well-formed: only its sequence is nobody's
+    assert read.reply.fault.subcode == "UnknownSequence"  # well-formed: only its sequence is unknown
     assert unread.reply.fault is not None
     assert (unread.reply.fault.code, unread.reply.fault.subcode) == ("Sender", "")
 

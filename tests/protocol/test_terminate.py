@@ -27,7 +27,7 @@ def end(source: Source, identifier: str) -> None:
 
 
 def settled(source: Source, identifier: str) -> dict[str, Any]:
-    """The row of a sequence once nobody runs it, but for the time of its last message."""
+    """The row of a sequence once it does not run, but for the time of its last message."""
     row = within(5, lambda: source.store.sequence(identifier), lambda row: row["owner"] is None)
     return {name: value for name, value in row.items() if name != "active_at"}
 

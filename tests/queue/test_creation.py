@@ -1,4 +1,4 @@
-"""Sequences that are opened and left empty: they do not keep their client out, and live as long as nobody needs the
+"""Sequences that are opened and left empty: they do not keep their client out, and live as long as no other needs the
 place."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ MINUTE = 60_000
 
 
 def having(one: Instance, numbers: tuple[int, ...], policy: QueuePolicy = USUAL) -> str:
-    """A sequence that has taken ``numbers``; nobody runs it."""
+    """A sequence that has taken ``numbers``; it does not run."""
     identifier = one.create(policy, expires=MINUTE).terms.identifier
     for number in numbers:
         one.take(identifier, number, policy=policy)

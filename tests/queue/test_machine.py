@@ -212,7 +212,7 @@ class Verbs(RuleBasedStateMachine):
                 "SELECT outcome IS NOT NULL AS it FROM entry WHERE id = ?", model.positions[number]
             )
             assert receipt.settled == settled["it"]
-            if receipt.position is None:  # nobody asks where it is
+            if receipt.position is None:  # its place is not asked for
                 assert receipt.settled
                 assert not wants_reply
             else:

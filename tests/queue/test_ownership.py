@@ -56,7 +56,7 @@ def test_what_a_run_that_broke_off_may_have_called_is_marked(one: Instance) -> N
 
 @pytest.mark.peer("P-55")
 def test_a_death_takes_no_mark_away_that_was_there_before(one: Instance, node: Node) -> None:
-    """All that a copy of an older store has may have been called, before anybody runs it here."""
+    """All that a copy of an older store has may have been called, before it runs here."""
     identifier, _ = received(one, RUN_AHEAD + 10)
     one.run(leave)
     one.run(lambda tx: adopt(tx, actor="operator", reason="a copy", deliver=True))

@@ -1,4 +1,4 @@
-"""What retention takes, what it leaves, and that nobody who asks can tell the difference."""
+"""What retention takes, what it leaves, and that no source can tell the difference."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def test_a_thousand_dead_letters_do_not_hide_what_is_behind_them(one: Instance) 
     assert prune(one).messages == 2
 
 
-# nobody can tell
+# no source can tell
 
 
 @functools.cache

@@ -120,7 +120,7 @@ def test_bytes_that_wait_are_bounded_and_what_fills_the_gap_is_always_taken(one:
 
 
 def test_what_several_runs_weigh_is_counted_again_before_anything_is_refused(one: Instance, node: Node) -> None:
-    """Of the released run nobody knows the weight; its bytes stay on the account until they would matter."""
+    """The weight of the released run is unknown; its bytes stay on the account until they would matter."""
     identifier = one.create().terms.identifier
     rules = policy(max_held_bytes=1_000)
     take(one, identifier, 2, rules, size=700)

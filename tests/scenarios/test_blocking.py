@@ -1,4 +1,4 @@
-"""What blocks, and what must not: operations, gaps, and a store that somebody else has locked."""
+"""What blocks, and what must not: operations, gaps, and a store that another program has locked."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def server(start: Start) -> OrdersServer:
 def test_a_running_operation_stays_its_servers_own_when_the_clock_is_stepped(
     at: At, start: Start, server: OrdersServer, step: float
 ) -> None:
-    """Two servers on one store; the second looks for sequences that nobody runs, and for dead servers, each second."""
+    """Two servers on one store; the second looks for sequences without an owner, and for dead servers, each second."""
     source, other = at(server=server), at(server=start(server.store.parent, hold_wait=HOLD_WAIT, retry=[1.0]))
     identifier = source.create()
     source.put(identifier, 1, "gate=go")

@@ -152,7 +152,7 @@ def test_at_twice_the_capacity_some_are_turned_away_at_once_and_nothing_is_lost(
 
         together(clients[:QUEUED], capacity / 2, RECOVERY + 3)
         late = [at - over for client in clients for at, _taken in client.refused if at > over + RECOVERY]
-        assert late == [], "soon nobody is turned away any more"
+        assert late == [], "soon no request is turned away any more"
     finally:
         slow.stop()
     assert not any(client.others for client in clients)

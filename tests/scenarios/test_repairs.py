@@ -75,7 +75,7 @@ def test_a_blocked_sequence_is_resumed_while_the_service_is_down(
 def test_what_a_dead_worker_ran_is_resumed_beside_another_that_lives(
     server: OrdersServer, speak: Orders, tmp_path: Path, repair: Callable[..., Result]
 ) -> None:
-    """Whoever comes first, the operator or the worker that lives: the message runs once more, marked."""
+    """Whether the operator or the live worker comes first: the message runs once more, marked."""
     other = OrdersServer(tmp_path, retry=[])
     other.start()
     try:

@@ -36,7 +36,7 @@ def test_they_are_answered_at_once_and_run_in_order_of_receipt_on_their_connecti
         assert put(slow, 1, "gate=go") == 202
         assert [put(slow, n) for n in (2, 3, 4)] == [202] * 3
         assert put(other, 11) == 202
-        assert numbers(server, 1) == [11], "another connection waits for nobody"
+        assert numbers(server, 1) == [11], "another connection does not wait"
         server.open_gate("go")
         assert numbers(server, 5) == [11, 1, 2, 3, 4]
     found = slow.store.rows("select kind, rm, connection is not null, expected from sequence order by id")

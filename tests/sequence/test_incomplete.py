@@ -67,7 +67,7 @@ DELIVERED = {
 
 def expected(behavior: IncompleteSequenceBehavior, arrived: str, way: str) -> list[int]:
     if way == "expire" and arrived == "tail missing":
-        arrived = "complete, last number unsaid"  # nobody has said how many there are
+        arrived = "complete, last number unsaid"  # how many there are was never said
         return DELIVERED[behavior, arrived][:2]
     return DELIVERED[behavior, arrived]
 

@@ -29,7 +29,7 @@ class Supervisor:
         signal.signal(signal.SIGHUP, self._begin_anew)
         while not self._is_over:
             self._child = subprocess.Popen(self._command, preexec_fn=_end_with_parent)
-            if self._is_over:  # the signal came before there was whom to tell
+            if self._is_over:  # the signal came before there was a child to tell
                 self._child.terminate()
             self._child.wait()
             time.sleep(0.1)

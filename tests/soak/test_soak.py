@@ -84,5 +84,5 @@ def test_a_minute_in_which_some_process_dies_every_200_ms_loses_repeats_and_swap
     done = soak(tmp_path, KILLING_SECONDS, SEED, disturb=kills, preload=True)
     verdict = judge(done.evidence)
     assert (verdict.found, done.trouble) == ((), [])
-    assert done.kills > KILLING_SECONDS / KILL_EVERY_SECONDS / 3, "the rest found nobody alive"
+    assert done.kills > KILLING_SECONDS / KILL_EVERY_SECONDS / 3, "the rest found no live process"
     assert verdict.acknowledged > done.kills, "under load"

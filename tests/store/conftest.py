@@ -24,7 +24,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """An empty store's file, which nobody has open."""
+    """An empty store's file, which no process has open."""
     path = tmp_path / "store.db"
     schema.ensure(path)
     return path

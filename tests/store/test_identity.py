@@ -48,7 +48,7 @@ def serve(path: Path, verb: Callable[[Transaction], object] = lambda _tx: None) 
 
 
 def file_copy(path: Path, name: str = "copy.db") -> Path:
-    """A copy as ``cp`` makes it, of a store that nobody has open."""
+    """A copy as ``cp`` makes it, of a store that no process has open."""
     return Path(shutil.copy(path, path.with_name(name)))
 
 
@@ -242,7 +242,7 @@ def test_an_older_one_is_older_though_it_has_no_sequence(path: Path) -> None:
 def test_a_new_store_that_was_asked_for_in_the_place_of_another_one_is_taken_and_told(
     used: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing of it was ever acknowledged: whoever asks it for a sequence learns that."""
+    """Nothing of it was ever acknowledged: a source that asks for a sequence learns that."""
     used.unlink()
     schema.ensure(used, anew=True)
     serve(used, a_sequence)

@@ -177,7 +177,7 @@ def test_an_instance_whose_files_were_removed_notices_and_takes_its_place_again(
     (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()
     presence.take_place()
     wake(path, [presence.name])
-    assert presence.wait(5) == {"look"}, "its old socket is in nobody's way"
+    assert presence.wait(5) == {"look"}, "its old socket is in the way of no other"
     assert files(path) == {f"{presence.name}.lock", f"{presence.name}.sock"}
 
 

@@ -76,7 +76,7 @@ class Told:
 
 @pytest.fixture
 def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store that waits for somebody else's lock a short time only."""
+    """A store that waits for another's lock a short time only."""
     monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", SHORT_BUSY_MS)
     store = Store(path)
     store.open()
@@ -342,14 +342,14 @@ def test_no_error_ends_the_writer(store: Store, monkeypatch: pytest.MonkeyPatch)
     """Without its thread every request would wait for ever."""
 
     def broken() -> None:
-        raise RuntimeError("nobody thought of this")
+        raise RuntimeError("unforeseen")
 
     reserve = store.writer._reserve
     assert reserve is not None
     monkeypatch.setattr(reserve, "restore", broken)
-    store.call(note("before"))  # it goes wrong after the commit, when everybody was told
+    store.call(note("before"))  # it goes wrong after the commit, when every waiter was told
     monkeypatch.setattr(store.writer, "_admitted", lambda _batch: broken())
-    with pytest.raises(StoreUnavailable, match="nobody thought of this"):
+    with pytest.raises(StoreUnavailable, match="unforeseen"):
         store.call(note("refused"))
     monkeypatch.undo()
     store.call(note("after"))
@@ -368,7 +368,7 @@ def test_what_is_committed_is_told_as_committed_and_not_run_again_whatever_happe
     def once_not(tx: Transaction) -> None:
         if not raised.is_set():
             raised.set()
-            raise RuntimeError("nobody thought of it")
+            raise RuntimeError("unforeseen")
         committed(tx)
 
     monkeypatch.setattr(Transaction, "committed", once_not)
@@ -377,7 +377,7 @@ def test_what_is_committed_is_told_as_committed_and_not_run_again_whatever_happe
     assert told.wait(1) == ["settled"]
     assert store.call(note("next")) == "next"
     assert noted(store) == ["settled", "next"]
-    assert "nobody thought of it" in caplog.text
+    assert "unforeseen" in caplog.text
 
 
 def test_what_is_remembered_and_counted_is_right_although_something_broke_after_the_commit(
@@ -417,7 +417,7 @@ def test_what_is_led_is_one_commit_in_the_leaders_own_thread(store: Store) -> No
 
 @pytest.mark.timed
 def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: Store) -> None:
-    """Nobody leads a second time."""
+    """No loop leads a second time."""
     told = Told()
     for number in range(4):
         store.writer.submit(note(str(number)), told, size=writer.LED_BYTES // 2, is_led=True)
@@ -445,7 +445,7 @@ def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -
     store.writer.submit(note("led"), told, is_led=True)
     store.submit(note("settled"), told, lingers=True)
     assert told.wait(2) == ["led", "settled"]
-    for number in range(5):  # and from then on nobody counts on it
+    for number in range(5):  # and from then on it is not counted on
         begun = time.monotonic()
         store.submit(note(str(number)), told, lingers=True)
         told.wait(3 + number)
@@ -524,7 +524,7 @@ def test_a_mistake_of_one_led_verb_fails_only_that_verb(store: Store) -> None:
 
 def test_an_unforeseen_error_leaves_no_led_verb_waiting(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: object) -> None:
-        raise RuntimeError("nobody thought of this")
+        raise RuntimeError("unforeseen")
 
     told = Told()
     monkeypatch.setattr(guard, "file_ids", broken)

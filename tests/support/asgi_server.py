@@ -103,7 +103,7 @@ class ASGIServer:
 
 
 def _free_port() -> int:
-    """One that the system gives to no client: who asks whether somebody listens there must not reach himself."""
+    """One that the system gives to no client: a look whether a server listens there must not reach itself."""
     while True:
         port = random.randrange(20_000, 32_000)
         try:

@@ -1,4 +1,4 @@
-"""How servers of several processes begin, end and are replaced: nothing is lost, and nobody is run twice."""
+"""How servers of several processes begin, end and are replaced: nothing is lost, and nothing is run twice."""
 
 from __future__ import annotations
 
