@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.stored import write_locked
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.queue.settlement import Settlement
+from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import database
 from wsrm_mq.store.store import Store

@@ -32,7 +32,7 @@ from wsrm_mq.kept_headers import KeptHeaders, as_json
 from wsrm_mq.queue.arrival import Body, Receipt, Sender
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.settlement import settlement
+from wsrm_mq.queue.settle import settlement
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Recent, are_small
 from wsrm_mq.store.applications import Serving, queue_name

@@ -13,7 +13,7 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from wsrm_mq.delivery.completion import LOOK_SECONDS, Patience
-from wsrm_mq.queue.settlement import Settlement
+from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb
 

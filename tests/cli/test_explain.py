@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.cli.conftest import HOUR, MINUTE, Service, Wsrm, document
-from wsrm_mq.queue.ownership import let_go
+from wsrm_mq.queue.broken_run import let_go
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
 from wsrm_mq.queue.creation import create
+from wsrm_mq.queue.failure import Failed, fail
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.settle import Failed, Settled, fail, settle
+from wsrm_mq.queue.settle import Settled, settle
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import schema

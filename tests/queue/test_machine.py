@@ -20,9 +20,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tests.queue.build import Instance, Node
 from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.broken_run import take_over
 from wsrm_mq.queue.ending import bury_batch
 from wsrm_mq.queue.operate import resume, skip
-from wsrm_mq.queue.ownership import Claim, give_back, take_over
+from wsrm_mq.queue.ownership import Claim, give_back
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 from wsrm_mq.sequence.ranges import AckRanges

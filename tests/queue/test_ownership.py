@@ -6,7 +6,8 @@ import pytest
 
 from tests.queue.build import Instance, Node
 from wsrm_mq.queue.adopt import adopt
-from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, leave, let_go, runnable, take_over
+from wsrm_mq.queue.broken_run import let_go, take_over
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, leave, runnable
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 
 POLICY = QueuePolicy(retry=(1_000,))

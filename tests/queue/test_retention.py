@@ -18,8 +18,7 @@ from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.retention import BATCH, GRACE, Batch, Kept, Pruned, batches
-from wsrm_mq.queue.settle import Reply
-from wsrm_mq.queue.settlement import settlement
+from wsrm_mq.queue.settle import Reply, settlement
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import ENDED, Act

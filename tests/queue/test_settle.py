@@ -6,13 +6,13 @@ import pytest
 
 from tests.queue.build import Instance, Node
 from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.broken_run import take_over
 from wsrm_mq.queue.ending import bury_batch
-from wsrm_mq.queue.ownership import Claim, give_back, take_over
-from wsrm_mq.queue.poison import Aftermath
+from wsrm_mq.queue.failure import Aftermath
+from wsrm_mq.queue.ownership import Claim, give_back
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
-from wsrm_mq.queue.settle import Reply
-from wsrm_mq.queue.settlement import settlement
+from wsrm_mq.queue.settle import Reply, settlement
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.sequence.inbound import Bounds
 

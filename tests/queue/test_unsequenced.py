@@ -8,7 +8,8 @@ import pytest
 
 from tests.queue.build import Instance, Node, arrival, sender
 from wsrm_mq.queue.arrival import Receipt
-from wsrm_mq.queue.ownership import Claim, take_over
+from wsrm_mq.queue.broken_run import take_over
+from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.queue.unsequenced import accept_unsequenced, end_connections
 from wsrm_mq.sequence.faults import UnknownSequence

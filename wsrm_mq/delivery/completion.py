@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from wsrm_mq.delivery.waiting import Signal
-from wsrm_mq.queue.settlement import Settlement
+from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import Verb
 

@@ -25,7 +25,8 @@ from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.recording import Recording, Unrecorded
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.events.telling import Events
-from wsrm_mq.queue.ownership import Claim, give_back, let_go_dropped, runnable
+from wsrm_mq.queue.broken_run import let_go_dropped
+from wsrm_mq.queue.ownership import Claim, give_back, runnable
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.store import Store

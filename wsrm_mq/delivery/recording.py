@@ -21,12 +21,12 @@ from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
+from wsrm_mq.queue.broken_run import let_go, mark_redelivery
 from wsrm_mq.queue.counts import failed, took
-from wsrm_mq.queue.ownership import Claim, give_back, let_go, mark_redelivery, still_mine
-from wsrm_mq.queue.poison import Aftermath
+from wsrm_mq.queue.failure import Aftermath, Failed, fail
+from wsrm_mq.queue.ownership import Claim, give_back, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
-from wsrm_mq.queue.settle import Failed, Settled, add_reply, fail, remarked, settle
-from wsrm_mq.queue.settlement import Settlement
+from wsrm_mq.queue.settle import Settled, Settlement, add_reply, remarked, settle
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store

@@ -19,7 +19,7 @@ from wsrm_mq.delivery.indexing import Indexing
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
-from wsrm_mq.queue import ending, ownership
+from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
@@ -211,7 +211,7 @@ class Watch:
         for key, name in dead:
             if key == self._store.instance:
                 continue
-            freed = self._store.call(lambda tx, key=key: ownership.take_over(tx, key, self._policy_of))  # type: ignore[misc]
+            freed = self._store.call(lambda tx, key=key: broken_run.take_over(tx, key, self._policy_of))  # type: ignore[misc]
             instances.bury(self._store.path, name)
             self._store.refusals.take_up_left(self._store.path)
             self._events.tell("instance.gone", name=name, sequences=freed)

@@ -39,8 +39,7 @@ from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge
-from wsrm_mq.queue.settle import Reply
-from wsrm_mq.queue.settlement import Settlement
+from wsrm_mq.queue.settle import Reply, Settlement
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (

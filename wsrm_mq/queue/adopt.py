@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.ownership import free, take_from_dead
+from wsrm_mq.queue.ownership import free
 from wsrm_mq.sequence.inbound import GaveUp, receive
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import identity

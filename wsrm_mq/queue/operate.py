@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.ownership import take_from_dead
 from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.database import file_of

@@ -1,23 +1,27 @@
-"""What became of a delivery, in one transaction: settled with its reply, or failed."""
+"""A message is settled as delivered, with its reply, for ever; and what a waiting or repeated request reads of that."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from wsrm_mq.queue.counts import delivered, failed
+from wsrm_mq.queue.acknowledgement import acknowledged
+from wsrm_mq.queue.counts import delivered
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
-from wsrm_mq.queue.poison import Aftermath, after_failure
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
-from wsrm_mq.sequence.ranges import EMPTY
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store import statements as sql
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.space import space
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["ANSWERED_WITH_FAULT", "Failed", "Reply", "Settled", "add_reply", "fail", "remarked", "settle"]
+__all__ = ["ANSWERED_WITH_FAULT", "Reply", "Settled", "Settlement", "add_reply", "remarked", "settle", "settlement"]
 
 ANSWERED_WITH_FAULT = "answered_with_fault"
 """The application took a one-way message and answered a fault, which the source does not read: event and reason."""
@@ -42,13 +46,6 @@ class Settled(NamedTuple):
     """Where the sequence goes on, if it was not released."""
     acknowledgement: SequenceAcknowledgement | None = None
     """What an acknowledgement says now, if that was asked for."""
-
-
-class Failed(NamedTuple):
-    aftermath: Aftermath
-    attempt: int
-    retry_at: int | None
-    released: bool
 
 
 def settle(
@@ -118,29 +115,25 @@ def add_reply(tx: Transaction, position: int, reply: Reply) -> None:
     )
 
 
-def fail(
-    tx: Transaction,
-    held: Claim,
-    position: int,
-    number: int,
-    error: str,
-    policy: QueuePolicy,
-    fault: str = "",
-    seconds: float | None = None,
-) -> Failed:
-    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on.
-    ``fault`` is the kind of the error, see ``Outcome``."""
-    record = still_mine(tx, held)
-    error = storable(error)
-    tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
-    failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
-    tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
-    failed(tx, record.queue, fault, seconds)
-    aftermath = after_failure(tx, record, position, number, failures, policy, error)
-    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
-    if goes_on:
-        released = give_back(tx, held)
-    else:
-        free(record)
-        released = True
-    return Failed(aftermath, failures, record.retry_at, released)
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    outcome: str
+    reply: Reply | None
+    acknowledgement: SequenceAcknowledgement
+    """What an acknowledgement of its sequence says now."""
+
+
+def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -> Settlement | None:
+    """How the message at ``position`` was settled; ``None`` while it is not. The acknowledgement tells the room that is
+    left where ``policy`` wants that."""
+    found = db.execute(sql.OUTCOME_AND_REPLY, {"key": position}).fetchone()
+    if found is None or found[0] is None:
+        return None
+    outcome, sequence, status, headers, body = found
+    reply = None if status is None else Reply(status, tuple((n, v) for n, v in json.loads(headers)), body)
+    row = db.execute(sql.SEQUENCE_BY_ID, {"key": sequence}).fetchone()
+    ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": sequence})))
+    unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": sequence}))
+    record = SequenceRecord.load(row, ranges, unnamed)
+    said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: space(db).used)
+    return Settlement(outcome, reply, said)

@@ -1,18 +1,22 @@
-"""What follows a failed delivery: wait for the next step of the ladder, or, after the last, what the queue says."""
+"""A failed delivery: wait for the next step of the ladder, or, after the last, what the queue says (``on_poison``)."""
 
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
+from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.ending import apply_step, bury
+from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.inbound import GaveUp, receive
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Aftermath", "after_failure"]
+__all__ = ["Aftermath", "Failed", "after_failure", "fail"]
 
 
 class Aftermath(enum.Enum):
@@ -20,6 +24,41 @@ class Aftermath(enum.Enum):
     BLOCKED = "blocked"
     BURIED = "buried"
     ENDED = "ended"
+
+
+class Failed(NamedTuple):
+    aftermath: Aftermath
+    attempt: int
+    retry_at: int | None
+    released: bool
+
+
+def fail(
+    tx: Transaction,
+    held: Claim,
+    position: int,
+    number: int,
+    error: str,
+    policy: QueuePolicy,
+    fault: str = "",
+    seconds: float | None = None,
+) -> Failed:
+    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on.
+    ``fault`` is the kind of the error, see ``Outcome``."""
+    record = still_mine(tx, held)
+    error = storable(error)
+    tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
+    failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
+    tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
+    failed(tx, record.queue, fault, seconds)
+    aftermath = after_failure(tx, record, position, number, failures, policy, error)
+    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
+    if goes_on:
+        released = give_back(tx, held)
+    else:
+        free(record)
+        released = True
+    return Failed(aftermath, failures, record.retry_at, released)
 
 
 def after_failure(
