@@ -124,9 +124,8 @@ class WSRMMiddleware(Served):
         if not isinstance(begun, Commit):
             return begun
         commit, destination, engine = begun, self._front.destination, self._front.engine
-        finished: list[Answer | Forward | Wait] = []
-
         store, completions = engine.store, list[ThreadCompletion]()
+        finished: list[Answer | Forward | Wait] = []
 
         def run(claim: Claim, delivery: Delivery) -> None:
             """At once: the server may throw something into the request's own thread."""
