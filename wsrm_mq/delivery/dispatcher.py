@@ -127,15 +127,10 @@ class Dispatcher:
 
     # slots
 
-    @property
-    def free_slots(self) -> int:
-        """For how many sequences more there is a thread."""
-        return self.pool.free - len(self._recording.claims)
-
     def has_slot(self, taken: int) -> bool:
         """Whether there is a thread for one sequence more, where the transaction that asks has taken so many. If not,
         it stays free in the store: for the next thread here, or for another process."""
-        if taken < self.free_slots:
+        if taken < self.pool.free:
             return True
         self._are_left = True
         self._on_left()
@@ -143,7 +138,8 @@ class Dispatcher:
 
     def _go_on(self, claim: Claim, first: Delivery | None = None) -> None:
         """The turn of a sequence is over, and it has more: the next one is behind the others, wherever they wait."""
-        if self._are_left:
+        if self._are_left or self.pool.free <= 0:
+            self._are_left = True
             self._recording.give_back(claim)
         else:
             self.give(claim, first)
@@ -151,7 +147,7 @@ class Dispatcher:
     def _fetch_left(self) -> None:
         """A claim has left this process: take what was left in the store, as far as there are threads. A fetch of which
         nothing comes is made up for by the watch."""
-        if not self._are_left or self._is_fetching or self._gives_back or (free := self.free_slots) <= 0:
+        if not self._are_left or self._is_fetching or self._gives_back or (free := self.pool.free) <= 0:
             return
 
         def on_commit(claims: list[Claim] | None, error: BaseException | None) -> None:

@@ -193,7 +193,7 @@ class Watch:
                 db.execute(statement, look).fetchone() is not None
                 for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
             )
-        takes = has_runnable and self._duty.is_on and self._dispatcher.free_slots > 0
+        takes = has_runnable and self._duty.is_on and self._dispatcher.pool.free > 0
         claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if takes else []
         for claim in claims:
             self._dispatcher.give(claim)

@@ -98,9 +98,7 @@ class GroupCommit:
             db.close()
         self._cache.clear()
 
-    def run(
-        self, batch: list[Write[Any]], before_commit: Callable[[], None] = lambda: None, *, wait: bool = True
-    ) -> BaseException | None:
+    def run(self, batch: list[Write[Any]], *, wait: bool = True) -> BaseException | None:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for other
         processes that write."""
         db = self._db
@@ -122,7 +120,6 @@ class GroupCommit:
                 write.result = write.verb(tx)
             tx.flush()
             mark = db.execute(ADVANCE).fetchone()[1] if tx.has_counted else None
-            before_commit()
             is_committing = True
             db.execute("COMMIT")
         except BaseException as error:

@@ -193,9 +193,9 @@ class Writer:
         with self._lock:
             self._attended = attended
 
-    def lead(self, before_commit: Callable[[], None] = lambda: None) -> None:
+    def lead(self) -> None:
         """Write what waits, in this thread, without waiting for more than a commit; what cannot be written so is left
-        to the writer's thread. ``before_commit`` is called when this thread is about to wait for the disk."""
+        to the writer's thread."""
         commit = self._commit
         for seconds in _LEAD_WAITS:
             if self._writing.acquire(timeout=seconds):
@@ -209,7 +209,7 @@ class Writer:
                 well = commit.is_open and not (self._stopping or commit.checkpoint_due or self._in_trouble)
                 batch = self._queue.take(LED_BYTES, alone=False) if well else []
                 is_left = len(self._queue) > 0
-            kept = self._led(batch, before_commit) if batch else []
+            kept = self._led(batch) if batch else []
             with self._lock:
                 self._queue.put_back(kept)
         finally:
@@ -217,10 +217,10 @@ class Writer:
         if kept or is_left or commit.checkpoint_due:
             self.urge()
 
-    def _led(self, batch: list[Write[Any]], before_commit: Callable[[], None]) -> list[Write[Any]]:
+    def _led(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
         try:
-            if self._commit.run(batch, before_commit, wait=False) is not None:
+            if self._commit.run(batch, wait=False) is not None:
                 return batch
             self._tell(batch)
             return []
