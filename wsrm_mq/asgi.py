@@ -54,7 +54,7 @@ from wsrm_mq.front import (
 )
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.tick import LoopCompletion, Tick
 
@@ -360,7 +360,7 @@ class WSRMASGIMiddleware(Served):
             return await self._inner(scope, receive, send)
         start, content = await whole_answer(self._inner, scope, receive)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
-        reply = Reply(f"{start['status']} ", tuple(headers), content)
+        reply = ServiceReply(f"{start['status']} ", tuple(headers), content)
         answer = forwarded(reply, forward.headers, forward.acknowledgements, one_way=forward.one_way)
         return await _send(answer, send)
 

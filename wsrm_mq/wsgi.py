@@ -25,7 +25,7 @@ from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, asks_for_wsdl, refuse_delivery
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["WSRMMiddleware"]
@@ -196,7 +196,7 @@ class WSRMMiddleware(Served):
         if not forward.is_answered_here:
             return self._app(environ, start_response)
         status, headers, content = call_wsgi(self._app, environ)
-        reply = Reply(status, tuple(headers), content)
+        reply = ServiceReply(status, tuple(headers), content)
         answer = forwarded(reply, forward.headers, forward.acknowledgements, one_way=forward.one_way)
         return _send(answer, start_response)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.delivery.test_dispatcher import OWNED
 from tests.support.in_process import TWO_WAY, InProcess, taken, until
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settle import ServiceReply
 
 SURROGATE = "\ud800 is no text"
 NO_TEXT: Any = object()
@@ -50,7 +50,7 @@ class Calls:
         if delivery.number == 2 and self._left:
             self._left -= 1
             return self._bad()
-        return Outcome(Reply("200 OK", (), b"<ok/>") if delivery.wants_reply else None)
+        return Outcome(ServiceReply("200 OK", (), b"<ok/>") if delivery.wants_reply else None)
 
     @property
     def numbers(self) -> list[int]:
@@ -64,10 +64,10 @@ def assert_repeats_are_marked(calls: Calls) -> None:
 
 UNSTORABLE = {
     "an error that is no text": lambda: Outcome(error=NO_TEXT, fault="exception"),
-    "a header that is no text": lambda: Outcome(Reply("200 OK", (("X-A", SURROGATE),), b"<ok/>")),
-    "a status that is no text": lambda: Outcome(Reply(f"200 {SURROGATE}", (), b"<ok/>")),
-    "a header that is not JSON": lambda: Outcome(Reply("200 OK", ((b"X", b"Y"),), b"<ok/>")),  # type: ignore[arg-type]
-    "a body of no type": lambda: Outcome(Reply("200 OK", (), memoryview(b"abcd")[::2])),  # type: ignore[arg-type]
+    "a header that is no text": lambda: Outcome(ServiceReply("200 OK", (("X-A", SURROGATE),), b"<ok/>")),
+    "a status that is no text": lambda: Outcome(ServiceReply(f"200 {SURROGATE}", (), b"<ok/>")),
+    "a header that is not JSON": lambda: Outcome(ServiceReply("200 OK", ((b"X", b"Y"),), b"<ok/>")),  # type: ignore[arg-type]
+    "a body of no type": lambda: Outcome(ServiceReply("200 OK", (), memoryview(b"abcd")[::2])),  # type: ignore[arg-type]
 }
 
 

@@ -18,7 +18,7 @@ from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.retention import BATCH, GRACE, Batch, Kept, Pruned, batches
-from wsrm_mq.queue.settle import Reply, settlement
+from wsrm_mq.queue.settle import ServiceReply, settlement
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import ENDED, Act
@@ -28,7 +28,7 @@ from wsrm_mq.store.late_index import BY_SEQUENCE
 
 HOUR = 3_600_000
 KEPT = Kept(settled=HOUR, ended=10 * HOUR)
-REPLY = Reply("200 OK", (("Content-Type", "text/xml"),), b"<r/>")
+REPLY = ServiceReply("200 OK", (("Content-Type", "text/xml"),), b"<r/>")
 
 
 def due(one: Instance, kept: Kept = KEPT, **why: Any) -> Iterator[Batch]:
@@ -47,7 +47,7 @@ def prune(one: Instance, kept: Kept = KEPT, **why: Any) -> Pruned:
     return pruned
 
 
-def delivered(one: Instance, *numbers: int, reply: Reply | None = None, **changes: Any) -> str:
+def delivered(one: Instance, *numbers: int, reply: ServiceReply | None = None, **changes: Any) -> str:
     """A sequence whose ``numbers``, in their order, were delivered."""
     identifier = one.create().terms.identifier
     for number in numbers:

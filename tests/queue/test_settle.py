@@ -12,7 +12,7 @@ from wsrm_mq.queue.failure import Aftermath
 from wsrm_mq.queue.ownership import Claim, give_back
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
-from wsrm_mq.queue.settle import Reply, settlement
+from wsrm_mq.queue.settle import ServiceReply, settlement
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.sequence.inbound import Bounds
 
@@ -77,7 +77,7 @@ def test_a_reply_is_stored_with_its_settlement_and_read_again(one: Instance, nod
     identifier, claim = received(one, 1)
     position = one.entry(claim.sequence, 1)["id"]
     assert settlement(one.db, position) is None
-    reply = Reply("200 OK", (("Content-Type", "text/xml"), ("X-Ö", "ü")), b"<reply/>")
+    reply = ServiceReply("200 OK", (("Content-Type", "text/xml"), ("X-Ö", "ü")), b"<reply/>")
     one.settle(claim, 1, reply=reply)
     found = settlement(node.start().db, position)
     assert found is not None
@@ -327,5 +327,5 @@ def test_a_sequence_is_kept_while_something_is_deliverable_and_given_back_when_s
 
 def test_stored_headers_are_json(one: Instance) -> None:
     _, claim = received(one, 1)
-    one.settle(claim, 1, reply=Reply("200 OK", (("A", "b"),), b""))
+    one.settle(claim, 1, reply=ServiceReply("200 OK", (("A", "b"),), b""))
     assert json.loads(one.rows("SELECT headers FROM reply")[0]["headers"]) == [["A", "b"]]

@@ -37,7 +37,7 @@ from wsrm_mq.envelope import (
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.remembered import remembered
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.store.storable import storable
@@ -186,7 +186,7 @@ class Application:
         place = None
         if content:
             content, place = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
-        return Outcome(Reply(status, headers, content, place))
+        return Outcome(ServiceReply(status, headers, content, place))
 
 
 def _with_addressing(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wsrm_mq.queue.arrival import Body
-from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settle import ServiceReply
 
 __all__ = ["Call", "Delivery", "Outcome"]
 
@@ -47,7 +47,7 @@ class Outcome:
     """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
     a one-way message that it took and did not like: its sender does not read that."""
 
-    reply: Reply | None = None
+    reply: ServiceReply | None = None
     error: str | None = None
     remark: str | None = None
     fault: str = ""

@@ -19,7 +19,7 @@ from wsrm_mq.envelope import (
 from wsrm_mq.envelope import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.queue.arrival import Receipt
-from wsrm_mq.queue.settle import Reply
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence
 from wsrm_mq.sequence.selection import within
@@ -171,7 +171,9 @@ def acknowledgement(headers: Headers, acknowledgements: Sequence[SequenceAcknowl
     return Answer(200, sequence_acknowledgement(headers.soap, addressing, rm, told), _SOAP[headers.soap])
 
 
-def replied(reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer | None:
+def replied(
+    reply: ServiceReply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]
+) -> Answer | None:
     """The application's answer, with the acknowledgements as headers; ``None`` where it is no SOAP envelope."""
     assert headers.rm is not None
     try:
@@ -182,14 +184,14 @@ def replied(reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceA
     return as_it_is(reply)._replace(body=body)
 
 
-def as_it_is(reply: Reply) -> Answer:
+def as_it_is(reply: ServiceReply) -> Answer:
     """The application's answer."""
     headers = tuple([(name, value) for name, value in reply.headers if name.lower() != "content-length"])
     return Answer(int(reply.status.split(" ", 1)[0]), reply.body, headers, reply.status)
 
 
 def forwarded(
-    reply: Reply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement], *, one_way: bool
+    reply: ServiceReply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement], *, one_way: bool
 ) -> Answer:
     """The answer to a message that the application was given as it came, which answered ``reply``: 202 to a one-way
     that it took, and to a fault whatever fault it finds in it (F-024)."""
@@ -205,7 +207,7 @@ def _told(acknowledgements: Sequence[SequenceAcknowledgement], headers: Headers)
     return within(acknowledgements, headers.sequence.number if headers.sequence is not None else None)
 
 
-def content_type(reply: Reply) -> str:
+def content_type(reply: ServiceReply) -> str:
     return next((value for name, value in reply.headers if name.lower() == "content-type"), "")
 
 

@@ -39,7 +39,7 @@ from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge
-from wsrm_mq.queue.settle import Reply, Settlement
+from wsrm_mq.queue.settle import ServiceReply, Settlement
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -367,7 +367,9 @@ class RMDestination:
             self._events.tell("fault.ignored", fault=arrived.code, reason=reason, sequence=arrived.identifier)
         return EMPTY
 
-    def _bare(self, reply: Reply, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...]) -> Answer:
+    def _bare(
+        self, reply: ServiceReply, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...]
+    ) -> Answer:
         """The reply as it is, which can carry no acknowledgement; to each second request for it that alone."""
         own = headers.sequence
         assert own is not None

@@ -21,13 +21,22 @@ from wsrm_mq.store.space import space
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["ANSWERED_WITH_FAULT", "Reply", "Settled", "Settlement", "add_reply", "remarked", "settle", "settlement"]
+__all__ = [
+    "ANSWERED_WITH_FAULT",
+    "ServiceReply",
+    "Settled",
+    "Settlement",
+    "add_reply",
+    "remarked",
+    "settle",
+    "settlement",
+]
 
 ANSWERED_WITH_FAULT = "answered_with_fault"
 """The application took a one-way message and answered a fault, which the source does not read: event and reason."""
 
 
-class Reply(NamedTuple):
+class ServiceReply(NamedTuple):
     """An application's answer, as it is stored and sent again: status line without the protocol, headers, body."""
 
     status: str
@@ -54,7 +63,7 @@ def settle(
     position: int,
     number: int,
     *,
-    reply: Reply | None = None,
+    reply: ServiceReply | None = None,
     release: bool = False,
     waited_for: bool = False,
     remark: str | None = None,
@@ -102,7 +111,7 @@ def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> 
     return False if record.value.terms.ordered else give_back(tx, held)
 
 
-def add_reply(tx: Transaction, position: int, reply: Reply) -> None:
+def add_reply(tx: Transaction, position: int, reply: ServiceReply) -> None:
     tx.execute(
         sql.ADD_REPLY,
         {
@@ -118,7 +127,7 @@ def add_reply(tx: Transaction, position: int, reply: Reply) -> None:
 @dataclass(frozen=True, slots=True)
 class Settlement:
     outcome: str
-    reply: Reply | None
+    reply: ServiceReply | None
     acknowledgement: SequenceAcknowledgement
     """What an acknowledgement of its sequence says now."""
 
@@ -130,7 +139,7 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     if found is None or found[0] is None:
         return None
     outcome, sequence, status, headers, body = found
-    reply = None if status is None else Reply(status, tuple((n, v) for n, v in json.loads(headers)), body)
+    reply = None if status is None else ServiceReply(status, tuple((n, v) for n, v in json.loads(headers)), body)
     row = db.execute(sql.SEQUENCE_BY_ID, {"key": sequence}).fetchone()
     ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": sequence})))
     unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": sequence}))
