@@ -23,6 +23,8 @@ markers =
     invariant: rows
 """
 
+XDIST = ("-p", "xdist", "-n", "1")
+
 HEAD = """
 import os
 import pytest
@@ -31,7 +33,7 @@ both = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=lambda rm: rm.lab
 """
 
 
-@pytest.fixture(params=[(), ("-n", "1")], ids=["plain", "xdist"])
+@pytest.fixture(params=[(), XDIST], ids=["plain", "xdist"])
 def suite(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite(pytester, monkeypatch, request.param)
 
@@ -48,6 +50,7 @@ class Suite:
         # another process finds the plugin where this one did, at the root of the project
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # importing those that are not asked for takes longer
         self._pytester = pytester
         self._options = ("--conformance", "--acceptance-report=out/report.json", *options)
         self._run = pytester.runpytest_subprocess if options else pytester.runpytest_inprocess
@@ -197,7 +200,7 @@ def test_in_parts(subtests):
 
 
 def test_a_test_that_kills_its_worker_fails_its_row(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    suite = Suite(pytester, monkeypatch, ("-n", "1"))
+    suite = Suite(pytester, monkeypatch, XDIST)
     suite.run("""
 @both
 @pytest.mark.spec("D-SEQ-004")

@@ -45,7 +45,7 @@ def test_doubles():
 INI = """
 [pytest]
 testpaths = tests
-addopts = --strict-markers
+addopts = --strict-markers -p no:hypothesispytest -p no:anyio -p no:xdist -p no:xdist.looponfail
 markers = spec: rows
 """
 
