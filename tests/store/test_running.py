@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.sequence.running import DeliveryState, delivery_state, entry_state, is_paused
+from wsrm_mq.sequence.running import ENTRY, DeliveryState, decide, delivery_state, is_paused
 from wsrm_mq.store import running, statements
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, sequence
@@ -25,6 +25,29 @@ SEQUENCES = [
     )
 ]
 ENTRIES = [(key, *entry) for key, entry in enumerate(product((1, 4, 5, 6), WAITS))]
+
+
+_DECIDED = decide(ENTRY)
+
+
+def entry_state(
+    number: int,
+    *,
+    is_paused: bool,
+    blocked: int | None,
+    owner: int | None,
+    cursor: int,
+    limit: int,
+    discard_from: int | None,
+) -> tuple[str, str | None]:
+    """State and reason of an entry without an outcome; ``is_paused``: it or its sequence is."""
+    return _DECIDED[
+        discard_from is not None and number >= discard_from,
+        number >= limit,
+        blocked is not None,
+        is_paused,
+        owner is not None and number == cursor,
+    ]
 
 
 def stored() -> sqlite3.Connection:

@@ -19,7 +19,6 @@ __all__ = [
     "Row",
     "decide",
     "delivery_state",
-    "entry_state",
     "is_paused",
     "is_unsettled",
 ]
@@ -91,7 +90,6 @@ def _fits(cell: bool | None, fact: bool) -> bool:
 
 
 _DELIVERY: Final = decide(DELIVERY)
-_ENTRY: Final = decide(ENTRY)
 
 
 def is_paused(retry_from: int | None, retry_at: int | None, now: int) -> bool:
@@ -125,24 +123,4 @@ def delivery_state(
         retry_at is not None and is_paused(retry_from, retry_at, now),
         discarding,
         held > 0,
-    ]
-
-
-def entry_state(
-    number: int,
-    *,
-    is_paused: bool,
-    blocked: int | None,
-    owner: int | None,
-    cursor: int,
-    limit: int,
-    discard_from: int | None,
-) -> tuple[str, str | None]:
-    """State and reason of an entry without an outcome; ``is_paused``: it or its sequence is."""
-    return _ENTRY[
-        discard_from is not None and number >= discard_from,
-        number >= limit,
-        blocked is not None,
-        is_paused,
-        owner is not None and number == cursor,
     ]
