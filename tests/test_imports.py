@@ -75,6 +75,13 @@ def test_a_package_of_others_is_imported_only_where_the_table_says_so(path: Path
         assert room_of(path) in HOMES[top], f"{top} does not belong into {room_of(path)}"
 
 
+def test_what_the_page_names_is_a_module_or_defined_in_one() -> None:
+    sources = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path.read_text("utf-8") for path in MODULES}
+    named = set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", ARCHITECTURE.read_text(encoding="utf-8"))) - set(sources)
+    for module, _, name in (one.rpartition(".") for one in named):
+        assert re.search(rf"^(?:def|class) {name}\b", sources.get(module, ""), re.MULTILINE), f"{module}.{name}"
+
+
 def test_the_table_names_what_there_is_and_nothing_else() -> None:
     assert set(ROOMS) | OUTSIDE == EVERYTHING
     used = {name.split(".")[0] for path in MODULES for name in imported(path)}

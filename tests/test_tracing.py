@@ -79,10 +79,6 @@ def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
     return [span for span in exporter.get_finished_spans() if span.name == name]
 
 
-def number_of(span: ReadableSpan) -> object:
-    return (span.attributes or {})["wsrm.message_number"]
-
-
 def test_a_delivery_links_to_the_receipt_which_is_a_child_of_the_sender_s(
     wsrm: InProcess, service: Service, spans: InMemorySpanExporter
 ) -> None:

@@ -28,7 +28,7 @@ def much_killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServ
 
 @pytest.fixture
 def server(much_killed: OrdersServer) -> OrdersServer:
-    """One that the test may kill. The service takes part in the exactly-once effect where ``order_once`` is sent."""
+    """One that the test may kill. The service takes part in the exactly-once effect where ``put_once`` is sent."""
     if not much_killed.is_running:
         much_killed.start()
     return much_killed

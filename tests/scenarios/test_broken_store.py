@@ -84,10 +84,6 @@ class Broken(NamedTuple):
     next_step: str
 
 
-def in_no_directory(store: Path) -> None:
-    shutil.rmtree(store.parent)
-
-
 def truncated(store: Path) -> None:
     with store.open("r+b") as file:
         file.truncate(store.stat().st_size // 2 // PAGE * PAGE)

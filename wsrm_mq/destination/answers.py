@@ -15,6 +15,7 @@ from wsrm_mq.envelope import (
     is_fault,
     piggyback,
     sequence_acknowledgement,
+    soap_version_of,
 )
 from wsrm_mq.envelope import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
@@ -103,7 +104,7 @@ def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500)
     if isinstance(error.context, Headers):
         answer = fault(error.fault, error.context, sender_fault=sender_fault)
     else:
-        soap = SOAPVersion.SOAP_1_2 if "soap+xml" in content_type.lower() else SOAPVersion.SOAP_1_1
+        soap = soap_version_of(content_type)
         answer = _fault(error.fault, soap, render_fault(error.fault, soap, None, None, None), sender_fault)
     if error.status is None or (error.status == 400 and sender_fault != 400):
         return answer
