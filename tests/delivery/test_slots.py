@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -120,3 +121,81 @@ def test_a_sequence_that_always_has_more_leaves_its_slot_to_those_that_wait_in_t
     assert until(lambda: delivered(alone) == 200)
     assert service.calls.index((short, 1)) < 199
     assert [number for name, number in service.calls if name == long] == list(range(1, 200))
+
+
+def test_what_a_process_gave_back_and_another_delivered_is_not_run_from_memory(
+    processes: list[InProcess], service: Service, tmp_path: Path
+) -> None:
+    for process in processes:
+        process.middleware.close(5)
+    first, second = (InProcess(tmp_path, service, ordered=False) for _ in range(2))
+    second.middleware.close(5)
+    try:
+        first.middleware.start()
+        dispatcher = first.middleware.engine.dispatcher
+        identifier = first.create()
+        for number in (1, 3, 5):
+            first.put(identifier, number)
+        dispatcher._are_left = dispatcher._is_fetching = True  # its turn is over, and it fetches nothing
+        service.may_go.set()
+        assert until(lambda: first.rows(OWNERS) == [])
+        second.open()
+        second.middleware.start()
+        assert until(lambda: delivered(first) == 3)
+        first.put(identifier, 4)
+        assert until(lambda: delivered(first) == 4)
+    finally:
+        first.middleware.close(5)
+        second.middleware.close(5)
+    assert sorted(number for _name, number in service.calls) == [1, 3, 4, 5]
+
+
+def test_what_was_left_is_run_though_the_last_commit_is_told_before_its_thread_is_back(
+    processes: list[InProcess], service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, other = processes
+    other.middleware.close(5)
+    engine = alone.middleware.engine
+    engine.dispatcher.pool._max_threads = 1
+    submit = engine.store.submit
+
+    def and_dawdle(*given: Any, **named: Any) -> None:
+        submit(*given, **named)
+        if threading.current_thread().name == "wsrm-mq-dispatch":
+            time.sleep(0.1)
+
+    monkeypatch.setattr(engine.store, "submit", and_dawdle)
+    for _ in range(2):
+        alone.put(alone.create(), 1)
+    time.sleep(0.2)  # the watch has looked
+    service.may_go.set()
+    assert until(lambda: delivered(alone) == 2, 0.6), "less than a poll"
+
+
+def test_the_watch_sleeps_while_a_retry_is_due_and_no_thread_is_free(tmp_path: Path, service: Service) -> None:
+    failed: list[bool] = []
+
+    def fails_once(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if not failed:
+            failed.append(True)
+            start_response("500 Internal Server Error", [])
+            return []
+        return service(environ, start_response)
+
+    alone = InProcess(tmp_path, fails_once, retry=[0.2])
+    try:
+        alone.middleware.start()
+        engine, turns = alone.middleware.engine, list[bool]()
+        engine.dispatcher.pool._max_threads = 1
+        alone.put(alone.create(), 1)
+        assert until(lambda: alone.rows("SELECT 1 FROM sequence WHERE retry_at IS NOT NULL"))
+        alone.put(alone.create(), 1)
+        look = engine.watch._turn
+        engine.watch._turn = lambda: turns.append(True) or look()  # type: ignore[method-assign,func-returns-value]
+        time.sleep(0.8)
+        assert len(turns) < 10
+        service.may_go.set()
+        assert until(lambda: delivered(alone) == 2, 0.6), "less than a poll"
+    finally:
+        service.may_go.set()
+        alone.middleware.close(5)

@@ -7,8 +7,9 @@ import pytest
 from tests.queue.build import Instance, Node
 from wsrm_mq.queue.adopt import adopt
 from wsrm_mq.queue.broken_run import let_go, take_over
-from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, leave, runnable
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, give_back, leave, runnable
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
+from wsrm_mq.store.transaction import Transaction
 
 POLICY = QueuePolicy(retry=(1_000,))
 
@@ -173,3 +174,14 @@ def test_of_an_unordered_sequence_everything_unsettled_is_marked(one: Instance, 
     identifier, _ = received(one, RUN_AHEAD + 9, replace(POLICY, ordered=False))
     dies(survivor, one)
     assert survivor.record(identifier).redelivery_below == RUN_AHEAD + 10
+
+
+def test_a_sequence_that_was_given_back_in_the_same_commit_is_found(one: Instance) -> None:
+    _identifier, claim = received(one, 2)
+
+    def both(tx: Transaction) -> list[Claim]:
+        give_back(tx, claim, stopping=True)
+        return runnable(tx, 1)
+
+    (again,) = one.run(both)
+    assert again == Claim(claim.sequence, claim.fence + 1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq.delivery.completion import Completion
@@ -24,9 +25,10 @@ from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.recording import Recording, Unrecorded
 from wsrm_mq.delivery.waiting import Waiters
+from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.broken_run import let_go_dropped
-from wsrm_mq.queue.ownership import Claim, give_back, runnable
+from wsrm_mq.queue.ownership import Claim, runnable
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.store import Store
@@ -130,11 +132,15 @@ class Dispatcher:
     def has_slot(self, taken: int) -> bool:
         """Whether there is a thread for one sequence more, where the transaction that asks has taken so many. If not,
         it stays free in the store: for the next thread here, or for another process."""
-        if taken < self.pool.free:
+        if taken < self.pool.free or self.takes_later(taken):
             return True
-        self._are_left = True
         self._on_left()
         return False
+
+    def takes_later(self, taken: int = 0) -> bool:
+        """What is deliverable is left to the next thread that comes back. Answers whether one has come back by now."""
+        self._are_left = True  # before the look: a thread that comes back looks at this after it is free
+        return taken < self.pool.free
 
     def _go_on(self, claim: Claim, first: Delivery | None = None) -> None:
         """The turn of a sequence is over, and it has more: the next one is behind the others, wherever they wait."""
@@ -203,6 +209,10 @@ class Dispatcher:
             finally:
                 if run.completion is not None:
                     run.completion.complete(None)
+        if self._are_left:  # its last commit may be told already, when this thread was not free yet
+            self.pool.done()
+            with suppress(StoreError):
+                self._fetch_left()
 
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
@@ -228,10 +238,8 @@ class Dispatcher:
             completion.complete(None)  # before this thread waits for the store
         if pipeline is not None and pipeline.broken:
             self._recording.recover(claim, pipeline.broken, ran_ahead=True)
-        elif not self._store.call(lambda tx: give_back(tx, claim, stopping=self._gives_back), keep=True):
+        elif not self._recording.give_back_now(claim, stopping=self._gives_back):
             self._go_on(claim)
-        else:
-            self._fetch_left()
 
     @property
     def _gives_back(self) -> bool:

@@ -81,6 +81,11 @@ class Pool(Generic[W]):
             if self._items and not self._coming:
                 self._send_thread()
 
+    def done(self) -> None:
+        """The thread that calls this has done its item: it is free, though it has not come back for the next."""
+        with self._lock:
+            self._at_work.pop(threading.current_thread(), None)
+
     def in_hand(self) -> list[W]:
         """What was given and is not done."""
         with self._lock:

@@ -150,8 +150,7 @@ class Recording:
         """``last``: the claim goes on from here, where it was not given back."""
         self.is_settled(delivery, done)
         if last and done.released:
-            self._prefetch.drop(claim.sequence)
-            return self._on_release()
+            return self._released(claim)
         self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
         if last:
             self._give(claim, self._prefetch.take(claim.sequence, done.next_number))
@@ -212,7 +211,7 @@ class Recording:
         def on_commit(_result: bool | None, error: BaseException | None) -> None:
             self.claims.discard(claim)
             if error is None:
-                self._on_release()
+                self._released(claim)
             else:
                 self.let_go(claim, error)
 
@@ -222,6 +221,20 @@ class Recording:
         except BaseException:
             self.claims.discard(claim)
             raise
+
+    def give_back_now(self, claim: Claim, *, stopping: bool) -> bool:
+        """``ownership.give_back``, waited for."""
+
+        def committed(is_given_back: bool) -> None:
+            if is_given_back:
+                self._released(claim)
+
+        return self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True, committed=committed)
+
+    def _released(self, claim: Claim) -> None:
+        """From this commit on another process may run what is kept of it in memory."""
+        self._prefetch.drop(claim.sequence)
+        self._on_release()
 
     def let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off: the watch takes the sequence up again, here or elsewhere. Whatever is raised here, the claim
@@ -233,7 +246,7 @@ class Recording:
 
         def on_commit(_result: None, _error: BaseException | None) -> None:
             self.claims.discard(claim)
-            self._on_release()
+            self._released(claim)
 
         self.claims.add(claim)
         try:

@@ -160,9 +160,10 @@ class Watch:
             return min(self._poll_seconds, max(0.001, self._duty.left))
         with self._store.reader() as db:
             retry_at: int | None = db.execute(sql.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
-        if retry_at is None:
+        left = self._poll_seconds if retry_at is None else (retry_at - self._store.clock()) / 1000
+        if left <= 0 and self._dispatcher.pool.free <= 0:  # the next thread that comes back takes it
             return self._poll_seconds
-        return min(self._poll_seconds, max(0.001, (retry_at - self._store.clock()) / 1000))
+        return min(self._poll_seconds, max(0.001, left))
 
     def _stay_in_place(self, presence: Presence) -> None:
         """Without its lock file this instance would be taken for dead, and what it runs would be run twice."""
@@ -193,7 +194,7 @@ class Watch:
                 db.execute(statement, look).fetchone() is not None
                 for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
             )
-        takes = has_runnable and self._duty.is_on and self._dispatcher.pool.free > 0
+        takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
         claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if takes else []
         for claim in claims:
             self._dispatcher.give(claim)

@@ -119,7 +119,8 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
 
 def runnable(tx: Transaction, count: int, after: int = 0) -> list[Claim]:
     """Take up to ``count`` sequences that are deliverable and have no owner. In turn: those that follow the key
-    ``after``, then the others."""
+    ``after``, then the others. Those that were freed earlier in this transaction are among them."""
+    tx.write_sequences()
     claims: list[Claim] = []
     for begin in (after, 0) if after else (0,):
         search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign, "after": begin}

@@ -90,7 +90,8 @@ class Transaction(UnitOfWork):
 
     @property
     def changed_sequences(self) -> set[int]:
-        """Keys of those that this transaction was asked for: what it made of them, no query sees."""
+        """Keys of those that this transaction was asked for: what it made of them, no query sees before
+        ``write_sequences``."""
         return set(self._touched)
 
     def _load(self, row: tuple[object, ...]) -> SequenceRecord:
@@ -135,6 +136,10 @@ class Transaction(UnitOfWork):
 
     def flush(self) -> None:
         super().flush()
+        self.write_sequences()
+
+    def write_sequences(self) -> None:
+        """Write the sequences that were changed: a query sees them from then on."""
         changed: list[Row] = []
         progressed: list[Row] = []
         steady: list[Row] = []
