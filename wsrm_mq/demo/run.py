@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from wsrm_mq.demo import PAUSE
 from wsrm_mq.demo.server import DemoFailed, Server
-from wsrm_mq.demo.sight import Sight, Watch, service_saw
+from wsrm_mq.demo.sight import Observer, Sight, service_saw
 from wsrm_mq.demo.source import Source
 from wsrm_mq.testing import Line, Traffic
 
@@ -74,7 +74,7 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
     # A thread for each connection: none of them has to wait for another one's.
     server = Server(directory, threads=plan.connections + 2)
     source = Source(server.port, plan.messages, plan.connections, plan.line)
-    watch = Watch(server.service_db, server.store)
+    observer = Observer(server.service_db, server.store)
     problem = ""
     try:
         server.start()
@@ -84,29 +84,31 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
         screen.say(f"Sequence {source.identifier}: {plan.messages} messages, {plan.connections} connections.")
         source.start()
         try:
-            _until_done(plan, server, source, watch, screen, began + LONGEST)
+            _until_done(plan, server, source, observer, screen, began + LONGEST)
         except DemoFailed as error:
             problem = str(error)
         source.stop()
-        watch.close()  # before the server: the last one to close a database tidies it up
+        observer.close()  # before the server: the last one to close a database tidies it up
         server.stop()
     finally:
         source.stop()
         server.kill()
-        watch.close()
+        observer.close()
     # Once more, as a last and only reader: the file is left tidy.
     with closing(sqlite3.connect(server.service_db, timeout=10)) as connection:
         seen = service_saw(connection)
     seconds = time.monotonic() - began
-    return _result(plan, source, watch, seen, server.starts - 1, seconds, problem)
+    return _result(plan, source, observer, seen, server.starts - 1, seconds, problem)
 
 
-def _until_done(plan: Plan, server: Server, source: Source, watch: Watch, screen: Screen, deadline: float) -> None:
+def _until_done(
+    plan: Plan, server: Server, source: Source, observer: Observer, screen: Screen, deadline: float
+) -> None:
     tell = _Teller(screen)
-    crash = _Crash(plan, server, source, watch, screen)
+    crash = _Crash(plan, server, source, observer, screen)
     is_closed = False
     while time.monotonic() < deadline:
-        sight = watch.look()
+        sight = observer.look()
         tell(sight)
         screen.show(sight, source.traffic, len(source.acknowledged))
         if server.starts == 1:
@@ -131,7 +133,7 @@ class _Crash:
     plan: Plan
     server: Server
     source: Source
-    watch: Watch
+    observer: Observer
     screen: Screen
     tries: int = 20
     """On a slow machine that moment is hard to hit; after so many tries a likely one will do."""
@@ -141,14 +143,14 @@ class _Crash:
             return
         self.server.freeze()
         frozen_at = time.time()
-        sight = self.watch.look()
+        sight = self.observer.look()
         # So young an effect is of an operation that has not returned: no settlement can be on its way.
         is_worst = frozen_at - sight.newest_at < PAUSE
         self.tries -= 1
         if not (self._is_bad(sight) and (is_worst or self.tries < 0)):
             self.server.thaw()
             return
-        self.watch.close()
+        self.observer.close()
         pid = self.server.pid
         self.server.kill()
         done, held = len(sight.effects), sight.held
@@ -183,7 +185,7 @@ class _Teller:
 def _result(
     plan: Plan,
     source: Source,
-    watch: Watch,
+    observer: Observer,
     seen: Sight,
     restarts: int,
     seconds: float,
@@ -200,7 +202,7 @@ def _result(
         redelivered=seen.redelivered,
         lost=plan.messages - len(done),
         restarts=restarts,
-        held_max=watch.held_max,
+        held_max=observer.held_max,
         transmissions=source.traffic.transmissions,
         requests_lost=source.traffic.requests_lost,
         answers_lost=source.traffic.answers_lost,

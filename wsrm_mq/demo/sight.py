@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["Sight", "Watch", "service_saw"]
+__all__ = ["Observer", "Sight", "service_saw"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Sight:
         return bool(self.effects) and self.effects[-1] >= self.cursor
 
 
-class Watch:
+class Observer:
     """Looks again and again, and remembers the most that was held at a time.
 
     It only reads: a connection that could write would, as the last one, tidy up what a crash left behind.

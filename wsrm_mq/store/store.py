@@ -21,6 +21,7 @@ from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
 from wsrm_mq.store.instances import Presence
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.reserve import Reserve, is_spent
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -215,7 +216,7 @@ class Store:
             self._idle_readers.clear()
 
     @contextmanager
-    def reader(self) -> Iterator[sqlite3.Connection]:
+    def reader(self) -> Iterator[Database]:
         """A read-only connection, lent for a moment: never across a call of the application."""
         with self._readers_lock:
             while self._suspended and not self._closing:
@@ -236,7 +237,7 @@ class Store:
                     self._idle_readers.append(reader)
                 self._readers_changed.notify_all()
 
-    def foreign(self, db: sqlite3.Connection) -> str:
+    def foreign(self, db: Database) -> str:
         """The keys of queues whose messages are for other applications, as JSON."""
         return as_json(applications.foreign(db, self.serving))
 

@@ -6,7 +6,6 @@ however many verbs of the batch touched it. The record is the cache's own: any r
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, Final
 
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
@@ -16,6 +15,7 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.bulk import CHANGED, PROGRESS, RANGES, STEADY, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.unit_of_work import UnitOfWork, as_json
 
@@ -32,7 +32,7 @@ class Transaction(UnitOfWork):
 
     def __init__(
         self,
-        db: sqlite3.Connection,
+        db: Database,
         now: int,
         cache: Cache,
         instance: int,

@@ -7,7 +7,6 @@ deliveries are collected and written many rows to a statement, before whatever e
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, BinaryIO, Final
@@ -18,7 +17,7 @@ from wsrm_mq.store.bodies import write_body
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Key, Tally
-from wsrm_mq.store.port import Parameters, Rows
+from wsrm_mq.store.port import Database, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
 from wsrm_mq.store.space import space
 
@@ -34,7 +33,7 @@ class UnitOfWork:
 
     def __init__(
         self,
-        db: sqlite3.Connection,
+        db: Database,
         now: int,
         cache: Cache,
         instance: int,
