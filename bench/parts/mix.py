@@ -1,4 +1,4 @@
-"""Traffic as it is: most in order, some shuffled, some sent again, some to sequences that nobody knows."""
+"""Traffic as it is: most in order, some shuffled, some sent again, some to unknown sequences."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ PART: Final = Part(
     title="A mix",
     about=(
         "70 % in order, 20 % of another sequence whose numbers are shuffled within 20, 5 % sent again, 5 % to a "
-        "sequence that nobody knows, which are answered with a fault. Every one of the rest was delivered once and in "
+        "sequence that is not known, which are answered with a fault. Every one of the rest was delivered once and in "
         "order."
     ),
     measure=_measure,
