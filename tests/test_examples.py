@@ -18,7 +18,7 @@ import pytest
 import zeep
 from lxml import etree
 
-from wsrm_mq.testing import EnvelopeFactory, HTTPWire, Sender
+from wsrm_mq.testing import EnvelopeFactory, HTTPWire, RMSender
 from wsrm_mq.versions import WSA_2004, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 ROOT = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ class Example:
             return connection.execute(query).fetchall()
 
 
-class Client(Sender[HTTPWire]):
+class Client(RMSender[HTTPWire]):
     """Sends orders of the text ``no N`` in one sequence."""
 
     def __init__(self, example: Example, envelopes: EnvelopeFactory) -> None:

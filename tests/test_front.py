@@ -14,7 +14,7 @@ from tests.support.in_process import FACTORY, until
 from tests.support.stored import Stored
 from wsrm_mq import NotAuthenticated, WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
-from wsrm_mq.testing import Answer, ASGIWire, Wire, WSGIWire
+from wsrm_mq.testing import ASGIWire, HTTPAnswer, Wire, WSGIWire
 
 SOAP = FACTORY.content_type
 RM = b"http://docs.oasis-open.org/ws-rx/wsrm/200702"
@@ -35,7 +35,7 @@ class Service:
         start_response("202 Accepted", [("Content-Length", "0")])
         return []
 
-    def send(self, body: bytes, method: str = "POST", path: str = "/orders", **fields: str) -> Answer:
+    def send(self, body: bytes, method: str = "POST", path: str = "/orders", **fields: str) -> HTTPAnswer:
         """``fields``: HTTP header fields by their names in lower case with ``_`` for ``-``."""
         named = {"Content-Type": SOAP, **{name.replace("_", "-").title(): value for name, value in fields.items()}}
         wire: Wire = (

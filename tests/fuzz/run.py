@@ -25,7 +25,7 @@ from wsrm_mq.cli import program
 from wsrm_mq.envelope import Headers, Limits, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.testing import Answer, WSGIWire
+from wsrm_mq.testing import HTTPAnswer, WSGIWire
 
 __all__ = ["PLANTS", "Failed", "fuzz"]
 
@@ -71,7 +71,7 @@ class Target:
         [row] = self._db.execute("SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM sequence)")
         return int(row[0]), int(row[1])
 
-    def send(self, case: Case) -> Answer:
+    def send(self, case: Case) -> HTTPAnswer:
         fields = {"Content-Type": case.content_type}
         if case.encoding:
             fields["Content-Encoding"] = case.encoding

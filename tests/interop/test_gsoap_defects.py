@@ -15,7 +15,7 @@ import pytest
 from tests.support.orders import Orders, chunked
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 
 from .conftest import StartServer, both_versions, in_1_1
 from .gsoap_client import GsoapClient, every_variant, one_variant
@@ -110,7 +110,7 @@ def test_d5_eight_connections_at_once_all_get_all_their_messages_dispatched(
     server = orders_server(threads=12)
     seen = server.mark()
     each = 60
-    answers: dict[str, list[Answer]] = {}
+    answers: dict[str, list[HTTPAnswer]] = {}
 
     def send() -> None:
         with Source(server, plain) as source:

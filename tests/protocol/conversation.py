@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.support.source import Source
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 
 UNKNOWN = "urn:uuid:00000000-0000-4000-8000-000000000000"
 
 
-def everything_sent(source: Source) -> dict[str, Answer]:
+def everything_sent(source: Source) -> dict[str, HTTPAnswer]:
     """What a destination answers, by what it is; only answers that hold an envelope."""
     rm, speak = source.speak.rm, source.speak
     identifier, failed = source.create(expires="PT1H"), source.create()

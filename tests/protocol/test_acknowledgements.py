@@ -12,7 +12,7 @@ from lxml import etree
 from tests.support.orders import PUT_ORDER, Orders, put_order
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import RM_VERSIONS
 
 from .conversation import UNKNOWN, everything_sent
@@ -27,7 +27,7 @@ def ranges_of(numbers: set[int]) -> Ranges:
     return tuple(zip(lowers, uppers, strict=True))
 
 
-def nothing_acknowledged(answer: Answer) -> bool:
+def nothing_acknowledged(answer: HTTPAnswer) -> bool:
     return not answer.body or answer.elements("SequenceAcknowledgement") == []
 
 

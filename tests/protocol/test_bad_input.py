@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.orders import Orders, chunked
 from tests.support.source import Source, each_rm, every_version, good_exchange, in_one_version
-from wsrm_mq.testing import Answer, HTTPWire, ReplyFault
+from wsrm_mq.testing import HTTPAnswer, HTTPWire, ReplyFault
 
 from .conftest import Servers
 from .conversation import UNKNOWN
@@ -56,7 +56,7 @@ def unharmed(source: Source) -> Iterator[Bystander]:
     good_exchange(source.server, source.speak)
 
 
-def clear(answer: Answer, *statuses: int) -> Answer:
+def clear(answer: HTTPAnswer, *statuses: int) -> HTTPAnswer:
     """An error with words in it, and none of ours that a client should not see."""
     assert answer.status in statuses, (answer.status, answer.body)
     assert answer.body.strip()
@@ -64,7 +64,7 @@ def clear(answer: Answer, *statuses: int) -> Answer:
     return answer
 
 
-def clear_fault(source: Source, answer: Answer, *statuses: int) -> ReplyFault:
+def clear_fault(source: Source, answer: HTTPAnswer, *statuses: int) -> ReplyFault:
     """A fault of the SOAP version that was spoken to us, as XML, with a reason."""
     reply = clear(answer, *statuses).reply
     assert answer.fields["content-type"].startswith(source.speak.soap.media_type)

@@ -16,7 +16,7 @@ from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source, each_rm, in_one_version
 from wsrm_mq.sequence.selection import MOST_RANGES
-from wsrm_mq.testing import Answer, Reply
+from wsrm_mq.testing import HTTPAnswer, Reply
 
 UNKNOWN = "urn:uuid:00000000-0000-4000-8000-000000000000"
 ASK = FACTORY.rm.action("AckRequested")
@@ -44,7 +44,7 @@ def deep(source: Source, identifier: str, number: int = 1) -> bytes:
     return envelope[: envelope.index(b"</t:put_order>")] + b"<a>" * (DEEP // 3)
 
 
-def fault_of(answer: Answer) -> tuple[str, str]:
+def fault_of(answer: HTTPAnswer) -> tuple[str, str]:
     fault = answer.reply.fault
     assert fault is not None
     return fault.subcode, fault.reason

@@ -14,7 +14,7 @@ from tests.acceptance.tables import project_tables
 from tests.support.orders import PUT_ORDER, Orders, put_order
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version, good_exchange, in_1_0, in_1_1, in_one_version
-from wsrm_mq.testing import Answer, ReplyFault
+from wsrm_mq.testing import HTTPAnswer, ReplyFault
 from wsrm_mq.versions import WSA_2004, SOAPVersion
 
 from .conftest import Servers
@@ -30,7 +30,7 @@ def seconds(duration: str | None) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def refusal(source: Source, before: list[Any], answer: Answer) -> ReplyFault:
+def refusal(source: Source, before: list[Any], answer: HTTPAnswer) -> ReplyFault:
     """The fault of an answer to a request that left nothing behind, not even ill health."""
     fault = answer.reply.fault
     assert fault is not None, answer.body

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.orders_server import within
 from tests.support.source import Source, each_rm, every_version
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 
 from .conftest import Servers
 
@@ -34,7 +34,7 @@ def address(port: socket.socket) -> str:
     return f"http://127.0.0.1:{port.getsockname()[1]}"
 
 
-def refused(answer: Answer) -> None:
+def refused(answer: HTTPAnswer) -> None:
     assert answer.status >= 400
     assert answer.elements("SequenceAcknowledgement") == [] if answer.body.startswith(b"<") else True
 

@@ -12,7 +12,7 @@ from tests.protocol.conftest import Servers
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version, in_1_1
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import SOAPVersion
 
 IDLE = 1.5
@@ -77,7 +77,7 @@ def narrowly(narrow: OrdersServer, speak: Orders) -> Iterator[type[Source]]:
     yield from sources(narrow, speak)
 
 
-def turned_away(answer: Answer) -> None:
+def turned_away(answer: HTTPAnswer) -> None:
     assert answer.status == 503
     assert int(answer.fields["retry-after"]) > 0
     assert answer.acked is None if answer.body.startswith(b"<") else True

@@ -14,7 +14,7 @@ import pytest
 from lxml import etree
 
 from tests.support.orders_server import OrdersServer
-from wsrm_mq.testing import Answer, HTTPWire
+from wsrm_mq.testing import HTTPAnswer, HTTPWire
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 RM_1_0 = "http://schemas.xmlsoap.org/ws/2005/02/rm"
@@ -99,7 +99,7 @@ class Talk:
     soap: str
     wsa: str
 
-    def post(self, action: str, header: str, body: str) -> Answer:
+    def post(self, action: str, header: str, body: str) -> HTTPAnswer:
         envelope = (
             f'<S:Envelope xmlns:S="{self.soap}" xmlns:A="{self.wsa}" xmlns:R="{self.rm}"><S:Header>'
             f"<A:Action>{action}</A:Action><A:MessageID>{uuid4().urn}</A:MessageID><A:To>http://service.example/</A:To>"
@@ -112,12 +112,12 @@ class Talk:
         )
         return self.wire.ask(head.encode() + envelope)
 
-    def create(self, acks_to: str = "") -> Answer:
+    def create(self, acks_to: str = "") -> HTTPAnswer:
         address = acks_to or ANONYMOUS[self.wsa]
         body = f"<R:CreateSequence><R:AcksTo><A:Address>{address}</A:Address></R:AcksTo></R:CreateSequence>"
         return self.post(f"{self.rm}/CreateSequence", "", body)
 
-    def put(self, identifier: str, number: int) -> Answer:
+    def put(self, identifier: str, number: int) -> HTTPAnswer:
         header = (
             f'<R:Sequence S:mustUnderstand="1"><R:Identifier>{identifier}</R:Identifier>'
             f"<R:MessageNumber>{number}</R:MessageNumber></R:Sequence>"
@@ -125,11 +125,11 @@ class Talk:
         order = f'<t:put_order xmlns:t="urn:example:orders"><t:n>{number}</t:n></t:put_order>'
         return self.post("urn:example:orders/put_order", header, order)
 
-    def ask(self, identifier: str) -> Answer:
+    def ask(self, identifier: str) -> HTTPAnswer:
         block = f"<R:AckRequested><R:Identifier>{identifier}</R:Identifier></R:AckRequested>"
         return self.post(f"{self.rm}/AckRequested", block, "")
 
-    def end(self, name: str, identifier: str) -> Answer:
+    def end(self, name: str, identifier: str) -> HTTPAnswer:
         body = f"<R:{name}><R:Identifier>{identifier}</R:Identifier></R:{name}>"
         return self.post(f"{self.rm}/{name}", "", body)
 
@@ -148,7 +148,7 @@ def talk(server: OrdersServer, rm: RMVersion, soap: str, wsa: str) -> Iterator[T
         yield Talk(wire, {"1.0": RM_1_0, "1.1": RM_1_1}[rm.label], soap, wsa)
 
 
-def conversation(talk: Talk) -> dict[str, Answer]:
+def conversation(talk: Talk) -> dict[str, HTTPAnswer]:
     """Each kind of answer once, by the local name of its action or fault."""
     created = talk.create()
     identifier = created.texts("Identifier")[0]

@@ -11,7 +11,7 @@ from lxml import etree
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source, every_version, in_1_0, in_1_1
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
     RM_VERSIONS,
@@ -29,7 +29,7 @@ from .conversation import UNKNOWN, everything_sent
 # what we send
 
 
-def names_used(answer: Answer) -> set[str]:
+def names_used(answer: HTTPAnswer) -> set[str]:
     """Every namespace URI that an answer's bytes declare or mention."""
     known = {*RM_VERSIONS, *ADDRESSING_VERSIONS, *SOAP_VERSIONS}
     return {namespace for namespace in known if namespace.encode() in answer.body}
@@ -264,7 +264,7 @@ def test_a_message_in_the_other_versions_namespace_meets_an_unknown_sequence(sou
 def test_qualified_range_attributes_are_not_read_as_ranges(source: Source) -> None:
     rm = source.speak.rm
 
-    def acknowledged(attributes: str) -> Answer:
+    def acknowledged(attributes: str) -> HTTPAnswer:
         block = (
             f"<wsrm:SequenceAcknowledgement><wsrm:Identifier>{UNKNOWN}</wsrm:Identifier>"
             f"<wsrm:AcknowledgementRange {attributes}/></wsrm:SequenceAcknowledgement>"

@@ -11,13 +11,13 @@ from tests.support.orders import ECHO, PUT_ORDER, Orders, echo, put_order
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, each_front
 from tests.support.source import Source, every_version
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 
 from .conftest import Servers
 from .conversation import UNKNOWN
 
 
-def acked(answer: Answer) -> dict[str, tuple[tuple[int, int], ...]]:
+def acked(answer: HTTPAnswer) -> dict[str, tuple[tuple[int, int], ...]]:
     """The ranges of each acknowledgement, by its sequence."""
     return {ack.identifier: ack.ranges for ack in answer.reply.acks} if answer.body else {}
 

@@ -12,14 +12,14 @@ import pytest
 from tests.support.orders import PUT_ORDER, Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version, good_exchange, in_1_0, in_1_1
-from wsrm_mq.testing import Answer, ReplyFault
+from wsrm_mq.testing import HTTPAnswer, ReplyFault
 from wsrm_mq.versions import ADDRESSING_VERSIONS, MAX_MESSAGE_NUMBER, SOAPVersion
 
 from .conftest import Servers
 from .conversation import UNKNOWN
 
 
-def fault_of(source: Source, answer: Answer) -> ReplyFault:
+def fault_of(source: Source, answer: HTTPAnswer) -> ReplyFault:
     """The fault of an answer, under the HTTP status that goes with it."""
     fault = answer.reply.fault
     assert fault is not None, answer.body
@@ -592,7 +592,7 @@ def test_the_other_addressing_versions_anonymous_address_is_a_strange_one(source
 def test_the_http_action_may_be_empty_and_must_not_contradict(source: Source) -> None:
     identifier, speak = source.create(), source.speak
 
-    def put(number: int, action: str) -> Answer:
+    def put(number: int, action: str) -> HTTPAnswer:
         if speak.soap is SOAPVersion.SOAP_1_1:
             return source.post(source.speak.put(identifier, number), f'SOAPAction: "{action}"')
         content_type = f'{speak.content_type}; action="{action}"'

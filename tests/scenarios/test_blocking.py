@@ -15,7 +15,7 @@ from tests.support.policies import At, Start
 from tests.support.source import Source
 from tests.support.stored import write_locked
 from wsrm_mq.store.database import BUSY_TIMEOUT_MS
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 
 HOLD_WAIT = 1.0
 LONGEST = HOLD_WAIT + BUSY_TIMEOUT_MS / 1000
@@ -23,7 +23,7 @@ SLACK = 1.5
 """For a busy machine; everything here that breaks the rule breaks it by seconds."""
 
 
-def took(ask: Callable[[], Answer]) -> tuple[float, Answer]:
+def took(ask: Callable[[], HTTPAnswer]) -> tuple[float, HTTPAnswer]:
     """How many seconds an answer took."""
     begun = time.monotonic()
     answer = ask()
@@ -137,7 +137,7 @@ def test_a_locked_store_keeps_no_request_longer_than_hold_wait_and_busy_timeout(
     for source, identifier in zip(sources, identifiers, strict=True):
         source.put(identifier, 1)
     assert all(source.delivered(i) == [1] for source, i in zip(sources, identifiers, strict=True))
-    kinds: list[Callable[[Source, str], Answer]] = [
+    kinds: list[Callable[[Source, str], HTTPAnswer]] = [
         lambda source, identifier: source.put(identifier, 2),
         lambda source, identifier: source.echo(identifier, 2, "two"),
         lambda source, identifier: source.echo(identifier, 3, "three"),

@@ -28,7 +28,7 @@ from tests.support.source import Source, good_exchange
 from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
 from wsrm_mq.store.beside import beside
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 PAGE: Final = 4096
@@ -64,7 +64,7 @@ def goes_on(source: Source, identifier: str) -> None:
     good_exchange(source.server, source.speak)
 
 
-def turned_away(answer: Answer) -> None:
+def turned_away(answer: HTTPAnswer) -> None:
     """503: come again. No acknowledgement, no fault that would end the sequence, nothing about our files."""
     assert answer.status == 503, answer.body
     assert answer.fields["retry-after"].isdigit()

@@ -9,21 +9,21 @@ import pytest
 from tests.support.orders_server import within
 from tests.support.policies import At, Start
 from tests.support.source import Source
-from wsrm_mq.testing import Answer
+from wsrm_mq.testing import HTTPAnswer
 
 ROBUST: Final[dict[str, Any]] = {"acknowledge": "delivered", "hold_wait": 0.3, "retry": [3.0]}
 """A request gives up long before the failed message is tried again: the source has to resend."""
 
 
-def acknowledges(answer: Answer) -> bool:
+def acknowledges(answer: HTTPAnswer) -> bool:
     return b"AcknowledgementRange" in answer.body
 
 
-def resent(source: Source, envelope: bytes) -> list[Answer]:
+def resent(source: Source, envelope: bytes) -> list[HTTPAnswer]:
     """The answers to the same bytes, sent until one of them acknowledges."""
-    answers: list[Answer] = []
+    answers: list[HTTPAnswer] = []
 
-    def resend() -> Answer:
+    def resend() -> HTTPAnswer:
         answers.append(source.post(envelope))
         return answers[-1]
 

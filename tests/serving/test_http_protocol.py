@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.bounded_server import GET, SHORT, Run, application, showing
 from tests.support.orders import chunked
-from wsrm_mq.testing import Answer, HTTPWire
+from wsrm_mq.testing import HTTPAnswer, HTTPWire
 
 OFFER = (
     "Connection: Upgrade, HTTP2-Settings",
@@ -28,7 +28,7 @@ def post(body: bytes, *fields: str, path: str = "/orders", framing: str | None =
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: here", *fields, framing, "", ""]).encode(), body
 
 
-def shown(answer: Answer) -> dict[str, Any]:
+def shown(answer: HTTPAnswer) -> dict[str, Any]:
     assert answer.status == 200
     found: dict[str, Any] = json.loads(answer.body)
     return found

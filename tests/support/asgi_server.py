@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from wsrm_mq.testing import Answer, HTTPWire
+from wsrm_mq.testing import HTTPAnswer, HTTPWire
 
 from .orders_server import ROOT, within
 from .stored import Stored
@@ -84,7 +84,7 @@ class ASGIServer:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> HTTPAnswer:
         with HTTPWire(self.port) as wire:
             return wire.ask(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from xml.sax.saxutils import escape
 
-from wsrm_mq.testing import Answer, EnvelopeFactory, HTTPWire, Sender, http_request
+from wsrm_mq.testing import EnvelopeFactory, HTTPAnswer, HTTPWire, RMSender, http_request
 
 NAMESPACE: Final = "urn:example:orders"
 PUT_ORDER: Final = f"{NAMESPACE}/put_order"
@@ -62,7 +62,7 @@ class Orders(EnvelopeFactory):
         return http_request(self.path, envelope, *([f"Content-Type: {content_type}"] if content_type else []), *lines)
 
 
-class OrderSender(Sender[HTTPWire]):
+class OrderSender(RMSender[HTTPWire]):
     """Sends orders to a server that may die and come back: its ``port`` is read anew for each connection."""
 
     def __init__(self, server: Listening, orders: Orders | None = None, **options: Any) -> None:
@@ -70,7 +70,7 @@ class OrderSender(Sender[HTTPWire]):
         options = {"write": self.orders.put, **options}
         super().__init__(lambda: HTTPWire(server.port, self.orders.path), self.orders, **options)
 
-    def echo(self, number: int, text: str) -> Answer:
+    def echo(self, number: int, text: str) -> HTTPAnswer:
         """Send a two-way request."""
         return self.post(self.orders.echo(self.identifier, number, text))
 

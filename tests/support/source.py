@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from wsrm_mq.testing import Answer, HTTPWire
+from wsrm_mq.testing import HTTPAnswer, HTTPWire
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
 from .orders import Orders
@@ -72,7 +72,7 @@ class Source:
         """A whole HTTP request, as ``Orders.request`` writes it."""
         return self.speak.request(envelope, *self.fields, *lines, content_type=content_type)
 
-    def post(self, envelope: bytes, *lines: str, content_type: str | None = None) -> Answer:
+    def post(self, envelope: bytes, *lines: str, content_type: str | None = None) -> HTTPAnswer:
         return self.wire.ask(self.request(envelope, *lines, content_type=content_type))
 
     def create(self, **options: Any) -> str:
@@ -82,26 +82,26 @@ class Source:
         assert created is not None, answer.body
         return created.identifier
 
-    def put(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> Answer:
+    def put(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> HTTPAnswer:
         """Send a one-way order in a sequence."""
         return self.post(self.speak.put(identifier, number, text, **options))
 
-    def echo(self, identifier: str, number: Any, text: str, **options: Any) -> Answer:
+    def echo(self, identifier: str, number: Any, text: str, **options: Any) -> HTTPAnswer:
         """Send a two-way request in a sequence."""
         return self.post(self.speak.echo(identifier, number, text, **options))
 
-    def put_plain(self, n: int, text: str = "", **options: Any) -> Answer:
+    def put_plain(self, n: int, text: str = "", **options: Any) -> HTTPAnswer:
         """Send a one-way order without WS-RM."""
         return self.post(self.speak.put_plain(n, text, **options))
 
-    def ask(self, *identifiers: str, **options: Any) -> Answer:
+    def ask(self, *identifiers: str, **options: Any) -> HTTPAnswer:
         """Send AckRequested by itself."""
         return self.post(self.speak.ack_requested(*identifiers, **options))
 
-    def close(self, identifier: str, last: int | None = None, **options: Any) -> Answer:
+    def close(self, identifier: str, last: int | None = None, **options: Any) -> HTTPAnswer:
         return self.post(self.speak.close(identifier, last, **options))
 
-    def terminate(self, identifier: str, last: int | None = None, **options: Any) -> Answer:
+    def terminate(self, identifier: str, last: int | None = None, **options: Any) -> HTTPAnswer:
         return self.post(self.speak.terminate(identifier, last, **options))
 
     def send(self, envelope: bytes) -> None:

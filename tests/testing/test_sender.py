@@ -16,14 +16,14 @@ from tests.support.in_process import until
 from wsrm_mq import WSRMMiddleware, testing
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.testing import (
-    Answer,
     ASGIWire,
     EnvelopeFactory,
+    HTTPAnswer,
     HTTPWire,
     Line,
     LossyWire,
     Refused,
-    Sender,
+    RMSender,
     Unacknowledged,
     Wire,
     WSGIWire,
@@ -96,7 +96,7 @@ class Quiet(WSGIRequestHandler):
 def test_numbers_in_any_order_are_acknowledged_and_delivered_in_order(
     connect: Callable[[], Wire], service: Service
 ) -> None:
-    with Sender(connect, expires="PT1H") as sender:
+    with RMSender(connect, expires="PT1H") as sender:
         for number in (3, 1):
             sender.send(number)
         assert sender.acknowledged == {1, 3}
@@ -114,7 +114,7 @@ def test_numbers_in_any_order_are_acknowledged_and_delivered_in_order(
 def test_a_request_that_wants_an_answer_gets_it_and_so_does_its_resend(
     connect: Callable[[], Wire], service: Service
 ) -> None:
-    with Sender(connect) as sender:
+    with RMSender(connect) as sender:
         envelope = sender.message(1, ECHO, action="urn:example/echo", reply_to="")
         first, again = sender.post(envelope), sender.post(envelope)
         assert first.reply.body_name == again.reply.body_name == "echo"
@@ -124,7 +124,7 @@ def test_a_request_that_wants_an_answer_gets_it_and_so_does_its_resend(
 
 def test_a_bad_line_loses_repeats_and_swaps_nothing(connect: Callable[[], Wire], service: Service) -> None:
     line = Line(loss=0.3, duplicates=0.2, delay=0.005, seed=5)
-    with Sender(lambda: LossyWire(connect(), line)) as sender:
+    with RMSender(lambda: LossyWire(connect(), line)) as sender:
         sender.send_all(shuffled_windows(LAST, 8, 5), connections=3, resend=0.02)
         assert sender.acknowledged == set(range(1, LAST + 1))
         assert until(lambda: len(service.calls) >= LAST)
@@ -142,9 +142,9 @@ class Deaf:
         self.posted: list[bytes] = []
         self._statuses = list(statuses)
 
-    def post(self, body: bytes, fields: object) -> Answer:
+    def post(self, body: bytes, fields: object) -> HTTPAnswer:
         self.posted.append(body)
-        return Answer(self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0], {}, b"")
+        return HTTPAnswer(self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0], {}, b"")
 
     def post_half(self, body: bytes, fields: object) -> None:
         self.posted.append(body[: len(body) // 2])
@@ -156,7 +156,7 @@ class Deaf:
 def test_what_is_not_acknowledged_in_time_is_told_and_was_the_same_message_each_time() -> None:
     wire = Deaf(503)
     with pytest.raises(Unacknowledged):
-        Sender(lambda: wire, identifier="urn:a").send_until_acknowledged(1, seconds=0.1)
+        RMSender(lambda: wire, identifier="urn:a").send_until_acknowledged(1, seconds=0.1)
     assert len(wire.posted) > 1
     assert len(set(wire.posted)) == 1
 
@@ -164,14 +164,14 @@ def test_what_is_not_acknowledged_in_time_is_told_and_was_the_same_message_each_
 def test_a_refusal_ends_all_threads_and_is_told() -> None:
     wire = Deaf(503, 503, 500)
     with pytest.raises(Refused, match="500"):
-        Sender(lambda: wire, identifier="urn:a").send_all(range(1, 10), connections=3, resend=0.01)
+        RMSender(lambda: wire, identifier="urn:a").send_all(range(1, 10), connections=3, resend=0.01)
     assert len(wire.posted) < 10
 
 
 def test_a_sender_that_is_told_to_stop_stops() -> None:
     wire, stop = Deaf(503), threading.Event()
     threading.Timer(0.1, stop.set).start()
-    Sender(lambda: wire, identifier="urn:a").send_all([1], stop=stop, resend=0.01)
+    RMSender(lambda: wire, identifier="urn:a").send_all([1], stop=stop, resend=0.01)
     assert wire.posted
 
 

@@ -33,12 +33,12 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.store import Store
 
-__all__ = ["Dispatcher", "Duty"]
+__all__ = ["Dispatcher", "OnDuty"]
 
 RUN_SECONDS: Final = 0.050
 
 
-class Duty(Protocol):
+class OnDuty(Protocol):
     """Whether this process delivers what no request of its own has brought; see ``engine.duty``."""
 
     is_on: bool
@@ -68,7 +68,7 @@ class Dispatcher:
         call: Call,
         policy_of: PolicyOf,
         waiters: Waiters,
-        duty: Duty,
+        duty: OnDuty,
         *,
         threads: int = 8,
         max_threads: int = 64,

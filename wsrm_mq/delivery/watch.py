@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq import tracing
-from wsrm_mq.delivery.dispatcher import Dispatcher, Duty
+from wsrm_mq.delivery.dispatcher import Dispatcher, OnDuty
 from wsrm_mq.delivery.indexing import Indexing
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.errors import StoreError
@@ -46,7 +46,7 @@ class Watch:
         dispatcher: Dispatcher,
         waiters: Waiters,
         policy_of: PolicyOf,
-        duty: Duty,
+        duty: OnDuty,
         events: Events,
         poll_seconds: float = POLL_SECONDS,
         chores: Sequence[Callable[[], None]] = (),

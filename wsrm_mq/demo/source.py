@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from wsrm_mq.demo.server import DemoFailed
-from wsrm_mq.testing import Answer, EnvelopeFactory, HTTPWire, Line, LossyWire, Refused, Sender, shuffled_windows
+from wsrm_mq.testing import EnvelopeFactory, HTTPAnswer, HTTPWire, Line, LossyWire, Refused, RMSender, shuffled_windows
 
 __all__ = ["Source"]
 
@@ -33,7 +33,7 @@ class Source:
         self.traffic = line.traffic
         self._connections = connections
         self._seed = line.seed
-        self._sender = Sender(
+        self._sender = RMSender(
             lambda: LossyWire(HTTPWire(port, "/orders", timeout=10), line), _ENVELOPES, write=_order, identifier=""
         )
         self._stop = threading.Event()
@@ -78,7 +78,7 @@ class Source:
         """
         self.stop()
         try:
-            final: Answer = self._sender.checked(self._sender.close(self.messages))
+            final: HTTPAnswer = self._sender.checked(self._sender.close(self.messages))
             if [ack.ranges for ack in final.reply.acks if ack.final] != [((1, self.messages),)]:
                 raise DemoFailed(f"The final acknowledgement is {final.reply.acks}.")
             self._sender.checked(self._sender.terminate(self.messages))

@@ -3,12 +3,12 @@
 ::
 
     wire = WSGIWire(application)            # or ASGIWire(application), or HTTPWire(8080)
-    sender = Sender(lambda: wire)           # creates a sequence
+    sender = RMSender(lambda: wire)           # creates a sequence
     sender.send(2)                          # any order
     sender.send(1)
     assert sender.acknowledged == {1, 2}
     line = Line(loss=0.2, duplicates=0.1)   # loses requests and answers
-    lossy = Sender(lambda: LossyWire(wire, line))
+    lossy = RMSender(lambda: LossyWire(wire, line))
     lossy.send_all(range(1, 51), connections=4)
     lossy.terminate(50)
 
@@ -20,25 +20,25 @@ from wsrm_mq.testing.envelopes import FRESH, EnvelopeFactory
 from wsrm_mq.testing.in_process import ASGIWire, WSGIWire
 from wsrm_mq.testing.lossy import Fate, Line, LossyWire, Traffic
 from wsrm_mq.testing.reply import Ack, Created, Reply, ReplyFault
-from wsrm_mq.testing.sender import Refused, Sender, Unacknowledged, shuffled_windows
-from wsrm_mq.testing.wire import Answer, HTTPWire, Wire, http_request
+from wsrm_mq.testing.sender import Refused, RMSender, Unacknowledged, shuffled_windows
+from wsrm_mq.testing.wire import HTTPAnswer, HTTPWire, Wire, http_request
 
 __all__ = [
     "FRESH",
     "ASGIWire",
     "Ack",
-    "Answer",
     "Created",
     "EnvelopeFactory",
     "Fate",
+    "HTTPAnswer",
     "HTTPWire",
     "Line",
     "LossyWire",
     "ManualClock",
+    "RMSender",
     "Refused",
     "Reply",
     "ReplyFault",
-    "Sender",
     "Traffic",
     "Unacknowledged",
     "WSGIWire",

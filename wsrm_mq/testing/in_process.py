@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-from wsrm_mq.testing.wire import Answer
+from wsrm_mq.testing.wire import HTTPAnswer
 
 __all__ = ["ASGIWire", "WSGIWire"]
 
@@ -32,7 +32,7 @@ class WSGIWire:
         self._app = app
         self._environ = {"PATH_INFO": unquote_to_bytes(path).decode("latin-1"), **(environ or {})}
 
-    def post(self, body: bytes, fields: Mapping[str, str]) -> Answer:
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
         return self._call(body, len(body), fields)
 
     def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
@@ -41,7 +41,7 @@ class WSGIWire:
     def close(self) -> None:
         """There is nothing to close."""
 
-    def _call(self, body: bytes, length: int, fields: Mapping[str, str]) -> Answer:
+    def _call(self, body: bytes, length: int, fields: Mapping[str, str]) -> HTTPAnswer:
         environ = {
             "REQUEST_METHOD": "POST",
             "CONTENT_LENGTH": str(length),
@@ -74,7 +74,9 @@ class WSGIWire:
             if hasattr(parts, "close"):
                 parts.close()
         status, _, reason = begun[-1][0].partition(" ")
-        return Answer(int(status), {name.lower(): value for name, value in begun[-1][1]}, content.getvalue(), reason)
+        return HTTPAnswer(
+            int(status), {name.lower(): value for name, value in begun[-1][1]}, content.getvalue(), reason
+        )
 
 
 class ASGIWire:
@@ -85,7 +87,7 @@ class ASGIWire:
         self._app = app
         self._scope = {"path": unquote_to_bytes(path).decode(), "raw_path": path.encode(), **(scope or {})}
 
-    def post(self, body: bytes, fields: Mapping[str, str]) -> Answer:
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
         return self._call([body], len(body), fields)
 
     def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
@@ -97,11 +99,11 @@ class ASGIWire:
     def close(self) -> None:
         """There is nothing to close."""
 
-    def _call(self, parts: list[bytes | None], length: int, fields: Mapping[str, str]) -> Answer:
+    def _call(self, parts: list[bytes | None], length: int, fields: Mapping[str, str]) -> HTTPAnswer:
         exchange = self._exchange(parts, {"Content-Length": str(length), **fields})
         return asyncio.run_coroutine_threadsafe(exchange, _loop()).result(_SECONDS)
 
-    async def _exchange(self, parts: list[bytes | None], fields: Mapping[str, str]) -> Answer:
+    async def _exchange(self, parts: list[bytes | None], fields: Mapping[str, str]) -> HTTPAnswer:
         """``None`` among ``parts``: the client is gone."""
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
         scope = {
@@ -133,7 +135,7 @@ class ASGIWire:
         if not sent:
             raise ConnectionError("the application sent no answer")
         answered = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))
+        return HTTPAnswer(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))
 
 
 @cache

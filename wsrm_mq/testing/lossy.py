@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from wsrm_mq.testing.wire import Answer, Wire
+from wsrm_mq.testing.wire import HTTPAnswer, Wire
 
 __all__ = ["Fate", "Line", "LossyWire", "Traffic"]
 
@@ -83,7 +83,7 @@ class LossyWire:
         self._wire = wire
         self._line = line
 
-    def post(self, body: bytes, fields: Mapping[str, str]) -> Answer:
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
         found = _NUMBER.search(body)
         if found is None:
             return self._wire.post(body, fields)

@@ -33,7 +33,7 @@ class Created(NamedTuple):
 class ReplyFault(NamedTuple):
     """A SOAP fault of either version.
 
-    ``code`` is the local name in the words of SOAP 1.2 (``Sender``, ``Receiver``, …); ``subcode`` the local
+    ``code`` is the local name in the words of SOAP 1.2 (``RMSender``, ``Receiver``, …); ``subcode`` the local
     name of the RM or addressing fault wherever the version puts it, else empty, and ``namespace`` the one it
     is in.
     """

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from wsrm_mq.testing.envelopes import EnvelopeFactory
-from wsrm_mq.testing.wire import Answer, Wire
+from wsrm_mq.testing.wire import HTTPAnswer, Wire
 
-__all__ = ["Refused", "Sender", "Unacknowledged", "shuffled_windows"]
+__all__ = ["RMSender", "Refused", "Unacknowledged", "shuffled_windows"]
 
 W = TypeVar("W", bound=Wire)
 
@@ -33,7 +33,7 @@ class Unacknowledged(Exception):
     """A message was not acknowledged in time."""
 
 
-class Sender(Generic[W]):
+class RMSender(Generic[W]):
     """One sequence on one wire at a time. ``connect`` opens a wire: the first one when there is something to send, the
     next when one broke. ``write`` says how a message is written, from the sequence's identifier, its number, and
     whatever else is given to ``send``; by default it is ``envelopes.message``.
@@ -94,7 +94,7 @@ class Sender(Generic[W]):
             self._wire.close()
             self._wire = None
 
-    def post(self, envelope: bytes) -> Answer:
+    def post(self, envelope: bytes) -> HTTPAnswer:
         """Send an envelope; what its answer acknowledges is remembered. Raises ``OSError`` where the wire breaks; the
         next message opens another."""
         try:
@@ -107,7 +107,7 @@ class Sender(Generic[W]):
         self.hear(answer)
         return answer
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, answer: HTTPAnswer) -> None:
         """Remember what an answer acknowledges of this sequence."""
         for ack in answer.reply.acks if answer.is_soap else ():
             if ack.identifier == self.identifier:
@@ -120,7 +120,7 @@ class Sender(Generic[W]):
         """The envelope of a message."""
         return self._write(self.identifier, number, *content, **options)
 
-    def send(self, number: int, *content: Any, **options: Any) -> Answer:
+    def send(self, number: int, *content: Any, **options: Any) -> HTTPAnswer:
         """Send a message once. Status 503 says that it is to be sent again. Raises ``OSError`` and ``Refused``."""
         return self.checked(self.post(self.message(number, *content, **options)))
 
@@ -180,7 +180,7 @@ class Sender(Generic[W]):
         with ThreadPoolExecutor(connections) as pool:
             list(pool.map(work, [self.another() for _ in range(connections)]))
 
-    def checked(self, answer: Answer) -> Answer:
+    def checked(self, answer: HTTPAnswer) -> HTTPAnswer:
         """The same answer. Raises ``Refused`` if it neither accepts nor says to come later."""
         if answer.status != _LATER and (answer.status not in _ACCEPTED or (answer.is_soap and answer.reply.fault)):
             raise Refused(f"{self.identifier}: {_said(answer)}")
@@ -188,20 +188,20 @@ class Sender(Generic[W]):
 
     # the sequence
 
-    def ask(self, **options: Any) -> Answer:
+    def ask(self, **options: Any) -> HTTPAnswer:
         """Send AckRequested."""
         return self.post(self.envelopes.ack_requested(self.identifier, **options))
 
-    def close(self, last: int | None = None, **options: Any) -> Answer:
+    def close(self, last: int | None = None, **options: Any) -> HTTPAnswer:
         """Send CloseSequence, with ``last`` as its LastMsgNumber."""
         return self.post(self.envelopes.close(self.identifier, last, **options))
 
-    def terminate(self, last: int | None = None, **options: Any) -> Answer:
+    def terminate(self, last: int | None = None, **options: Any) -> HTTPAnswer:
         """Send TerminateSequence, with ``last`` as its LastMsgNumber."""
         return self.post(self.envelopes.terminate(self.identifier, last, **options))
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: HTTPAnswer) -> str:
     fault = answer.reply.fault if answer.is_soap else None
     said = repr(answer.body[:1000]) if fault is None else f"{fault.subcode or fault.code}: {fault.reason}"
     return f"HTTP {answer.status}, {said}"

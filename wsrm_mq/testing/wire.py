@@ -14,14 +14,14 @@ from lxml import etree
 from wsrm_mq.testing.reply import Reply
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["Answer", "HTTPWire", "Wire", "http_request"]
+__all__ = ["HTTPAnswer", "HTTPWire", "Wire", "http_request"]
 
 _NO_BODY: Final = (204, 304)
 _SOAP_TYPES: Final = tuple(version.media_type for version in SOAPVersion)
 
 
 @dataclass(frozen=True)
-class Answer:
+class HTTPAnswer:
     """One HTTP response. The names of its ``fields`` are in lower case."""
 
     status: int
@@ -73,7 +73,7 @@ class Answer:
 class Wire(Protocol):
     """Leads to one service. ``OSError`` says that it broke, and not whether the request arrived."""
 
-    def post(self, body: bytes, fields: Mapping[str, str]) -> Answer: ...
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer: ...
 
     def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
         """Break off in the middle of the body."""
@@ -116,7 +116,7 @@ class HTTPWire:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
-    def post(self, body: bytes, fields: Mapping[str, str]) -> Answer:
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
         return self.ask(self._request(body, fields))
 
     def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
@@ -126,7 +126,7 @@ class HTTPWire:
     def _request(self, body: bytes, fields: Mapping[str, str]) -> bytes:
         return http_request(self.path, body, *(f"{name}: {value}" for name, value in fields.items()))
 
-    def ask(self, request: bytes) -> Answer:
+    def ask(self, request: bytes) -> HTTPAnswer:
         """``request`` is all of HTTP."""
         self.send(request)
         return self.read()
@@ -134,7 +134,7 @@ class HTTPWire:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def read(self) -> Answer:
+    def read(self) -> HTTPAnswer:
         """The next response. Raises ``ConnectionError`` if the server closes before its end."""
         version, status, *reason = self._line().decode("latin-1").split(maxsplit=2)
         fields = {}
@@ -144,7 +144,7 @@ class HTTPWire:
         if version == "HTTP/1.0" and fields.get("connection") != "keep-alive":
             fields["connection"] = "close"
         body = self._body(fields) if int(status) >= 200 and int(status) not in _NO_BODY else b""
-        return Answer(int(status), fields, body, " ".join(reason).strip())
+        return HTTPAnswer(int(status), fields, body, " ".join(reason).strip())
 
     def _body(self, fields: Mapping[str, str]) -> bytes:
         if fields.get("transfer-encoding") == "chunked":
