@@ -133,14 +133,17 @@ def note(**fields):
     with open("seen", "a") as seen:
         seen.write(json.dumps(fields) + "\\n")
 
+asked = []
+
 def plain(environ, start_response):
-    note(thread=threading.current_thread().name, address=environ.get("REMOTE_ADDR"),
+    note(hook_thread=asked[-1], address=environ.get("REMOTE_ADDR"),
          principal=environ.get("wsrm.principal"), script=environ["SCRIPT_NAME"], path=environ["PATH_INFO"])
     body = b"<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope'><s:Body><done/></s:Body></s:Envelope>"
     start_response("200 OK", [("Content-Type", "application/soap+xml"), ("Content-Length", str(len(body)))])
     return [body]
 
 def authenticate(environ, headers):
+    asked.append(threading.current_thread().name)
     while Path("wait").exists() and environ.get("HTTP_X_NAME") == "slow":
         time.sleep(0.01)
     return environ.get("HTTP_X_NAME", "nobody")
@@ -188,7 +191,7 @@ def test_the_outermost_one_is_taken_onto_the_loop_with_its_store_and_its_hooks(
     assert ask(served, two_way, **{"X-Name": "alice"}).body is not None
     assert ask(served, SOURCE.message(identifier, 2), **{"X-Name": "mallory"}).fault is not None
     (call,) = seen(shop)
-    assert call["thread"].startswith("wsrm-mq-dispatch"), "its place is the loop, not a thread of the server's"
+    assert call["hook_thread"].startswith("wsrm-mq-hooks"), "its place is the loop, not a thread of the server's"
     assert call["principal"] == "alice"
     (found,) = document(wsrm("connection", "list", "--json", "--store", "own.db"))["connections"]
     assert found["name"] == "key of 127.0.0.1"
@@ -222,7 +225,7 @@ def test_behind_proxyfix_it_is_served_in_threads_with_the_address_that_proxyfix_
     assert ask(served, SOURCE.message(identifier, 1, reply_to=""), **proxied).body is not None
     (call,) = seen(shop)
     assert (call["address"], call["script"], call["path"]) == ("10.9.8.7", "/shop", "/orders")
-    assert not call["thread"].startswith("wsrm-mq-dispatch")
+    assert not call["hook_thread"].startswith("wsrm-mq-hooks"), "its place is a thread of the server's"
     assert not (shop / "other.db").exists(), "not wrapped again"
     assert "not the outermost part" in served.end(signal.SIGTERM)[1]
 
