@@ -119,7 +119,7 @@ def test_a_held_message_links_to_its_own_receipt_after_a_restart(
 ) -> None:
     identifier = wsrm.create()
     send(wsrm, identifier, 2)
-    assert named(spans, "receive /orders")[0].attributes["wsrm.outcome"] == "held"  # type: ignore[index]
+    assert until(lambda: [one.attributes["wsrm.outcome"] for one in named(spans, "receive /orders")] == ["held"])  # type: ignore[index]
     wsrm.middleware.close(5)
     wsrm.open()
     send(wsrm, identifier, 1)
