@@ -39,6 +39,7 @@ class ConnectionCache:
         self.sequences.clear()
         self.unsettled.clear()
         self.asked_at.clear()
+        self.floors = OrderedDict()
 
     def set_floor(self, connection: str, key: int) -> None:
         self.floors[connection] = key
@@ -124,9 +125,9 @@ class Cache:
         has."""
         if version == self._version:
             return True
-        served = self.served
+        served, floors = self.served, self.connections.floors
         self.clear()
-        self.served = served
+        self.served, self.connections.floors = served, floors
         self._version = version
         return False
 
