@@ -43,7 +43,7 @@ def noted(store: Store) -> list[str]:
 
 
 def tick_of(store: Store) -> Tick:
-    return Tick(asyncio.get_running_loop(), store)
+    return Tick(asyncio.get_running_loop(), store, ())
 
 
 async def together(store: Store, words: list[str], tick: Tick | None = None) -> tuple[list[str], int]:

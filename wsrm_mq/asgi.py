@@ -293,7 +293,8 @@ class WSRMASGIMiddleware(Served):
     def _tick_of(self, loop: asyncio.AbstractEventLoop) -> Tick:
         store, tick = self._front.engine.store, self._tick
         if tick is None or tick.store is not store or tick.loop is not loop:
-            self._tick = tick = Tick(loop, store)
+            dispatcher = self._front.engine.dispatcher
+            self._tick = tick = Tick(loop, store, (dispatcher.pool, dispatcher.request_pool))
         return tick
 
     def _run_for_request(self, tick: Tick, completions: list[LoopCompletion], claim: Claim, delivery: Delivery) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, TypeVar
 
 from wsrm_mq.delivery.completion import LOOK_SECONDS, Patience
+from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb
@@ -24,11 +25,13 @@ S = TypeVar("S")
 
 
 class Tick:
-    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's."""
+    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's. ``pools`` run what a commit
+    has made deliverable."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, pools: Sequence[Pool[Any]]) -> None:
         self.loop = loop
         self.store = store
+        self._pools = pools
         self.writer = store.writer
         self._thread = get_ident()
         self._is_due = False
@@ -104,7 +107,14 @@ class Tick:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
             self.writer.attend(True)
             self._timer = self.loop.call_later(LINGER_SECONDS, self._late)
-        self.writer.lead()
+        for pool in self._pools:
+            pool.is_put_off = True
+        try:
+            self.writer.lead()
+        finally:
+            for pool in self._pools:
+                pool.is_put_off = False
+                self.loop.call_soon(pool.look_after)  # behind the tasks that send the answers
         self._led_at = self.loop.time()
 
     def _late(self) -> None:

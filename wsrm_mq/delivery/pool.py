@@ -49,6 +49,9 @@ class Pool(Generic[W]):
         self._workers: set[threading.Thread] = set()
         self._told_exhausted = float("-inf")
         self.is_stopping = False
+        self.is_put_off = False
+        """What is given waits for ``look_after``: an event loop sends its answers first. A thread that is woken while
+        the loop runs fights with it for the interpreter's lock: with one connection that costs a fifth of the rate."""
 
     @property
     def size(self) -> int:
@@ -71,7 +74,7 @@ class Pool(Generic[W]):
             if self.is_stopping:
                 return False
             self._items.append(item)
-            if not self._coming:
+            if not (self._coming or self.is_put_off):
                 self._send_thread()
             return True
 
