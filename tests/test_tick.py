@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.stored import write_locked
+from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import database
@@ -68,6 +70,35 @@ def test_what_many_connections_sent_is_one_commit_in_the_order_it_came(store: St
     told, commits = asyncio.run(together(store, words))
     assert (told, commits) == (words, 1)
     assert noted(store) == words
+
+
+def test_what_a_commit_makes_deliverable_is_run_once_its_answers_are_on_their_way(store: Store) -> None:
+    done: list[str] = []
+    ran = threading.Event()
+
+    def work(word: str) -> None:
+        done.append(word)
+        ran.set()
+
+    pool = Pool(work, threads=1, max_threads=1, events=Events())
+
+    async def one(tick: Tick, word: str) -> None:
+        def finish(_result: str) -> None:
+            assert pool.give(f"{word}, run")
+            time.sleep(0.05)  # long enough for a thread that was woken
+
+        await tick.commit(note(word), 10, finish)
+        done.append(f"{word}, answered")
+
+    async def both() -> None:
+        tick = Tick(asyncio.get_running_loop(), store, (pool,))
+        await asyncio.gather(one(tick, "first"), one(tick, "second"))
+        assert await asyncio.to_thread(ran.wait, 5)
+
+    asyncio.run(both())
+    pool.stop()
+    assert pool.join(time.monotonic() + 5)
+    assert done == ["first, answered", "second, answered", "first, run", "second, run"]
 
 
 def test_a_waiter_hears_what_went_wrong_with_its_own_verb_alone(store: Store) -> None:

@@ -51,7 +51,7 @@ class Pool(Generic[W]):
         self.is_stopping = False
         self.is_put_off = False
         """What is given waits for ``look_after``: an event loop sends its answers first. A thread that is woken while
-        the loop runs fights with it for the interpreter's lock: with one connection that costs a fifth of the rate."""
+        the loop runs fights with it for the interpreter's lock, which costs a tenth of the CPU and of the rate."""
 
     @property
     def size(self) -> int:
