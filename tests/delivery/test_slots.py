@@ -150,6 +150,7 @@ def test_what_a_process_gave_back_and_another_delivered_is_not_run_from_memory(
     assert sorted(number for _name, number in service.calls) == [1, 3, 4, 5]
 
 
+@pytest.mark.timed
 def test_what_was_left_is_run_though_the_last_commit_is_told_before_its_thread_is_back(
     processes: list[InProcess], service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_what_was_left_is_run_though_the_last_commit_is_told_before_its_thread_i
     assert until(lambda: delivered(alone) == 2, 0.6), "less than a poll"
 
 
+@pytest.mark.timed
 def test_the_watch_sleeps_while_a_retry_is_due_and_no_thread_is_free(tmp_path: Path, service: Service) -> None:
     failed: list[bool] = []
 
