@@ -10,30 +10,40 @@ import pytest
 from tests.support.in_process import FACTORY, InProcess, taken
 from wsrm_mq.testing import Reply
 
-ALICE, MALLORY = {"REMOTE_USER": "alice"}, {"REMOTE_USER": "mallory"}
+
+def named_by_authorization(environ: dict[str, Any], _headers: object) -> str | None:
+    return environ.get("HTTP_AUTHORIZATION")
 
 
 @pytest.mark.spec("SEC-002", versions=("1.1",))
-def test_a_stranger_s_message_like_the_last_one_is_not_taken_into_its_sequence(tmp_path: Path) -> None:
-    """The same bytes but for number and MessageID, from the same address, after the owner's: only the server knows that
-    it is another user."""
+@pytest.mark.parametrize(
+    ("field", "hooks"),
+    [("REMOTE_USER", {}), ("HTTP_AUTHORIZATION", {"authenticate": named_by_authorization})],
+    ids=["named by the server", "named by a hook"],
+)
+def test_a_stranger_s_message_like_the_last_one_is_not_taken_into_its_sequence(
+    tmp_path: Path, field: str, hooks: dict[str, Any]
+) -> None:
+    """The same bytes but for number and MessageID, from the same address, after the owner's: only the server, or a hook
+    that looks at a header which is not kept, knows that it is another user."""
+    alice, mallory = {field: "alice"}, {field: "mallory"}
     delivered: list[int] = []
 
     def service(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         delivered.append(environ["wsrm.message_number"])
         return taken(start_response)
 
-    server = InProcess(tmp_path, service)
-    created = Reply.parse(server.post(FACTORY.create_sequence(), **ALICE)[1]).created
+    server = InProcess(tmp_path, service, **hooks)
+    created = Reply.parse(server.post(FACTORY.create_sequence(), **alice)[1]).created
     assert created is not None
     for number in (1, 2, 3):
-        status, answer = server.post(FACTORY.message(created.identifier, number), **ALICE)
+        status, answer = server.post(FACTORY.message(created.identifier, number), **alice)
         assert Reply.parse(answer).ack.ranges == ((1, number),), status
-    for who in (MALLORY, {}):
+    for who in (mallory, {}):
         fault = Reply.parse(server.post(FACTORY.message(created.identifier, 4), **who)[1]).fault
         assert fault is not None, who
         assert fault.subcode == "UnknownSequence"
-    status, answer = server.post(FACTORY.message(created.identifier, 4), **ALICE)
+    status, answer = server.post(FACTORY.message(created.identifier, 4), **alice)
     assert Reply.parse(answer).ack.ranges == ((1, 4),)
     server.middleware.close()
     assert delivered == [1, 2, 3, 4]

@@ -117,7 +117,7 @@ class Source:
 
     def delivered(self, identifier: str) -> list[int]:
         """The orders of a sequence whose operation ended, in that order, once nothing more can be delivered."""
-        assert within(60, lambda: self.store.unsettled(identifier), lambda left: left == 0) == 0
+        assert within(30, lambda: self.store.unsettled(identifier), lambda left: left == 0) == 0
         return [n for (n,) in self._service("effects", "n", identifier)]
 
     def soon(self, identifier: str, wanted: list[int]) -> list[int]:

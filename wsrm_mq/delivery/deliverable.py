@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.queue.arrival import Body
@@ -19,31 +19,35 @@ __all__ = ["RUN_LENGTH", "deliverable"]
 RUN_LENGTH: Final = 64
 
 
+class _Bounds(NamedTuple):
+    """What ``RUN_BOUNDS`` answers of a sequence."""
+
+    cursor: int
+    limit: int
+    discard_from: int | None
+    redelivery_below: int
+    identifier: str
+    partner: str | None
+    ordered: int
+    assurance: str
+    rm: str
+    soap: str
+    addressing: str
+
+
 def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
     """The next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``; none is an answer."""
     with store.reader() as db:
-        bounds = db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone()
-        (
-            cursor,
-            limit,
-            discard_from,
-            redelivery_below,
-            identifier,
-            partner,
-            ordered,
-            assurance,
-            rm,
-            soap,
-            addressing,
-        ) = bounds
+        bounds = _Bounds._make(db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone())
+        limit, discard_from = bounds.limit, bounds.discard_from
         rows = db.execute(
             sql.RUN,
             {
                 "sequence": claim.sequence,
-                "lower": max(cursor, after),
+                "lower": max(bounds.cursor, after),
                 "upper": limit if discard_from is None else min(limit, discard_from),
                 "now": store.clock(),
-                "ordered": ordered,
+                "ordered": bounds.ordered,
                 "count": RUN_LENGTH,
             },
         ).fetchall()
@@ -51,11 +55,11 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
         Delivery(
             position=position,
             number=number,
-            identifier=identifier,
-            partner=partner,
-            rm=rm,
-            soap=soap,
-            addressing=addressing,
+            identifier=bounds.identifier,
+            partner=bounds.partner,
+            rm=bounds.rm,
+            soap=bounds.soap,
+            addressing=bounds.addressing,
             action=action,
             message_id=message_id,
             environ=environ,
@@ -64,8 +68,8 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             body=Body(body) if body is not None else _StoredBody(store, message, size),
             wants_reply=bool(wants_reply),
             attempt=deliveries + 1,
-            redelivery=deliveries > 0 or number < redelivery_below,
-            at_most_once=assurance == DeliveryAssurance.AT_MOST_ONCE,
+            redelivery=deliveries > 0 or number < bounds.redelivery_below,
+            at_most_once=bounds.assurance == DeliveryAssurance.AT_MOST_ONCE,
             is_waited_for=bool(wants_reply) or waiter is not None,
             is_replay=True,
         )
