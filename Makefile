@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 BENCH_STAMP := $(VENV)/.installed-bench
+SPARK_STAMP := $(VENV)/.installed-spark
+PIPELINE_STAMP := $(VENV)/.installed-pipeline
+NEEDS_JAVA := command -v java >/dev/null || { echo "Java 17 or newer is needed (Debian: openjdk-17-jre-headless)" >&2; exit 1; }
 PYTEST := $(BIN)/python -m pytest
 # Tests wait more than they compute: on two cores a third worker saves a quarter of the time.
 WORKERS ?= 3
@@ -15,24 +18,33 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo test pythons soak fuzz conformance floor mutants overload java lint types docs bench bench-inbound bench-floor bench-against bench-calls clean
+.PHONY: help setup demo pipeline test pythons soak fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
+	@echo "make pipeline       three nodes, and every job of Spark over their stores; JSON=1 MESSAGES= OUT=; needs Java"
 	@echo "make test           the test suite; ARGS=--long adds the tests that take minutes"
 	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
-	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT="
-	@echo "make fuzz           mutated envelopes for a minute; SECONDS= SEED= PLANT="
+	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT="
+	@echo "make fuzz           mutated envelopes for a minute; TARGET=envelope: only what reads them; SECONDS= SEED= PLANT="
 	@echo "make conformance    which acceptance rows are covered by a test that ran; none may fall unsaid"
 	@echo "make floor          what it covered has to be covered from now on"
+	@echo "make supported-spec writes docs/reference/supported-spec.md from the acceptance rows and the markers"
+	@echo "make coverage       sequence/ and envelope/ by branch, from their own tests: 98 percent at least"
 	@echo "make mutants        deliberate protocol faults, each caught by a test"
 	@echo "make overload       a minute at twice what the store can commit: 503, nothing lost"
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
 	@echo "make bench-floor    the product against the least that a stored message costs in Python"
+	@echo "make bench-replay   100,000 messages replayed against the second loop, a plan of a million; ARGS=--kill"
 	@echo "make bench-against  this code against an older one, in pairs; COMMIT="
+	@echo "make bench-peers    our server beside Apache CXF's, with its store and without, and gSOAP's; needs Maven and Java"
+	@echo "make bench-spark    a store through Spark, against its JDBC reader or a plain cursor, and replay;"
+	@echo "                    bench-spark-replay is the second alone: against the replay tool, and in parts"
 	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="
 	@echo "make java           clients in Java, with their defaults"
+	@echo "make test-peers     clients of Apache CXF and Metro over a bad line, killed and restarted; needs Maven and Java"
+	@echo "make test-spark     stores and exports in Spark; installs PySpark (500 MB), needs Java"
 	@echo "make lint types docs"
 
 $(VENV)/bin/python:
@@ -51,11 +63,26 @@ $(BENCH_STAMP): pyproject.toml | $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
 
+$(SPARK_STAMP): pyproject.toml | $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch $@ $(PIPELINE_STAMP)
+
+$(PIPELINE_STAMP): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,spark]'
+	@touch $@ $(DEMO_STAMP)
+
 setup: $(STAMP)
 
 # JSON=1: the last line is one JSON object. KEEP=DIR: both databases stay there.
 demo: $(DEMO_STAMP)
 	@$(BIN)/wsrm-mq demo $(if $(JSON),--json) $(if $(KEEP),--keep "$(KEEP)") $(ARGS)
+
+# JSON=1: the last line is one JSON object. MESSAGES=: to each of the three nodes. OUT=: where everything of it lies.
+pipeline: $(PIPELINE_STAMP)
+	@$(NEEDS_JAVA)
+	@$(if $(OUT),,rm -rf build/pipeline)
+	@$(BIN)/python -W ignore examples/pipeline/run.py $(or $(OUT),build/pipeline) \
+		$(if $(MESSAGES),--messages $(MESSAGES)) $(if $(JSON),--json)
 
 test: $(STAMP)
 	@$(BIN)/python -m tests.run --workers $(WORKERS) $(ARGS)
@@ -69,14 +96,15 @@ pythons-%:
 	$(MAKE) test VENV=build/python$* PYTHON="$$python" ARGS="$(COPIED) $(ARGS)"
 
 # DURATION=SECONDS, SEED=N, FRONT=gunicorn|serve; PLANT=loss|repeat|disorder|orphan puts a mistake into what is
-# checked, and has to fail.
-soak: $(STAMP)
-	@$(BIN)/python -m tests.soak $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
+# checked, and has to fail. AUDIT=1: Spark audits the stores at the end, which needs Java.
+soak: $(if $(AUDIT),$(SPARK_STAMP),$(STAMP))
+	@$(BIN)/python -m tests.soak $(if $(AUDIT),--audit) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FRONT),--front $(FRONT)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
-# SECONDS=, SEED=N; PLANT=raise|store|scan|verify makes a mistake of its own, and has to fail.
+# SECONDS=, SEED=N, TARGET=service|envelope; PLANT=raise|store|scan|verify, or the name of a reader, makes a mistake of
+# its own, and has to fail.
 fuzz: $(STAMP)
-	@$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+	@$(BIN)/python -m tests.fuzz $(if $(TARGET),--target $(TARGET)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
 conformance: $(STAMP)
@@ -85,6 +113,14 @@ conformance: $(STAMP)
 # What the last `make conformance` covered may not be uncovered again unsaid.
 floor: $(STAMP)
 	@$(BIN)/python -m tests.acceptance.report --raise-floor build/acceptance.json
+
+supported-spec: $(STAMP)
+	@$(BIN)/python -m tests.acceptance.supported
+
+coverage: $(STAMP)
+	@mkdir -p build
+	@$(BIN)/python -m coverage run -m pytest -q --ci tests/sequence tests/envelope $(ARGS)
+	@$(BIN)/python -m coverage report
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants.run $(ARGS)
@@ -95,6 +131,15 @@ overload: $(STAMP)
 
 java: $(STAMP)
 	@$(PYTEST) -q --java --ci tests/java $(ARGS)
+
+# Needs Maven and a JDK, 17 or newer (Debian: maven openjdk-17-jdk-headless).
+test-peers: $(STAMP)
+	@$(PYTEST) -q --peers --ci -m live -n $(WORKERS) tests/interop $(ARGS)
+
+# Needs Java 17 or newer (Debian: openjdk-17-jre-headless).
+test-spark: $(SPARK_STAMP)
+	@$(NEEDS_JAVA)
+	@$(PYTEST) -q --spark --ci tests/spark $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -114,6 +159,9 @@ bench: $(BENCH_STAMP)
 bench-inbound: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.inbound $(ARGS)
 
+bench-replay: $(BENCH_STAMP)
+	@$(BIN)/python -m bench.replay $(ARGS)
+
 bench-floor: $(BENCH_STAMP)
 	@$(BIN)/python -m bench --only h $(ARGS)
 
@@ -121,9 +169,22 @@ bench-floor: $(BENCH_STAMP)
 bench-against: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.against $(COMMIT) $(ARGS)
 
+# Needs gSOAP as above, Maven and a JDK. ARGS="--rounds 5 --warm 60 --connections 1 8".
+bench-peers: $(BENCH_STAMP)
+	@$(BIN)/python -m bench.peers $(ARGS)
+
 # COMMIT=: the older one. ARGS="--most 30": which functions are called most.
 bench-calls: $(STAMP)
 	@$(BIN)/python -m bench.calls $(COMMIT) $(ARGS)
+
+# ARGS="--rows 1000000": how many messages.
+bench-spark: $(SPARK_STAMP)
+	@$(BIN)/python -m bench.spark $(ARGS)
+	@$(BIN)/python -m bench.spark_replay
+
+# ARGS="--messages 100000 --rounds 5".
+bench-spark-replay: $(SPARK_STAMP)
+	@$(BIN)/python -m bench.spark_replay $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -46,7 +46,8 @@ class Spent:
         its children and ``pids``. Where that is much, rates are too low and CPU times too large."""
         busy, everything = (now - before for now, before in zip(_machine_seconds(), self._machine, strict=True))
         ours = self.cpu + sum(os.times()[:4]) - self._own
-        return max(0.0, busy - ours) / max(everything, 1 / _TICKS)
+        # Sums of fractions may come out a hair above the whole.
+        return min(1.0, max(0.0, busy - ours) / max(everything, 1 / _TICKS))
 
 
 def _machine_seconds() -> tuple[float, float]:

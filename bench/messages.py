@@ -9,9 +9,9 @@ from wsrm_mq.testing import EnvelopeFactory, Reply
 __all__ = [
     "FACTORY",
     "MESSAGE_ID",
-    "NOBODY",
     "NUMBER",
     "PATH",
+    "UNKNOWN",
     "create_sequence",
     "http_request",
     "identifier_in",
@@ -25,8 +25,8 @@ NUMBER: Final = 999_999_999_999
 """In a template: where it stands, the load generator writes. It fills its field of twelve characters."""
 MESSAGE_ID: Final = "urn:uuid:22222222-9dad-41d1-80b4-222222222222"
 """In a template: where it stands, the load generator writes index and number."""
-NOBODY: Final = "urn:uuid:00000000-0000-4000-8000-{:012x}"
-"""Identifiers of no sequence."""
+UNKNOWN: Final = "urn:uuid:00000000-0000-4000-8000-{:012x}"
+"""An identifier that no server knows, made with a number."""
 _FIELD_WIDTH: Final = 12
 _BODY: Final = '<p:{name} xmlns:p="urn:example:orders"><p:text>{text}</p:text></p:{name}>'
 PATH: Final = "/orders"

@@ -3,7 +3,7 @@
     python -m bench.server [--front FRONT] [--store STORE [--floor]] [--answer FILE] [--sleep-ms N] [--stop-at CALL]
                            [--stages]
 
-Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first; dies with whoever started it.
+Prints {"port": …, "pids": […]} when it is about to listen, the process that serves first; it dies with its parent.
 Without ``--store`` there is no middleware: the application itself answers. It answers what the file holds, or nothing.
 With ``--floor`` a floor stands where the middleware does.
 ``--stop-at`` makes it stay in that call for ever. With ``--stages`` it looks where its CPU goes.
@@ -33,7 +33,7 @@ from bench.stages import Stages
 from wsrm_mq.config import Settings
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.queue.accept import accept
-from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.arrival import Arrival, Body, MessageReceipt, Sender
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.store.transaction import Transaction
 
@@ -54,7 +54,7 @@ def hold(engine: Engine, identifier: str, last: int) -> None:
             raise RuntimeError(f"not held: {receipts[0].outcome}")
 
 
-def _accept_all(template: Arrival, numbers: Iterable[int], tx: Transaction) -> list[Receipt]:
+def _accept_all(template: Arrival, numbers: Iterable[int], tx: Transaction) -> list[MessageReceipt]:
     identifier = template.header.identifier
     return [
         accept(tx, template._replace(header=SequenceHeader(identifier, n), message_id=f"urn:example:{n}"))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from bench import gsoap
 from bench.load import GeneratorTooBusy, Load, Plan, in_order, load
 from bench.measure import Spent, fsync_us
-from bench.messages import NOBODY
+from bench.messages import UNKNOWN
 from bench.process import THIS_TREE, ServerProcess, settled
 
 __all__ = [
@@ -176,7 +176,7 @@ class Bare:
 
     def side(self, connections: int, amount: Amount, *, two_way: bool = False) -> Side:
         plan = in_order(
-            [NOBODY.format(index) for index in range(connections)], amount.planned(connections), two_way=two_way
+            [UNKNOWN.format(index) for index in range(connections)], amount.planned(connections), two_way=two_way
         )
         return unless_too_busy(lambda most: sent(self.server.port, self.server.pids, plan, amount, most))
 

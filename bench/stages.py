@@ -1,5 +1,5 @@
 """Where the CPU of a message goes: the threads' own CPU time in each stage of its way, without that of the stages
-within it. Looking costs a microsecond or two for each stage; what is left of the process's time is the event loop, the
+within it. To look costs a microsecond or two for each stage; what is left of the process's time is the event loop, the
 threads' waking, and the kernel's part outside of all stages."""
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "the front": ("wsrm_mq.asgi:WSRMASGIMiddleware.__call__", "wsrm_mq.tick:Tick.commit"),
     "headers scanned": ("wsrm_mq.envelope.scanner:Scanner.scan",),
-    "who sends, what is to be done": ("wsrm_mq.front:Front.begin",),
+    "sender named, verb chosen": ("wsrm_mq.front:Front.begin",),
     "accepted: the protocol's step": ("wsrm_mq.destination.destination:accept",),
     "settled": ("wsrm_mq.delivery.recording:settle",),
     "rows written": ("wsrm_mq.store.transaction:Transaction.flush",),
     "BEGIN and COMMIT, with fdatasync": ("wsrm_mq.store.group_commit:GroupCommit.run",),
-    "everybody told": ("wsrm_mq.tick:Tick._run", "wsrm_mq.tick:Tick._late", "wsrm_mq.store.writer:Writer._tell"),
+    "callbacks called": ("wsrm_mq.tick:Tick._run", "wsrm_mq.tick:Tick._late", "wsrm_mq.store.writer:Writer._tell"),
     "answer rendered": ("wsrm_mq.destination.destination:RMDestination.finish",),
     "dispatched": ("wsrm_mq.delivery.dispatcher:Dispatcher._run",),
     "application called": ("wsrm_mq.delivery.application:Application.__call__",),

@@ -48,6 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--front", choices=FRONTS, help="behind which server the orders service of the tests runs")
     parser.addoption("--ci", action="store_true", help="a test that is skipped, for want of whatever, fails")
     parser.addoption("--java", action="store_true", help="the tests that need Java; no others mean it")
+    parser.addoption("--peers", action="store_true", help="the tests that need Maven and Java; no others mean it")
+    parser.addoption("--spark", action="store_true", help="the tests in tests/spark, which need PySpark and Java")
     parser.addoption("--long", action="store_true", help="tests that take minutes too; --ci and --conformance mean it")
 
 
@@ -58,7 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = {"long": any(map(config.getoption, ("long", "ci", "conformance"))), "java": config.getoption("java")}
+    kept = {
+        "long": any(map(config.getoption, ("long", "ci", "conformance"))),
+        "java": config.getoption("java"),
+        "live": config.getoption("peers"),
+    }
     absent = [marker for marker, is_kept in kept.items() if not is_kept]
     left_out = [item for item in items if any(map(item.get_closest_marker, absent))]
     if left_out:

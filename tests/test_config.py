@@ -25,7 +25,7 @@ from wsrm_mq.config import (
     under,
 )
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
@@ -163,6 +163,16 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ("retry = [1, 0]", "retry: [1, 0] is not allowed; allowed: a list, each item seconds above 0"),
         ("one_way = 'put'", "one_way: 'put' is not allowed; allowed: a list, each item text or \"auto\"."),
         ("paths = ['/a', 'soap']", "paths: ['/a', 'soap'] is not allowed; allowed: a list of paths that begin with /."),
+        (
+            "public_url = 'shop.example'",
+            "public_url: 'shop.example' is not allowed; allowed: http:// or https:// with a host, "
+            "a port and a path if need be.",
+        ),
+        (
+            "public_url = 'https://a:x'",
+            "public_url: 'https://a:x' is not allowed; allowed: http:// or https:// with a host, "
+            "a port and a path if need be.",
+        ),
         ("paths = ['']", "paths: [''] is not allowed; allowed: a list of paths that begin with /."),
         ("store = ''", "store: '' is not allowed; allowed: a path, or sqlite:///path."),
         ("one_way = ['auto']", "one_way: ['auto'] is not allowed; allowed: \"auto\" alone, or a list of actions"),
@@ -243,6 +253,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(file: Path, tmp_path
             "or another assurance.",
         ),
         ('connection_header = "X-Connection-Id"', "believed from trusted_proxies only", "Name the proxies, or leave"),
+        ('address_header = "X-Forwarded-For"', "believed from trusted_proxies only", "leave address_header out"),
         (
             "[partner.acme]\npath = '/'\nacknowledgement_interval = 1",
             "partner.acme: acknowledgement_interval puts acknowledgements off",
@@ -278,6 +289,7 @@ def test_a_policy_has_every_option_in_its_own_units() -> None:
         {
             "retry": [0.5, "PT2S"],
             "on_poison": "terminate",
+            "on_fault": "dead_letter",
             "acknowledge": "delivered",
             "assurance": "at_least_once",
             "behavior": "DiscardFollowingFirstGap",
@@ -293,6 +305,7 @@ def test_a_policy_has_every_option_in_its_own_units() -> None:
     assert settings.policy() == QueuePolicy(
         retry=(500, 2_000),
         on_poison=OnPoison.TERMINATE,
+        on_fault=OnFault.DEAD_LETTER,
         acknowledge=Acknowledge.DELIVERED,
         assurance=DeliveryAssurance.AT_LEAST_ONCE,
         behavior=FOLLOWING,
@@ -345,10 +358,13 @@ def test_every_value_that_a_partner_may_have_overrules_the_general_one() -> None
         "behavior": "DiscardFollowingFirstGap",
         "on_incomplete": "dead_letter",
         "retry": [9],
+        "resend": [9],
         "on_poison": "terminate",
+        "on_fault": "dead_letter",
         "max_expires": 9,
         "inactivity": 9,
         "retain": 9,
+        "retain_until_archived": True,
         "max_held": 9,
         "window": 9,
         "sender_fault_status": 400,

@@ -42,12 +42,17 @@ README = ROOT / "README.md"
 PAGES = sorted(DOCS.glob("*.md"))
 HOWTO = sorted(DOCS.glob("howto/*.md"))
 """Followed by tests of their own."""
+REFERENCE = sorted(DOCS.glob("reference/*.md"))
+"""Written by commands; tests hold them against what they are written from."""
+PARTNERS = sorted(DOCS.glob("partners/*.md"))
+"""What is typed and exchanged there, ``test_partners`` follows."""
 TEXTS = [
     README,
     ROOT / "CHANGELOG.md",
     ROOT / "ARCHITECTURE.md",
     *PAGES,
     *HOWTO,
+    *PARTNERS,
     *sorted(ROOT.glob("examples/**/*.md")),
 ]
 
@@ -356,6 +361,7 @@ _TABLES = (
     "Delivery",
     "Limits",
     "Retention",
+    "Addresses of sources",
     "Waiting and threads",
     "Connections",
 )
@@ -426,7 +432,11 @@ def test_the_links_of_a_text_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "pages"), [("index.md", [*PAGES, DOCS / "howto/index.md"]), ("howto/index.md", HOWTO)]
+    ("index", "pages"),
+    [
+        ("index.md", [*PAGES, *REFERENCE, DOCS / "howto/index.md", DOCS / "partners/index.md"]),
+        ("howto/index.md", HOWTO),
+    ],
 )
 def test_no_page_is_left_out_of_the_contents(index: str, pages: list[Path]) -> None:
     here = DOCS / index

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.in_process import FACTORY, InProcess, taken
+from tests.support.in_process import FACTORY, InProcess, taken, until
+from tests.support.stored import Stored
 from wsrm_mq.testing import Reply
+from wsrm_mq.versions import MAKE_CONNECTION
 
 
 def named_by_authorization(environ: dict[str, Any], _headers: object) -> str | None:
@@ -45,5 +49,35 @@ def test_a_stranger_s_message_like_the_last_one_is_not_taken_into_its_sequence(
         assert fault.subcode == "UnknownSequence"
     status, answer = server.post(FACTORY.message(created.identifier, 4), **alice)
     assert Reply.parse(answer).ack.ranges == ((1, 4),)
+    assert until(lambda: delivered == [1, 2, 3, 4])  # number 4 may still wait for the settlement of 3
     server.middleware.close()
-    assert delivered == [1, 2, 3, 4]
+
+
+@pytest.mark.spec("MC-019", "SEC-029", versions="all")
+def test_what_waits_to_be_fetched_is_its_principals(tmp_path: Path) -> None:
+    """Another one polls for the same address, which it has guessed or read, and changes nothing by it."""
+    address = f"{MAKE_CONNECTION.anonymous}{uuid.uuid4()}"
+    replies = threading.Event()
+
+    def service(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        environ["wsgi.input"].read()
+        replies.wait(10)
+        start_response("200 OK", [("Content-Type", FACTORY.content_type)])
+        return [FACTORY.envelope("urn:example:reply", "<reply/>")]
+
+    server = InProcess(tmp_path, service, hold_wait=0.05)
+    alice, mallory = {"REMOTE_USER": "alice"}, {"REMOTE_USER": "mallory"}
+    created = Reply.parse(server.post(FACTORY.create_sequence(acks_to=address), **alice)[1]).created
+    assert created is not None
+    server.post(FACTORY.message(created.identifier, 1, reply_to=address), **alice)
+    replies.set()
+    query = "SELECT count(*) FROM entry WHERE sequence IN (SELECT sequence FROM channel)"
+    assert until(lambda: server.rows(query) == [(1,)])
+    store = Stored(server.path)
+    before = store.everything()
+    for who in (mallory, {}):
+        assert server.post(FACTORY.make_connection(address), **who) == ("202 Accepted", b"")
+    assert store.everything() == before
+    status, answer = server.post(FACTORY.make_connection(address), **alice)
+    assert (status, Reply.parse(answer).body_name) == ("200 OK", "reply")
+    server.middleware.close()

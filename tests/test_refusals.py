@@ -149,6 +149,7 @@ def test_a_file_that_cannot_be_written_keeps_nothing_from_being_counted(tmp_path
     [
         ("3 messages are held behind number 1, max_held is 3", "max_held"),
         ("number 9 is beyond the window of 3 from 1", "window"),
+        ("number 3 came before number 2, and none is held: window is 1", "window"),
         ("the store has 5 bytes, max_store is 4", "max_store"),
         ("all sequences hold 5 bytes, max_held_bytes_total is 4", "max_held_bytes_total"),
         ("something else", "no_room"),

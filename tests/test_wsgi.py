@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
+from wsrm_mq.testing import Reply
 
 
 class Recorder:
@@ -66,6 +67,19 @@ def test_a_close_answers_requests_that_only_wait_for_a_gap(wsrm: InProcess) -> N
     assert statuses[0][:3] in ("202", "503")
 
 
+def test_an_answer_that_cannot_be_made_is_raised_to_the_server_and_the_message_is_delivered_once(
+    wsrm: InProcess, app: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = wsrm.create()
+    with monkeypatch.context() as broken:
+        broken.setattr("wsrm_mq.destination.answers.acknowledgement", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            wsrm.put(identifier, 1)
+    assert wsrm.put(identifier, 1).startswith("200")
+    assert until(lambda: wsrm.rows("SELECT outcome FROM entry") == [("delivered",)])
+    assert len(app.bodies) == 1
+
+
 @pytest.mark.parametrize("header", ["HTTP_X_LARGE", "HTTP_X_REQUEST_ID", "HTTP_X_CONNECTION"])
 def test_requests_with_large_headers_are_not_remembered(app: Recorder, tmp_path: Path, header: str) -> None:
     """Whether they are stored or not, and where one names the connection: any client can send some thousand of them."""
@@ -85,3 +99,23 @@ def test_requests_with_large_headers_are_not_remembered(app: Recorder, tmp_path:
         tracemalloc.stop()
         wsrm.middleware.close(5)
     assert kept < 50 * 60_000 / 4
+
+
+def test_behind_a_trusted_proxy_the_sender_is_the_one_that_it_reports(app: Recorder, tmp_path: Path) -> None:
+    """Of its sequence, of its messages, to the service, and for the partner whose address it is; header by header."""
+    partners = {"acme": {"address": "192.0.2.0/24"}}
+    wsrm = InProcess(
+        tmp_path, app, trusted_proxies=("127.0.0.1",), address_header="X-Client", partners=partners, one_way=("urn:a",)
+    )
+    try:
+        for client in ("192.0.2.7", "198.51.100.9"):
+            created = wsrm.post(FACTORY.create_sequence(), HTTP_X_CLIENT=f"203.0.113.5, {client}")[1]
+            offered = Reply.parse(created).created
+            assert offered is not None
+            message = FACTORY.message(offered.identifier, 1, reply_to="", action="urn:a")
+            assert wsrm.post(message, HTTP_X_CLIENT=client)[0].startswith("200")
+        found = wsrm.rows("SELECT peer, partner FROM sequences ORDER BY key")
+        assert found == [("192.0.2.7", "acme"), ("198.51.100.9", None)]
+        assert wsrm.rows("SELECT peer FROM messages ORDER BY position") == [("192.0.2.7",), ("198.51.100.9",)]
+    finally:
+        wsrm.middleware.close(5)

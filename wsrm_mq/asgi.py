@@ -27,9 +27,11 @@ from wsrm_mq.asgi_calls import (
     Send,
     alike,
     call_asgi,
+    decoded,
     environ_of,
     replayed,
-    send_whole,
+    send_described,
+    status_line,
     whole_answer,
 )
 from wsrm_mq.config import Settings, load, settings_from
@@ -38,9 +40,9 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import Answer, forwarded
 from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
+from wsrm_mq.destination.description import UNASKED, asks_for_wsdl
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
-from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
@@ -49,7 +51,6 @@ from wsrm_mq.front import (
     Front,
     Hooks,
     Served,
-    asks_for_wsdl,
     refuse_delivery,
 )
 from wsrm_mq.queue.arrival import Body
@@ -231,14 +232,19 @@ class WSRMASGIMiddleware(Served):
             if body is None:
                 return None  # the client is gone
             environ = environ_of(scope) if self._shows_environ else client.environ
-            is_slow = body.size > _SCANNED_HERE or client.content_encoding or not front.engine.is_running
+            is_slow = (
+                body.size > _SCANNED_HERE
+                or client.content_encoding
+                or not front.engine.is_running
+                or front.reach.asks_names
+            )
             if is_slow or self._hook_threads is not None:
                 begun = await self._begin_in_thread(client, environ, body, receive)
             else:
                 begun = front.begin(client, environ, body, receive)
             if isinstance(begun, Commit):
                 tick, completions = self._tick_of(loop), list[LoopCompletion]()
-                run = partial(self._run_for_request, tick, completions)
+                run = partial(self._run_for_request, tick, completions, begun)
                 answer = await tick.commit(begun.verb, begun.size, partial(front.destination.finish, begun, run=run))
                 if isinstance(answer, Wait):
                     answer = await self._settled(begun, answer, completions, receive)
@@ -248,7 +254,7 @@ class WSRMASGIMiddleware(Served):
             return await _send(front.refusal(error), send)
         if isinstance(answer, Forward):
             return await self._forward(scope, replayed(body, receive), send, answer)
-        return await _send(answer, send)
+        return await _send(answer, send, receive)
 
     async def _meet(self, key: Hashable, scope: Scope, receive: Receive, send: Send) -> Client | None:
         """The client of a request that is ours. Any other one is answered here."""
@@ -297,8 +303,10 @@ class WSRMASGIMiddleware(Served):
             self._tick = tick = Tick(loop, store, (dispatcher.pool, dispatcher.request_pool))
         return tick
 
-    def _run_for_request(self, tick: Tick, completions: list[LoopCompletion], claim: Claim, delivery: Delivery) -> None:
-        completion = LoopCompletion(tick)
+    def _run_for_request(
+        self, tick: Tick, completions: list[LoopCompletion], commit: Commit, claim: Claim, delivery: Delivery
+    ) -> None:
+        completion = LoopCompletion(tick, is_bounded=commit.may_answer_later)
         self.engine.dispatcher.run_for(claim, delivery, completion)
         completions.append(completion)
 
@@ -309,7 +317,10 @@ class WSRMASGIMiddleware(Served):
             settlement, left = await completions[0].settled(left)
             if settlement is not None:
                 return self._front.destination.settled(commit, wait, settlement)
-        return await self._wait(commit, wait, receive, left)
+        answer = await self._wait(commit, wait, receive, left)
+        if answer is wait.otherwise:
+            self._front.gave_up(commit, wait)
+        return answer
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no
@@ -349,19 +360,20 @@ class WSRMASGIMiddleware(Served):
             if carries_rm(body.content or b""):
                 return await _send(self._front.turned_away(NOT_SOAP), send)
             receive = replayed(body, receive)
-        if self._front.one_way and environ["REQUEST_METHOD"] == "GET" and asks_for_wsdl(environ):
-            start, content = await whole_answer(self._inner, scope, receive)
-            if start["status"] == 200:
-                content = without_outputs(content, self._front.one_way)
-            return await send_whole(start, content, send)
-        return await self._inner(scope, receive, send)
+        description = self._front.description
+        if description is None or not asks_for_wsdl(environ):
+            return await self._inner(scope, receive, send)
+        headers = [field for field in scope["headers"] if field[0].decode("latin-1").lower() not in UNASKED]
+        start, content = await whole_answer(self._inner, {**scope, "method": "GET", "headers": headers}, receive)
+        said = status_line(start["status"]), decoded(start.get("headers", ())), content
+        described = await asyncio.to_thread(description.answer, environ, *said)
+        return await send_described(described, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send, forward: Forward) -> None:
         if not forward.is_answered_here:
             return await self._inner(scope, receive, send)
         start, content = await whole_answer(self._inner, scope, receive)
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
-        reply = ServiceReply(f"{start['status']} ", tuple(headers), content)
+        reply = ServiceReply(f"{start['status']} ", tuple(decoded(start.get("headers", ()))), content)
         answer = forwarded(reply, forward.headers, forward.acknowledgements, one_way=forward.one_way)
         return await _send(answer, send)
 
@@ -430,9 +442,20 @@ async def _collected(message: Message, receive: Receive, limit: int) -> Body | N
     return None
 
 
-async def _send(answer: Answer, send: Send) -> None:
+async def _send(answer: Answer, send: Send, receive: Receive | None = None) -> None:
+    """``receive`` tells whether the client of an answer that has ``left`` is there to take it."""
     headers = [(b"content-length", b"%d" % len(answer.body))]
     for name, value in answer.headers:
         headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    if answer.left is None or receive is None:
+        return await send({"type": "http.response.body", "body": answer.body})
+    gone = asyncio.ensure_future(_until_gone(receive))
+    try:
+        await asyncio.sleep(0)
+        is_there = not gone.done()
+        await send({"type": "http.response.body", "body": answer.body})
+    finally:
+        gone.cancel()
+    if is_there:
+        answer.left()

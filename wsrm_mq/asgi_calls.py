@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wsrm_mq.delivery.application import CallApplication, Environ
 from wsrm_mq.delivery.service_reply import UnusableReply, check_size
+from wsrm_mq.destination.description import Described
 from wsrm_mq.queue.arrival import Body
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "Send",
     "alike",
     "call_asgi",
+    "decoded",
     "environ_of",
     "replayed",
-    "send_whole",
+    "send_described",
+    "status_line",
     "whole_answer",
 ]
 
@@ -185,11 +188,10 @@ async def whole_answer(app: ASGIApplication, scope: Scope, receive: Receive) -> 
     return answer.start, answer.content
 
 
-async def send_whole(start: Message, content: bytes, send: Send) -> None:
-    headers = [(name, value) for name, value in start.get("headers", ()) if name.lower() != b"content-length"]
-    headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": "http.response.start", "status": start["status"], "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+async def send_described(described: Described, send: Send) -> None:
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in described.headers]
+    await send({"type": "http.response.start", "status": int(described.line[:3]), "headers": headers})
+    await send({"type": "http.response.body", "body": described.body})
 
 
 async def _without_exit(exchange: Awaitable[_Answered]) -> _Answered | BaseException:
@@ -221,7 +223,7 @@ async def _exchange(app: ASGIApplication, environ: Environ, state: dict[str, Any
         await app({**_scope_of(environ), "state": dict(state)}, receive, answer.send)
     finally:
         source.close()
-    return status_line(answer.start["status"]), _decoded(answer.start.get("headers", ())), answer.content
+    return status_line(answer.start["status"]), decoded(answer.start.get("headers", ())), answer.content
 
 
 def _scope_of(environ: Environ) -> Scope:
@@ -251,7 +253,7 @@ def _headers_of(environ: Environ) -> Iterable[tuple[bytes, bytes]]:
             yield name[5:].lower().replace("_", "-").encode("latin-1"), value.encode("latin-1")
 
 
-def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+def decoded(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 

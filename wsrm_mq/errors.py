@@ -16,8 +16,12 @@
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
+    ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
     ├── NotAllowed               the state of the thing forbids the verb
+    ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
     ├── FenceLost                another owner has the sequence by now: the settlement is refused
+    ├── ExportError              an export cannot be written or read
+    ├── SparkFailed              Spark could not do a job: its memory, its disk, its JVM
     ├── ProbeFailed              an endpoint that was to be checked does not answer
     └── InboxError               the inbox was given a connection or an environ it cannot use
 
@@ -34,14 +38,18 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfigurationError",
     "EnvelopeError",
+    "ExportError",
     "FenceLost",
     "InboxError",
     "NotAllowed",
+    "NotAnswered",
     "NotAuthenticated",
     "NotFound",
     "OtherApplication",
     "ProbeFailed",
+    "QueryError",
     "SchemaMismatch",
+    "SparkFailed",
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
@@ -133,12 +141,37 @@ class NotFound(WSRMError):
     """There is no such thing in the store."""
 
 
+class QueryError(WSRMError):
+    """A query that cannot be read. ``pointed``: the query and a mark below the wrong word, two lines; none where it did
+    not come as a text."""
+
+    pointed: tuple[str, ...] = ()
+
+    def pointing(self, query: str, at: int, length: int) -> QueryError:
+        """This error, about ``length`` characters of ``query`` from ``at`` on."""
+        line = "".join(char if char.isprintable() else " " for char in query)
+        self.pointed = (line, " " * at + "^" * max(length, 1))
+        return self
+
+
 class NotAllowed(WSRMError):
     """The thing exists, but its state forbids what was asked."""
 
 
+class NotAnswered(WSRMError):
+    """What was sent to an address got no answer, or none that is whole; it may have been taken."""
+
+
 class FenceLost(WSRMError):
     """The sequence went to another owner meanwhile; what this one did is recorded there as a possible redelivery."""
+
+
+class ExportError(WSRMError):
+    """What was exported cannot be read, or the place for it cannot be written."""
+
+
+class SparkFailed(WSRMError):
+    """Spark could not do a job, for a reason that is none of a store or an export."""
 
 
 class ProbeFailed(WSRMError):

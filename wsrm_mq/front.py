@@ -13,17 +13,24 @@ from typing import Any, Final, ParamSpec
 
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.contrib import spyne_compat
+from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
 from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.posting import Post
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.coverage import Business, Coverage, not_rm, path_of
+from wsrm_mq.destination.description import Description
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
+from wsrm_mq.destination.make_connection import Fetching
+from wsrm_mq.destination.proxies import Proxies
+from wsrm_mq.destination.reach import OPTION, Reach
 from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
+from wsrm_mq.envelope.policy import Announcement
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, StoreOverloaded, WSRMError
 from wsrm_mq.events.inert import as_error
@@ -32,10 +39,13 @@ from wsrm_mq.kept_headers import KeptHeaders, as_json
 from wsrm_mq.queue.arrival import Body, Receipt, Sender
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.polling import leave_to_fetch, taken
+from wsrm_mq.queue.sending import Letter
 from wsrm_mq.queue.settle import settlement
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Recent, are_small
 from wsrm_mq.store.applications import Serving, queue_name
+from wsrm_mq.store.fetching import is_anything_waiting
 from wsrm_mq.store.refusals import reason_of
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.writer import Clock, wall_clock
@@ -47,7 +57,6 @@ __all__ = [
     "Front",
     "Hooks",
     "Served",
-    "asks_for_wsdl",
     "refuse_delivery",
 ]
 
@@ -94,7 +103,8 @@ class Front:
 
     def __init__(self, app: object, call: CallApplication, settings: Settings, hooks: Hooks) -> None:
         self.settings = settings
-        self.one_way, understood = _described(app, settings)
+        one_way, understood = _described(app, settings)
+        tell_all_failures(app)
         self.only_soap = spyne_compat.speaks_soap(app)
         self._cannot_expand = self.only_soap and settings.headers == "pass"
         """Spyne takes a compressed body for what it looks like: every try would fail."""
@@ -102,12 +112,14 @@ class Front:
         self.has_hooks = hooks.authenticate is not None or hooks.connection_key is not None
         """That see the request."""
         self._authenticate = _answering_text("authenticate", hooks.authenticate) or _authenticated
+        self.reach = Reach(settings.decoupled)
         self._has_identity = hooks.authenticate is None
         """A client's requests are all one sender's, as the server names it."""
         self._default_peer = _peer(settings)
         self._peers = {name: _peer(settings, name, partner) for name, partner in settings.partners.items()}
         self._may_require_rm = any(peer.require_rm for peer in (self._default_peer, *self._peers.values()))
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
+        self._proxies = Proxies(settings.trusted_proxies, settings.address_header)
         self._connections = Connections(
             connection_key=_answering_text("connection_key", hooks.connection_key),
             header=settings.connection_header,
@@ -115,11 +127,13 @@ class Front:
             idle=settings.connection_idle,
             notes_closes=settings.queue_one_way,
         )
+        self.deliver = Application(
+            call, self._policy_of, headers=settings.headers, limits=self.limits, max_reply=settings.max_reply
+        )
+        """Calls the application for a stored message."""
         self.engine = Engine(
             settings.store,
-            Application(
-                call, self._policy_of, headers=settings.headers, limits=self.limits, max_reply=settings.max_reply
-            ),
+            self.deliver,
             self._policy_of,
             request_threads=settings.threads,
             max_waiting=settings.max_waiting,
@@ -127,10 +141,13 @@ class Front:
             clock=hooks.clock,
             chores=(self._end_connections,) if settings.queue_one_way else (),
             keep_headers=settings.keep_headers,
-            serving=Serving(settings.application, settings.paths),
+            serving=Serving(settings.application, settings.paths, sends=bool(settings.decoupled)),
+            poster=partial(_poster, settings) if settings.decoupled else None,
+            hold_timeout=None if settings.hold_timeout is None else round(settings.hold_timeout * 1000),
         )
         self.destination = RMDestination(
-            one_way=self.one_way,
+            one_way=one_way,
+            has_replies=settings.one_way != "auto" or spyne_compat.has_replies(app),
             understood=understood,
             limits=self.limits,
             queue_one_way=settings.queue_one_way,
@@ -140,9 +157,18 @@ class Front:
             hand_over=self._hand_over,
             refused=self.count_refusal,
             may_take=self._may_take,
+            reach=self.reach,
+            say=self._say,
+            fetching=Fetching(self._is_waiting, self._has_left),
         )
+        self.description: Description | None = None
+        """What is added to WSDLs, if anything is."""
+        if one_way or settings.announce_rm or settings.public_url is not None:
+            self.description = Description(one_way, settings.public_url, self._announcement, self.engine.events)
+        reported = (settings.address_header,) if settings.address_header is not None else ()
         self.kept_headers = KeptHeaders(
-            settings.keep_headers, lambda name: self.engine.events.tell("request.header_dropped", name=name)
+            (*settings.keep_headers, *reported),
+            lambda name: self.engine.events.tell("request.header_dropped", name=name),
         )
         self.clients: Recent[Hashable, Client] = Recent(MAX_CLIENTS)
         self.is_ending = False
@@ -190,14 +216,16 @@ class Front:
         queue = queue_name(path_of(environ))
         if len(queue) > _QUEUE_NAME:
             raise BodyRefused(414, f"The path is longer than {_QUEUE_NAME} bytes.")
+        address = self._proxies.sender(environ)
+        known = environ if address == environ.get("REMOTE_ADDR") else {**environ, "REMOTE_ADDR": address}
         client = Client(
             environ=alike,
-            kept=as_json(self.kept_headers.select(environ)),
+            kept=as_json(self.kept_headers.select(known)),
             queue=queue,
             content_type=environ.get("CONTENT_TYPE", ""),
             soap_action=environ.get("HTTP_SOAPACTION"),
             content_encoding=coding,
-            address=environ.get("REMOTE_ADDR"),
+            address=address,
             identity=self._identify(environ, _NO_HEADERS) if self._has_identity else None,
         )
         if are_small(alike.items()):
@@ -219,8 +247,14 @@ class Front:
             self.engine.dispatcher.give(receipt.claim, delivery)
         elif delivery is not None:
             self.engine.dispatcher.offer(receipt.sequence, delivery)
+        if receipt.sends is not None:
+            self.engine.dispatcher.give(receipt.sends)
         if receipt.needs_watch:
             self.engine.watch.look_soon()
+
+    def _say(self, letter: Letter) -> bool:
+        sending = self.engine.acknowledging
+        return sending is not None and sending.send(letter)
 
     def settled(self, commit: Commit, wait: Wait) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""
@@ -244,6 +278,21 @@ class Front:
         with self.engine.store.reader() as db:
             return may_take(db, sender, identifier)
 
+    def _is_waiting(self, sender: Sender, address: str) -> bool:
+        store = self.engine.store
+        with store.reader() as db:
+            return is_anything_waiting(db, address, sender.principal, store.clock())
+
+    def _has_left(self, position: int) -> None:
+        """Should it not be written down, the message is fetched again."""
+        self.engine.store.submit(partial(taken, position=position), lambda _done, _error: None, lingers=True)
+
+    def gave_up(self, commit: Commit, wait: Wait) -> None:
+        """A request waits no longer for its reply, which may be fetched at once when it is there."""
+        if commit.may_answer_later:
+            verb = partial(leave_to_fetch, position=wait.position)
+            self.engine.store.submit(verb, lambda _done, _error: None, lingers=True)
+
     def _end_connections(self) -> None:
         """What closed connections sent without WS-RM is complete."""
         names = self._connections.closed()
@@ -256,8 +305,19 @@ class Front:
         principal = self._authenticate(environ, headers)
         if not self._peers:
             return principal, self._default_peer
-        matched = self.settings.partner_for(principal, path_of(environ), environ.get("REMOTE_ADDR"))
+        matched = self.settings.partner_for(principal, path_of(environ), self._proxies.sender(environ))
         return principal, self._default_peer if matched is None else self._peers[matched[0]]
+
+    def _announcement(self, environ: Environ) -> Announcement | None:
+        """What the WSDL that is asked for promises to the one who asks."""
+        if not (self.settings.announce_rm and self._coverage.describes(environ)):
+            return None
+        try:
+            _principal, peer = self._identify(environ, _NO_HEADERS)
+        except (NotAuthenticated, ConfigurationError):
+            peer = self._default_peer  # the application shows its WSDL to strangers
+        policy = peer.policy
+        return Announcement(policy.assurance, policy.ordered, peer.require_rm, policy.inactivity)
 
     def _policy_of(self, partner: str | None) -> QueuePolicy:
         """The policy of a partner; the general one where its section is gone."""
@@ -287,6 +347,24 @@ class Served:
     def engine(self) -> Engine:
         return self._front.engine
 
+    @property
+    def deliver(self) -> Application:
+        """Calls what is wrapped, for a stored message."""
+        return self._front.deliver
+
+
+def _poster(settings: Settings) -> Post:
+    """What posts for one process."""
+    from wsrm_mq.outbound.addresses import Allowed
+    from wsrm_mq.outbound.posting import Poster, tls
+
+    return Poster(
+        Allowed.listed(OPTION, settings.decoupled),
+        seconds=settings.send_timeout,
+        context=tls(settings.send_ca, settings.send_certificate),
+        proxy=settings.send_proxy,
+    ).post
+
 
 def _answer_to(error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
     match error:
@@ -314,11 +392,6 @@ def refuse_delivery(given: Mapping[str, Any]) -> Answer:
     if refuse is not None:
         refuse(_WRAPPED_TWICE)
     return plain(500, _WRAPPED_TWICE)
-
-
-def asks_for_wsdl(environ: Environ) -> bool:
-    query = str(environ.get("QUERY_STRING", "")).lower()
-    return query.split("&")[0].split("=")[0] == "wsdl" or str(environ.get("PATH_INFO", "")).endswith(".wsdl")
 
 
 def _answering_text(name: str, hook: Callable[P, object] | None) -> Callable[P, str | None] | None:

@@ -112,8 +112,8 @@ def once(connection: object, environ: Mapping[str, Any]) -> Mark:
 
     ``connection``: a ``sqlite3.Connection``, a psycopg 3 ``Connection`` (in pipeline mode too), a SQLAlchemy
     ``Connection`` or ``Session``, or ``django.db.connection`` inside ``transaction.atomic()``. ``environ``: the
-    request's WSGI environ, as the middleware gave it. A redelivery and the redrive of a dead letter have the first
-    delivery's key; a deliberate replay of what was delivered is a new message. Outside WS-RM every message is new
+    request's WSGI environ, as the middleware gave it. A redelivery, the redrive of a dead letter and a replay have the
+    first delivery's key; only the replay by a plan that says so is a new message. Outside WS-RM every message is new
     and nothing is written.
 
     Raises ``InboxError`` for a connection that it cannot use, and what the database itself raises.
@@ -125,6 +125,9 @@ def once(connection: object, environ: Mapping[str, Any]) -> Mark:
     if database.insert({**key, "marked_at": _now()}):
         return Mark(True, None, database, key)
     row = database.run(_REPLY, key).fetchone()
+    tell_known = environ.get("wsrm.known")
+    if tell_known is not None:  # it is replayed: the run counts what was done before
+        tell_known()
     if row is None:
         raise InboxError(
             "Another transaction has marked this message since this one began, and the isolation level hides"

@@ -132,11 +132,11 @@ class LoopCompletion:
     """A message that a request waits for, while a thread has it: what comes of it is stored with one of the ticks. See
     ``delivery.completion``."""
 
-    def __init__(self, tick: Tick) -> None:
+    def __init__(self, tick: Tick, *, is_bounded: bool = False) -> None:
         self._tick = tick
         self._future: asyncio.Future[Settlement | None] = tick.loop.create_future()
         self._patience = Patience()
-        self.calling = self._patience.stop
+        self.calling = self._patience.go_on if is_bounded else self._patience.stop
         self.storing = self._patience.go_on
 
     def submit(self, verb: Verb[R], on_commit: Callable[[R | None, BaseException | None], None], *, size: int) -> None:

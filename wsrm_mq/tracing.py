@@ -190,7 +190,7 @@ def _process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Deli
     outcome = call(delivery)
     if token is not None:
         _quietly(lambda: context.detach(token))
-    _end(span, outcome.fault or None)
+    _end(span, outcome.diagnosis.kind if outcome.error is not None else None)
     attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
     outcome.settling = _quietly(
         lambda: making.start_span(

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = [
+    "ADDRESSING_OF_LABEL",
     "ADDRESSING_VERSIONS",
+    "MAKE_CONNECTION",
     "MAKE_CONNECTION_NAMESPACE",
     "MAX_MESSAGE_NUMBER",
+    "RM_OF_NAMESPACE",
     "RM_VERSIONS",
+    "SOAP_OF_LABEL",
     "SOAP_VERSIONS",
     "UNSEQUENCED",
     "WSA_2004",
@@ -21,14 +25,13 @@ __all__ = [
     "WSRM_1_0",
     "WSRM_1_1",
     "AddressingVersion",
+    "MakeConnectionVersion",
     "RMVersion",
     "SOAPVersion",
 ]
 
 MAX_MESSAGE_NUMBER: Final = 2**63 - 1
 """The largest MessageNumber (WS-RM 1.1 §3.5; the 1.0 schema allows more, the prose does not)."""
-
-MAKE_CONNECTION_NAMESPACE: Final = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 
 
 class SOAPVersion(enum.Enum):
@@ -92,6 +95,31 @@ WSA_2005: Final = AddressingVersion(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MakeConnectionVersion:
+    """One version of WS-MakeConnection. 1.0 and 1.1 share one namespace and one wire format."""
+
+    namespace: str
+    action: str
+    """The wsa:Action of MakeConnection."""
+    fault_action: str
+    anonymous: str
+    """What an address begins with whose messages are fetched by MakeConnection; an id of the client's own follows."""
+
+    def is_anonymous(self, address: str) -> bool:
+        """Whether messages to ``address`` are fetched by MakeConnection."""
+        return address.startswith(self.anonymous) and len(address) > len(self.anonymous)
+
+
+MAKE_CONNECTION_NAMESPACE: Final = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
+MAKE_CONNECTION: Final = MakeConnectionVersion(
+    namespace=MAKE_CONNECTION_NAMESPACE,
+    action=f"{MAKE_CONNECTION_NAMESPACE}/MakeConnection",
+    fault_action=f"{MAKE_CONNECTION_NAMESPACE}/fault",
+    anonymous=f"{MAKE_CONNECTION_NAMESPACE}/anonymous?id=",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RMVersion:
     """One WS-ReliableMessaging version. 1.1 and 1.2 share one namespace and one wire format.
 
@@ -110,10 +138,16 @@ class RMVersion:
     own_fault_action: bool
     wraps_fault_detail: bool
     """SOAP 1.1 SequenceFault puts its detail into a ``Detail`` element."""
+    make_connection: MakeConnectionVersion | None = field(default=None, repr=False)
+    """The WS-MakeConnection that may accompany it; 1.0 has none."""
 
     def action(self, local_name: str) -> str:
         """The wsa:Action of the lifecycle message ``local_name``."""
         return f"{self.namespace}/{local_name}"
+
+    def is_fetched(self, address: str) -> bool:
+        """Whether messages to ``address`` are fetched by MakeConnection."""
+        return self.make_connection is not None and self.make_connection.is_anonymous(address)
 
     def fault_action(self, addressing: AddressingVersion) -> str:
         """The wsa:Action of an RM fault (WS-RM 1.1 §4; 1.0 uses the addressing version's default)."""
@@ -142,6 +176,7 @@ WSRM_1_1: Final = RMVersion(
     has_none=True,
     own_fault_action=True,
     wraps_fault_detail=True,
+    make_connection=MAKE_CONNECTION,
 )
 
 UNSEQUENCED: Final = RMVersion(
@@ -159,5 +194,10 @@ UNSEQUENCED: Final = RMVersion(
 no sender can name such a sequence."""
 
 RM_VERSIONS: Final = {v.namespace: v for v in (WSRM_1_0, WSRM_1_1)}
+RM_OF_NAMESPACE: Final = {**RM_VERSIONS, MAKE_CONNECTION_NAMESPACE: WSRM_1_1}
+"""The version of a message by the namespaces that are in it: WS-MakeConnection goes with 1.1."""
 ADDRESSING_VERSIONS: Final = {v.namespace: v for v in (WSA_2004, WSA_2005)}
 SOAP_VERSIONS: Final = {v.namespace: v for v in SOAPVersion}
+SOAP_OF_LABEL: Final = {v.label: v for v in SOAPVersion}
+ADDRESSING_OF_LABEL: Final = {v.label: v for v in ADDRESSING_VERSIONS.values()}
+"""By what the store says of them."""

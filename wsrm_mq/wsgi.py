@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
 from wsrm_mq.destination.connections import correct_peer
 from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
+from wsrm_mq.destination.description import asks_for_wsdl, question
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import BodyRefused, read_body
-from wsrm_mq.envelope.wsdl import without_outputs
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, asks_for_wsdl, refuse_delivery
+from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, refuse_delivery
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
@@ -125,26 +125,34 @@ class WSRMMiddleware(Served):
             return begun
         commit, destination, engine = begun, self._front.destination, self._front.engine
         store, completions = engine.store, list[ThreadCompletion]()
-        finished: list[Answer | Forward | Wait] = []
+        finished: list[Answer | Forward | Wait | BaseException] = []
 
         def run(claim: Claim, delivery: Delivery) -> None:
             """At once: the server may throw something into the request's own thread."""
-            completion = ThreadCompletion(store)
+            completion = ThreadCompletion(store, is_bounded=commit.may_answer_later)
             engine.dispatcher.run_for(claim, delivery, completion)
             completions.append(completion)
 
         def committed(receipt: Receipt) -> None:
-            finished.append(destination.finish(commit, receipt, run))
+            try:
+                finished.append(destination.finish(commit, receipt, run))
+            except BaseException as error:
+                finished.append(error)
 
         store.call(commit.verb, size=commit.size, committed=committed, is_request=True)
         answer, left = finished[0], self._front.settings.hold_wait
+        if isinstance(answer, BaseException):
+            raise answer
         if not isinstance(answer, Wait):
             return answer
         if completions:  # its message is run for it
             settlement, left = completions[0].wait(left)
             if settlement is not None:
                 return destination.settled(commit, answer, settlement)
-        return self._wait(commit, answer, environ, left)
+        waited = self._wait(commit, answer, environ, left)
+        if waited is answer.otherwise:
+            self._front.gave_up(commit, answer)
+        return waited
 
     def _wait(self, commit: Commit, wait: Wait, environ: Environ, patience: float) -> Answer:
         """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16).
@@ -177,14 +185,12 @@ class WSRMMiddleware(Served):
     # the wrapped application, unreliably
 
     def _forward_untouched(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if not (self._front.one_way and environ.get("REQUEST_METHOD") == "GET" and asks_for_wsdl(environ)):
+        description = self._front.description
+        if description is None or not asks_for_wsdl(environ):
             return self._app(environ, start_response)
-        status, headers, content = call_wsgi(self._app, environ)
-        if status.startswith("200"):
-            content = without_outputs(content, self._front.one_way)
-        headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
-        start_response(status, [*headers, ("Content-Length", str(len(content)))])
-        return [content]
+        line, headers, body = description.answer(environ, *call_wsgi(self._app, question(environ)))
+        start_response(line, headers)
+        return [body]
 
     def _forward(
         self, environ: Environ, start_response: StartResponse, body: Body, forward: Forward
@@ -201,7 +207,13 @@ class WSRMMiddleware(Served):
         return _send(answer, start_response)
 
 
-def _send(answer: Answer, start_response: StartResponse) -> list[bytes]:
+def _send(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
     headers = [*answer.headers, ("Content-Length", str(len(answer.body)))]
     start_response(answer.line or LINES[answer.status], headers)
-    return [answer.body]
+    return [answer.body] if answer.left is None else _until_it_left(answer.body, answer.left)
+
+
+def _until_it_left(body: bytes, left: Callable[[], object]) -> Iterator[bytes]:
+    """A server that asks for more has written what it got."""
+    yield body
+    left()

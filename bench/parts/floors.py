@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bench.figures import Bound, Figure, undisturbed
 from bench.floor import acknowledgement
-from bench.messages import NOBODY
+from bench.messages import UNKNOWN
 from bench.parts.in_order import CONNECTIONS, case_of
 from bench.samples import TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
 from bench.sides import Amount, Bare, Reliable, Side, bare, reliable
@@ -41,7 +41,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
                 sides: list[Reliable | Bare] = [
                     running.enter_context(reliable(front, scale.directory / "product.db")),
                     running.enter_context(reliable(below, scale.directory / "floor.db", "--floor")),
-                    running.enter_context(bare(below, acknowledgement(NOBODY.format(0), 1_000))),
+                    running.enter_context(bare(below, acknowledgement(UNKNOWN.format(0), 1_000))),
                 ]
                 for side in sides:
                     side.warm_up(scale.amount)

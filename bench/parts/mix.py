@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bench.fronts import FRONTS
 from bench.load import Plan, steps
-from bench.messages import NOBODY, template
+from bench.messages import UNKNOWN, template
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side
 from bench.sides import Amount, Reliable, Side, reliable, unless_too_busy
 
@@ -57,7 +57,7 @@ def _mixed(known: list[str], messages: int, chance: random.Random) -> _Mix:
         chance.shuffle(kinds)
         first = ["in order"]  # or there would be nothing to send again
         connections.append(steps(_pairs(first + kinds, connection, len(known), chance)))
-    plan = Plan([*known, NOBODY.format(0)], connections, template(known[0]))
+    plan = Plan([*known, UNKNOWN.format(0)], connections, template(known[0]))
     return _Mix(plan, again * _CONNECTIONS, unknown * _CONNECTIONS)
 
 

@@ -13,7 +13,7 @@ from bench import gsoap
 from bench.figures import Bound, Figure
 from bench.fronts import FRONTS
 from bench.load import Plan, in_order, load, steps
-from bench.messages import FACTORY, MESSAGE_ID, NOBODY, PATH, create_sequence, template
+from bench.messages import FACTORY, MESSAGE_ID, PATH, UNKNOWN, create_sequence, template
 from bench.samples import RATE, TIMES, WRITES, Column, Part, Sample, Scale, of_side, per_round
 from bench.sides import Amount, Side, reliable, sent, unless_too_busy
 from wsrm_mq.config import Settings
@@ -62,7 +62,7 @@ def _measure(scale: Scale) -> Iterator[Sample]:
 def _sides(front: str, store: _Prepared, scale: Scale, most: int) -> dict[str, Side]:
     """By subject, on a copy of the store."""
     shutil.copyfile(store.path, scale.store())
-    shutil.copytree(beside(store.path), beside(scale.store()))  # or nobody knows that this is its newest state
+    shutil.copytree(beside(store.path), beside(scale.store()))  # what says that this is its newest state
     with reliable(front, scale.store()) as server:
         server.warm_up(scale.amount)
         plans = _plans(store.identifiers, scale.amount)
@@ -117,11 +117,11 @@ def _gsoap(count: int, amount: Amount, most: int) -> Side:
         oldest = server.create_sequence()
         of_each = (count - 1) // _CONNECTIONS
         others = [steps((c, n) for n in range(of_each)) for c in range(_CONNECTIONS)]
-        nobody = [NOBODY.format(c) for c in range(_CONNECTIONS)]
+        unknown = [UNKNOWN.format(c) for c in range(_CONNECTIONS)]
         if of_each:
             load(
                 server.port,
-                Plan(nobody, others, create_sequence(MESSAGE_ID)),
+                Plan(unknown, others, create_sequence(MESSAGE_ID)),
                 most_per_second=min(most or 5_000, 5_000),
             )
         return sent(server.port, server.pids, in_order([oldest], amount.planned(1)), amount, most)

@@ -25,7 +25,7 @@ from bench.calls import code_lines, counted
 from bench.figures import Bound, Figure, status, undisturbed
 from bench.load import GeneratorTooBusy, Load, Plan, RunIsVoid, load, steps
 from bench.measure import Spent
-from bench.messages import NOBODY, template
+from bench.messages import UNKNOWN, template
 from bench.parts import PARTS, floors
 from bench.report import reached, report
 from bench.samples import Sample, medians
@@ -89,7 +89,7 @@ def serve() -> Iterator[Callable[[Callable[[str, int], int]], Peer]]:
 
 
 def planned(*connections: list[tuple[int, int]]) -> Plan:
-    identifiers = [NOBODY.format(index) for index in range(3)]
+    identifiers = [UNKNOWN.format(index) for index in range(3)]
     return Plan(identifiers, [steps(pairs) for pairs in connections], template(identifiers[0]))
 
 
@@ -99,7 +99,7 @@ def test_the_generator_sends_the_planned_steps_of_each_connection_in_order(serve
     first, second = [(0, 1), (0, 2), (2, 70_000), (0, 2)], [(1, 9), (1, 8)]
     done = load(peer.server_port, planned(first, second))
     came = sorted(([(who, n) for who, n, _ in sent] for sent in peer.came.values()), key=len, reverse=True)
-    assert came == [[(NOBODY.format(index), number) for index, number in pairs] for pairs in (first, second)]
+    assert came == [[(UNKNOWN.format(index), number) for index, number in pairs] for pairs in (first, second)]
     assert (done.messages, done.answer_bytes) == (6, 5.0)
     assert 0 < done.p50_us <= done.p99_us
 

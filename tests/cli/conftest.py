@@ -39,9 +39,11 @@ class Service:
         self.presence = Presence(path)
         self.instance = Instance(path, self.clock, self.presence.name)
 
-    def sequence(self, *numbers: int, policy: QueuePolicy = PLAIN, **changes: Any) -> InboundSequence:
+    def sequence(
+        self, *numbers: int, policy: QueuePolicy = PLAIN, partner: str | None = None, **changes: Any
+    ) -> InboundSequence:
         """A sequence that got ``numbers`` in that order; the service has it if any of them is deliverable."""
-        made = self.instance.create(policy)
+        made = self.instance.create(policy, partner=partner)
         for number in numbers:
             self.instance.take(made.terms.identifier, number, policy=policy, **changes)
         return made

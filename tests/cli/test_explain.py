@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import HOUR, MINUTE, Service, Wsrm, document
+from tests.queue.build import arrival, sender
 from wsrm_mq.queue.broken_run import let_go
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
+from wsrm_mq.versions import UNSEQUENCED
 
 FOLLOWING = IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
 ENTIRE = IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
 
 
 def explained(wsrm: Wsrm, identifier: str) -> tuple[str, str]:
-    """What the command says for people: the sentence with its verdict, and the next step."""
+    """What the command says for people: the sentence with its verdict, and the first of the next steps."""
     result = wsrm("sequence", "explain", identifier)
     assert result.exit_code == 0, result.output
-    sentence, _, rest = result.stdout.rstrip("\n").partition("\n")
-    assert "\n" not in rest
-    return sentence, rest
+    sentence, source, *rest = result.stdout.splitlines()
+    assert source.startswith("source: ")
+    assert [line.split()[0] for line in rest[::2]] == ["next:", *["or:"] * (len(rest) // 2 - 1)][: len(rest) // 2]
+    return sentence, rest[0] if rest else ""
 
 
 def test_a_gap_is_told_with_what_is_missing_and_how_much_waits_behind_it(wsrm: Wsrm, service: Service) -> None:
@@ -30,9 +35,13 @@ def test_a_gap_is_told_with_what_is_missing_and_how_much_waits_behind_it(wsrm: W
     service.deliver(sequence, 1, 2)
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
     assert sentence.startswith("waiting: It waits for numbers 3, 6-7, which the source has to send again; ")
-    assert re.search(r"3 messages are held behind them since [-0-9]+ [:0-9]+ UTC \(60 min\)\.$", sentence)
-    assert next_step == f"next: wsrm-mq message list --sequence {sequence.terms.identifier} --outcome live"
-    assert wsrm(*next_step.removeprefix("next: wsrm-mq ").split()).stdout.count("\theld\tgap\t") == 3
+    assert re.search(
+        r"3 messages are held behind them since [-0-9]+ [:0-9]+ UTC \(60 min\)\. Nothing has come .* 60 min\.$",
+        sentence,
+    )
+    assert next_step == f"next: wsrm-mq sequence explain {sequence.terms.identifier} --for-partner"
+    listed = wsrm("message", "list", "--sequence", sequence.terms.identifier, "--outcome", "live")
+    assert listed.stdout.count("\theld\tgap\t") == 3
 
 
 def test_a_blocked_sequence_names_number_tries_and_error_and_how_to_resume(wsrm: Wsrm, service: Service) -> None:
@@ -77,7 +86,7 @@ def test_a_sequence_that_waits_for_its_next_try_says_when_that_is(wsrm: Wsrm, se
 def test_a_running_operation_is_told_with_its_start_attempt_and_instance(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1, 2)
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
-    assert sentence.startswith("running: Number 1 has been running since ")
+    assert sentence.startswith("running: Number 1 (put) has been running since ")
     assert sentence.endswith(f"(60 min), attempt 1, in instance {service.presence.name} (process 1 on here).")
     assert next_step == "next: wsrm-mq message show 1"
 
@@ -100,7 +109,7 @@ def test_a_sequence_near_its_end_says_when_why_and_what_is_lost(wsrm: Wsrm, serv
         r"it still lacks number 2, and what is held \(2 messages\) then goes to the dead letters\.$",
         sentence,
     )
-    assert next_step.endswith("--outcome live")
+    assert next_step.endswith("--for-partner")
 
 
 def test_what_an_end_does_depends_on_the_behavior(wsrm: Wsrm, service: Service) -> None:
@@ -142,7 +151,7 @@ def test_a_whole_sequence_waits_to_be_complete(wsrm: Wsrm, service: Service) -> 
     sequence = service.sequence(1, 2, policy=QueuePolicy(behavior=ENTIRE))
     sentence, _ = explained(wsrm, sequence.terms.identifier)
     assert sentence.startswith("waiting: 2 messages are held since ")
-    assert sentence.endswith("until the source says that the sequence is complete (DiscardEntireSequence).")
+    assert "until the source says that the sequence is complete (DiscardEntireSequence)." in sentence
 
 
 def test_a_sequence_whose_process_died_without_another_asks_for_the_service(wsrm: Wsrm, service: Service) -> None:
@@ -153,7 +162,7 @@ def test_a_sequence_whose_process_died_without_another_asks_for_the_service(wsrm
         "blocked: The process that ran it died (process 1 on here) and no other lives: "
         "start the service, it goes on by itself."
     )
-    assert next_step == "next: wsrm-mq store info"
+    assert next_step == "next: wsrm-mq doctor"
 
 
 def test_a_gap_without_a_live_process_says_so(wsrm: Wsrm, service: Service) -> None:
@@ -209,7 +218,7 @@ def test_what_was_given_up_at_the_end_is_pointed_to(wsrm: Wsrm, service: Service
     assert sentence == (
         "ok: It is closed; what was undelivered from number 2 on is being moved to the dead letters (first_gap)."
     )
-    assert next_step.endswith("--outcome dead")
+    assert next_step.endswith(f"dead-letter list seq:{sequence.terms.identifier}")
 
 
 @pytest.mark.parametrize(("numbers", "text"), [((), "nothing has arrived yet"), ((1, 2), "number 3 is expected next")])
@@ -238,6 +247,41 @@ def test_many_gaps_are_cut_short(wsrm: Wsrm, service: Service) -> None:
     assert "numbers 1, 3, 5, 7, 9 and more (20 gaps), which" in explained(wsrm, sequence.terms.identifier)[0]
 
 
+@pytest.mark.peer("P-25")
+def test_the_numbers_that_a_sequence_was_forced_past_are_told_and_those_that_came_late(
+    wsrm: Wsrm, service: Service
+) -> None:
+    sequence = service.sequence(1, 4, 6)
+    name = sequence.terms.identifier
+    service.deliver(sequence, 1)
+    assert wsrm("sequence", "force", name, "--to", 5, "--late", "refuse", "--yes", "--reason", "lost").exit_code == 0
+    service.instance.runnable()
+    assert (
+        " An operator has forced it past numbers 2-3, 5; what of that comes late goes to the dead letters."
+        in (explained(wsrm, name)[0])
+    )
+    told = report(wsrm, name)
+    assert "\nMissing, not waited for:     2-3, 5\n" in told
+    assert "We went on without the missing numbers. If they come they are not processed" in told
+    service.instance.take(name, 3)
+    assert "past numbers 2, 5; " in explained(wsrm, name)[0]
+    assert explained(wsrm, name)[0].endswith(" Came late: number 3.")
+    facts = document(wsrm("sequence", "explain", name, "--json"))["facts"]
+    assert (facts["given_up"], facts["late"]) == ([[2, 2], [5, 5]], [[3, 3]])
+
+
+def test_what_runs_is_told_and_not_a_lower_number_that_came_late_meanwhile(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, 101)
+    name = sequence.terms.identifier
+    service.deliver(sequence, 1)
+    service.clock.now += 1
+    assert wsrm("sequence", "force", name, "--yes", "--reason", "lost").exit_code == 0
+    service.instance.runnable()
+    service.clock.now += 1
+    service.instance.take(name, 2)
+    assert explained(wsrm, name)[0].startswith("running: Number 101 ")
+
+
 def test_the_facts_come_as_numbers_under_keys_that_are_always_there(wsrm: Wsrm, service: Service) -> None:
     service.clock.now = time.time_ns() // 1_000_000
     waiting = service.sequence(1, 3)
@@ -258,7 +302,7 @@ def test_the_facts_come_as_numbers_under_keys_that_are_always_there(wsrm: Wsrm, 
 def test_the_next_command_names_the_store_that_was_named(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1)
     result = wsrm("sequence", "explain", sequence.terms.identifier, "--store", "./wsrm.db")
-    assert result.stdout.endswith("next: wsrm-mq message show 1 --store ./wsrm.db\n")
+    assert "\nnext: wsrm-mq message show 1 --store ./wsrm.db\n" in result.stdout
 
 
 def test_what_was_answered_with_a_fault_is_no_success(service: Service, wsrm: Wsrm) -> None:
@@ -272,7 +316,7 @@ def test_what_was_answered_with_a_fault_is_no_success(service: Service, wsrm: Ws
     lines = wsrm("sequence", "explain", identifier).stdout.splitlines()
     assert lines[0].startswith("faulted: Of 3 received messages the service took 2 and answered with a fault")
     assert lines[0].endswith("'Client.y: too late'.")
-    assert lines[1] == f"next: wsrm-mq message list --sequence {identifier} --reason answered_with_fault"
+    assert lines[2] == f"next: wsrm-mq failure show seq:{identifier} event:answered_with_fault confirmed:no"
     for arguments in (("--sequence", identifier), ()):
         found = document(wsrm("message", "list", *arguments, "--reason", "answered_with_fault", "--json"))
         assert [one["number"] for one in found["messages"]] == [2, 3]
@@ -288,3 +332,191 @@ def test_what_waits_is_told_before_what_was_answered_with_a_fault(service: Servi
     made = service.sequence(1, 3)
     service.instance.settle(service.claim(made), 1, release=True, remark="Client.x: no such article")
     assert wsrm("sequence", "explain", made.terms.identifier).stdout.startswith("waiting: ")
+
+
+def test_faults_that_are_confirmed_are_no_verdict(service: Service, wsrm: Wsrm) -> None:
+    made = service.sequence(1)
+    service.instance.settle(service.claim(made), 1, release=True, remark="Client.x: no such article")
+    shown = wsrm("sequence", "explain", made.terms.identifier).stdout
+    (command,) = (line[6:] for line in shown.splitlines() if "message confirm" in line)
+    assert wsrm(*command.replace("TEXT", "seen").split()[1:], "--yes").exit_code == 0
+    assert explained(wsrm, made.terms.identifier)[0].startswith("ok: ")
+    assert "OK        Nothing needs attention." in wsrm("status").stdout
+
+
+# who sends it
+
+
+def test_the_partner_and_its_contact_are_named(wsrm: Wsrm, service: Service, somewhere: Path) -> None:
+    sequence = service.sequence(1, 3, partner="acme")
+    service.deliver(sequence, 1)
+    source = wsrm("sequence", "explain", sequence.terms.identifier).stdout.splitlines()[1]
+    assert source == "source: acme, 192.0.2.1", "its section may be gone"
+    (somewhere / "wsrm-mq.toml").write_text(
+        '[partner.acme]\nprincipal = "CN=acme"\ncontact = "+49 30 1234"\ndescription = "Acme Ltd"\n'
+    )
+    source = wsrm("sequence", "explain", sequence.terms.identifier).stdout.splitlines()[1]
+    assert source == "source: acme (Acme Ltd), 192.0.2.1; contact: +49 30 1234"
+    told = document(wsrm("sequence", "explain", sequence.terms.identifier, "--json"))
+    assert told["source"]["contact"] == "+49 30 1234"
+    assert [one["command"].split()[2] for one in told["next_steps"]] == ["explain", "list", "force", "terminate"]
+
+
+def test_a_source_that_left_a_gap_two_hours_ago_is_silent(wsrm: Wsrm, service: Service) -> None:
+    service.clock.advance(-HOUR - MINUTE)
+    sequence = service.sequence(1, 3)
+    service.deliver(sequence, 1)
+    sentence, next_step = explained(wsrm, sequence.terms.identifier)
+    assert re.match(r"silent: Nothing has come from its source since .* \(2 h\)\. It waits for number 2, ", sentence)
+    assert next_step.endswith("--for-partner")
+
+
+def test_a_source_that_left_its_sequence_open_a_day_ago_is_silent(wsrm: Wsrm, service: Service) -> None:
+    service.clock.advance(-22 * HOUR)
+    quiet = service.sequence(1)
+    service.deliver(quiet, 1)
+    assert explained(wsrm, quiet.terms.identifier)[0].startswith("ok: ")
+    service.clock.advance(-2 * HOUR)
+    silent = service.sequence(1)
+    service.deliver(silent, 1)
+    sentence, _next_step = explained(wsrm, silent.terms.identifier)
+    assert sentence.startswith("silent: Nothing has come from its source since ")
+    assert sentence.endswith(
+        "and the sequence is still open; all 1 received messages are settled; number 2 is expected next."
+    )
+
+
+# what to send to the partner
+
+
+def report(wsrm: Wsrm, identifier: str) -> str:
+    """What is written for the partner."""
+    result = wsrm("sequence", "explain", identifier, "--for-partner")
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    return result.stdout
+
+
+def test_a_report_to_the_partner_has_what_the_partner_needs(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, 2, 4, 5, 8)
+    service.deliver(sequence, 1)
+    lines = report(wsrm, sequence.terms.identifier).splitlines()
+    facts = dict(re.split(r": +", line, maxsplit=1) for line in lines if ": " in line)
+    assert facts["Sequence"] == sequence.terms.identifier
+    assert facts["Endpoint"] == "/orders"
+    assert facts["Numbers received"] == "1-2, 4-5, 8"
+    assert facts["Numbers missing"] == "3, 6-7"
+    assert facts["Received, not processed yet"] == "4"
+    assert all(facts[name].endswith(" UTC") for name in ("Created", "Last message received", "Ends"))
+
+
+def test_a_report_to_the_partner_has_nothing_internal(wsrm: Wsrm, service: Service) -> None:
+    """No error, path, process, host or address of this side, whatever is wrong."""
+    sequence = service.sequence(1, 2)
+    service.fail(sequence, 1, "OSError: /srv/orders/private.db is away")
+    text = report(wsrm, sequence.terms.identifier)
+    for secret in ("OSError", "private", service.presence.name, "wsrm.db", "wsrm-mq", "process 1"):
+        assert secret not in text
+    assert "delayed" in text
+    told = document(wsrm("sequence", "explain", sequence.terms.identifier, "--for-partner", "--json"))
+    assert told["text"].split("\n", 1)[1] in text
+
+
+def test_each_verdict_has_its_request(wsrm: Wsrm, service: Service) -> None:
+    done = service.sequence(1)
+    service.deliver(done, 1)
+    refused = service.sequence(1)
+    service.instance.settle(service.claim(refused), 1, release=True, remark="Client.x: no such article")
+    over = service.sequence(1)
+    service.deliver(over, 1)
+    service.instance.end(TerminateSequence(over.terms.identifier))
+    whole = service.sequence(1, policy=QueuePolicy(behavior=ENTIRE))
+    assert "no action is needed" in report(wsrm, done.terms.identifier)
+    assert "the service refused as wrong: 1, the last of them number 1" in report(wsrm, refused.terms.identifier)
+    assert "no such article" not in report(wsrm, refused.terms.identifier)
+    assert "in a new one" in report(wsrm, over.terms.identifier)
+    assert "close or terminate it" in report(wsrm, whole.terms.identifier)
+
+
+def test_what_is_numbered_on_this_side_is_no_affair_of_a_partner(wsrm: Wsrm, service: Service) -> None:
+    """What came without WS-RM, and what an operator has delivered again."""
+    arrived = arrival("", 1, rm=UNSEQUENCED, sender=sender(UNSEQUENCED), connection="a:1")
+    service.instance.run(lambda tx: accept_unsequenced(tx, arrived))
+    created = service.sequence(1)
+    service.fail(created, 1, "no such customer")
+    skipped = wsrm("sequence", "skip", created.terms.identifier, 1, "--yes", "--reason", "spoiled")
+    redriven = wsrm("dead-letter", "redrive", "--all", "--yes", "--reason", "repaired")
+    assert (skipped.exit_code, redriven.exit_code) == (0, 0)
+    listed = document(wsrm("sequence", "list", "--json"))["sequences"]
+    assert {one["kind"] for one in listed} == {"connection", "rm", "replay"}
+    for own in (one for one in listed if one["kind"] != "rm"):
+        result = wsrm("sequence", "explain", own["identifier"], "--for-partner")
+        assert result.exit_code == 4
+        assert "no partner knows of it" in result.stderr
+
+
+# many
+
+
+def test_many_are_told_by_verdict_with_one_command_for_all_of_them(wsrm: Wsrm, service: Service) -> None:
+    stopped = []
+    for partner in ("acme", "acme", "beta"):
+        made = service.sequence(1, partner=partner)
+        service.fail(made, 1, "the database is away")
+        stopped.append(made)
+    waits = service.sequence(2, partner="acme")
+    text = wsrm("sequence", "explain", "partner:acme").stdout
+    assert "blocked: 2 sequences: " in text
+    assert "the database is away" in text
+    assert "next: wsrm-mq sequence resume partner:acme verdict:blocked --reason TEXT\n" in text
+    told = document(wsrm("sequence", "explain", "partner:acme", "--json"))
+    blocked, waiting = told["verdicts"]
+    assert (blocked["verdict"], blocked["sequences"], blocked["held"]) == ("blocked", 2, 0)
+    assert blocked["examples"] == [one.terms.identifier for one in (stopped[1], stopped[0])]
+    assert (waiting["verdict"], waiting["held"], waiting["examples"]) == ("waiting", 1, [waits.terms.identifier])
+    assert told["all_looked_at"] is True
+    resume = blocked["next_steps"][0]["command"]
+    done = document(wsrm(*resume.replace("TEXT", "repaired").split()[1:], "--yes", "--json"))
+    assert len(done["done"]) == 2
+    assert [one["verdict"] for one in document(wsrm("sequence", "explain", "partner:beta", "--json"))["verdicts"]] == [
+        "blocked"
+    ], "of which was not asked"
+
+
+def test_status_leads_from_many_that_are_blocked_to_one_command_for_all(wsrm: Wsrm, service: Service) -> None:
+    for _ in range(5):
+        service.fail(service.sequence(1), 1, "the database is away")
+    (all_,) = re.findall(r"and 2 more: wsrm-mq (.*)", wsrm("status").stdout)
+    assert "resume verdict:blocked --reason TEXT" in wsrm(*all_.split()).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("partner:nobody",), 3, "No sequence fits partner:nobody."),
+        (("partner:acme", "--for-partner"), 2, "--for-partner is about one sequence: name it."),
+        (("nowhere",), 3, "There is no sequence nowhere."),
+        (("colour:red",), 2, "There is no key colour"),
+    ],
+)
+def test_what_fits_none_is_told(wsrm: Wsrm, service: Service, words: tuple[str, ...], status: int, said: str) -> None:
+    service.sequence(1)
+    ended = wsrm("sequence", "explain", *words)
+    assert (ended.exit_code, said in ended.stderr) == (status, True), ended.stderr
+
+
+def test_an_identifier_that_looks_like_a_query_is_an_identifier(wsrm: Wsrm, service: Service) -> None:
+    made = service.sequence(2)
+    service.instance.db.execute(
+        "UPDATE sequence SET identifier = 'seq:4' WHERE identifier = ?", (made.terms.identifier,)
+    )
+    assert document(wsrm("sequence", "explain", "seq:4", "--json"))["verdict"] == "waiting"
+    assert wsrm("sequence", "note", "seq:4", "--yes", "--reason", "x").exit_code == 0
+
+
+def test_who_has_terminated_it_is_told(wsrm: Wsrm, service: Service) -> None:
+    name = service.sequence(2).terms.identifier
+    done = wsrm("sequence", "terminate", name, "--now", "--yes", "--actor", "ann", "--reason", "all typed in")
+    assert done.exit_code == 0
+    sentence = document(wsrm("sequence", "explain", name, "--json"))["sentence"]
+    assert "ann terminated it (all typed in); what was undelivered from number 1 on" in sentence

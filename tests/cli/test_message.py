@@ -217,3 +217,22 @@ def test_a_number_that_no_position_can_be_is_an_error_and_no_traceback(
 def test_the_largest_position_is_one_that_is_not_there(wsrm: Wsrm, service: Service) -> None:
     service.sequence(1)
     assert wsrm("message", "show", 2**63 - 1).exit_code == 3
+
+
+def test_the_list_takes_a_query_and_options_that_mean_the_same(wsrm: Wsrm, service: Service) -> None:
+    sequence = service.sequence(1, 2, 3, 5)
+    service.deliver(sequence, 1)
+    assert [number for number, *_ in listed(wsrm, "-state:delivered", "msg:1-3")] == [2, 3]
+    assert [number for number, *_ in listed(wsrm, "-state:delivered", "--number", "1-3")] == [2, 3]
+    assert [number for number, *_ in listed(wsrm, "reason:gap", f"seq:{sequence.terms.identifier[-12:]}")] == [5]
+    assert [number for number, *_ in listed(wsrm, "--since", "2h", "--tail", 2)] == [3, 5]
+    assert listed(wsrm, "--since", "30min") == []
+
+
+def test_a_word_that_is_wrong_is_pointed_at(wsrm: Wsrm, service: Service) -> None:
+    result = wsrm("message", "list", "state:held", "partnr:acme")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0].startswith("wsrm-mq: There is no key partnr (did you mean partner?). Keys: ")
+    assert result.stderr.splitlines()[1:] == ["  state:held partnr:acme", "             ^^^^^^"]
+    result = wsrm("message", "list", "--number", "x")
+    assert (result.exit_code, result.stderr) == (2, "wsrm-mq: msg: x is no number; write 12, 12-40 or 12-.\n")

@@ -26,6 +26,7 @@ principal = "acme"
 path = "/soap"
 max_held = 5
 retry = [1, 2]
+contact = "+49 30 1234"
 [partner."old metro"]
 address = "10.1.0.0/16"
 """
@@ -41,13 +42,14 @@ def configured(somewhere: Path) -> None:
 
 def test_list_has_the_partners_in_the_order_of_the_file(wsrm: Wsrm, configured: None) -> None:
     assert wsrm("partner", "list").stdout.splitlines() == [
-        "partner\tprincipal\tpath\taddress\town options",
-        "acme\tacme\t/soap\t\t2",
-        "old metro\t\t\t10.1.0.0/16\t0",
+        "partner\tprincipal\tpath\taddress\town options\tdescription\tcontact",
+        "acme\tacme\t/soap\t\t2\t\t+49 30 1234",
+        "old metro\t\t\t10.1.0.0/16\t0\t\t",
     ]
     told = document(wsrm("partner", "list", "--json"))["partners"]
     assert [one["name"] for one in told] == ["acme", "old metro"]
-    assert told[1] == {"name": "old metro", "principal": None, "path": None, "address": "10.1.0.0/16", "options": 0}
+    marks = {"principal": None, "path": None, "address": "10.1.0.0/16"}
+    assert told[1] == {"name": "old metro", **marks, "options": 0, "description": None, "contact": None}
 
 
 def test_list_without_partners_says_how_to_make_one(wsrm: Wsrm, somewhere: Path) -> None:
@@ -169,7 +171,7 @@ def test_check_tells_every_combination_that_an_endpoint_speaks_and_leaves_nothin
     assert told["wsdl"]["soap"] == ["1.1"]
     assert told["problem"] is None
     lines = wsrm("partner", "check", orders.url).stdout.splitlines()
-    assert lines[0].startswith("WSDL  SOAP 1.1; reliable messaging: not announced")
+    assert lines[0] == "WSDL  SOAP 1.1; reliable messaging: RM 1.1, RM 1.0"
     assert lines[2].startswith("1.1\t1.2\t1.0\tyes\tyes\tPT60S\tNoDiscard")
     db = sqlite3.connect(orders.store)
     assert db.execute("SELECT DISTINCT state, ended FROM sequence").fetchall() == [("ended", "terminated")]

@@ -62,7 +62,7 @@ def test_a_list_longer_than_a_piece_is_whole(wsrm: Wsrm, service: Service) -> No
 def test_an_unknown_verdict_is_a_usage_error_that_names_the_words(wsrm: Wsrm, service: Service) -> None:
     result = wsrm("sequence", "list", "--verdict", "stuck")
     assert result.exit_code == 2
-    assert "ok, running, waiting, blocked, faulted, expiring, ended" in result.stderr
+    assert "ok, running, waiting, blocked, held, faulted, silent, expiring, ended" in result.stderr
 
 
 def test_show_tells_ranges_verdict_and_the_events_of_its_life(wsrm: Wsrm, service: Service) -> None:
@@ -259,4 +259,4 @@ def test_a_death_that_nothing_proves_is_left_to_a_process_that_lives(wsrm: Wsrm,
 def test_show_has_the_next_step_of_explain(wsrm: Wsrm, service: Service) -> None:
     sequence = stopped(service)
     name = sequence.terms.identifier
-    assert f"next     wsrm-mq sequence resume {name} --reason TEXT" in wsrm("sequence", "show", name).stdout
+    assert f"next: wsrm-mq sequence resume {name} --reason TEXT" in wsrm("sequence", "show", name).stdout

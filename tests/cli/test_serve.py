@@ -427,7 +427,7 @@ def test_it_keeps_no_more_connections_than_the_system_lets_it(serve: Serve, some
         ("shop.inner:app", 2, "there is no module shop.inner in "),
         ("shop:application", 2, "shop has no attribute application."),
         ("shop:number", 2, "shop:number is no application: it cannot be called."),
-        ("needs:app", 1, "needs needs a_module_of_tomorrow, which is not installed."),
+        ("needs:app", 2, "needs needs a_module_of_tomorrow, which is not installed."),
     ],
 )
 def test_an_application_that_is_not_there_is_told_in_words(
@@ -475,11 +475,14 @@ def test_an_asgi_application_that_does_not_start_ends_it(shell: Shell, somewhere
     assert document(wsrm("store", "info", "--json"))["instances"] == []
 
 
-def test_a_mistake_of_the_application_is_shown_with_its_traceback(shell: Shell, somewhere: Path) -> None:
+def test_a_mistake_of_the_application_is_told_in_a_line_and_with_debug_in_whole(shell: Shell, somewhere: Path) -> None:
     (somewhere / "broken.py").write_text("1 / 0")
     done = shell("serve", "broken:app")
-    assert done.returncode == 1
-    assert b"ZeroDivisionError" in done.stderr
+    assert done.returncode == 2
+    mistake = f"broken cannot be imported: ZeroDivisionError: division by zero ({somewhere}/broken.py, line 1)."
+    assert done.stderr.decode().startswith(f"wsrm-mq: {mistake} ")
+    assert b"Traceback" not in done.stderr
+    assert b"Traceback" in shell("--debug", "serve", "broken:app").stderr
 
 
 def test_a_store_that_cannot_be_opened_is_told_with_its_status(shell: Shell, somewhere: Path) -> None:

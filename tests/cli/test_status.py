@@ -49,10 +49,10 @@ def test_an_empty_store_without_processes_is_shown_at_once(path: Path, wsrm: Wsr
 
 def test_a_copy_is_shown_as_one_that_is_not_served(service: Service, wsrm: Wsrm) -> None:
     service.sequence(1)
-    assert "not served" not in wsrm("status").stdout
+    assert "Not served" not in wsrm("status").stdout
     assert wsrm("store", "backup", "copy.db").exit_code == 0
     shown = wsrm("status", "--store", "copy.db").stdout
-    assert "not served: the store is a copy of" in shown
+    assert "CRITICAL  Not served: the store is a copy of" in shown
     assert "processes           0 live\n" in shown, (
         "a process that lived there when it was copied neither died here nor helps"
     )

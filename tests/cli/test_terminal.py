@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,9 @@ def asleep(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
-def typed(*arguments: object, answer: bytes = b"", interrupt_at: bytes | None = None) -> tuple[int, str]:
+def typed(
+    *arguments: object, answer: bytes = b"", interrupt_at: bytes | None = None, columns: int = 200
+) -> tuple[int, str]:
     """Run a command on a terminal of its own; answers its status and all it wrote."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -34,7 +37,7 @@ def typed(*arguments: object, answer: bytes = b"", interrupt_at: bytes | None = 
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**os.environ, "COLUMNS": "200", "TERM": "xterm-256color"},
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"},
     )
     os.close(theirs)
     os.write(ours, answer)
@@ -105,7 +108,8 @@ def test_a_repair_asks_and_does_it_after_yes(service: Service) -> None:
     service.fail(sequence, 1, "no disk")
     status, written = typed("sequence", "resume", sequence.terms.identifier, *WHY, answer=b"y\n")
     assert status == 0
-    assert f"This will try number 1 of {sequence.terms.identifier} again now." in written
+    short = sequence.terms.identifier.removeprefix("urn:uuid:")[:8]
+    assert f"This will try number 1 of {short} again now." in written
     assert service.instance.record(sequence.terms.identifier).blocked is None
 
 
@@ -119,3 +123,35 @@ def test_a_repair_that_is_not_agreed_to_changes_nothing(
     service.fail(sequence, 1, "no disk")
     assert typed("sequence", "skip", sequence.terms.identifier, 1, *WHY, **typing)[0] == status  # type: ignore[arg-type]
     assert service.instance.outcomes(service.key(sequence)) == {1: None}
+
+
+def test_what_needs_attention_fits_a_terminal_of_80_columns(service: Service) -> None:
+    """But for commands: they are typed as they stand."""
+    waiting = service.sequence(2, 3, partner="acme")
+    service.fail(service.sequence(1), 1, "an error of many words " * 9)
+    commands = (("status",), ("doctor",), ("sequence", "explain", waiting.terms.identifier))
+    for command in commands:
+        status, shown = typed(*command, columns=80)
+        assert status in (0, 1), shown
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in shown.splitlines()]
+        assert [line for line in lines if len(line) > 80 and "wsrm-mq " not in line] == []
+        assert waiting.terms.identifier not in shown
+    assert "\x1b[33mWARNING" in typed("status")[1]
+
+
+def test_a_long_error_fits_too_and_the_command_in_it_is_whole(path: Path) -> None:
+    status, shown = typed("store", "info", "--store", path.with_name("there is no such one"), columns=80)
+    first, *others = shown.splitlines()
+    assert (status, first[:8], {line[:2] for line in others}) == (5, "wsrm-mq:", {"  "})
+    command = f"`wsrm-mq store init --store '{path.parent}/there is no such one'`"
+    assert sum(command in line for line in others) == 1
+    assert [line for line in shown.splitlines() if len(line) > 80 and str(path.parent) not in line] == []
+
+
+def test_a_list_of_sequences_names_the_partner_in_80_columns(service: Service) -> None:
+    service.sequence(1, 3, partner="acme")
+    service.sequence(1, 3)
+    status, shown = typed("sequence", "list", columns=80)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+    assert (status, max(map(len, lines)) <= 80) == (0, True)
+    assert [line.split()[-1] for line in lines[:3]] == ["from", "192.0.2.1", "acme"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import time
@@ -39,7 +40,7 @@ def serve(path: Path) -> None:
 
 def test_prune_says_what_it_would_delete_then_deletes_it_beside_a_service(wsrm: Wsrm, service: Service) -> None:
     service.deliver(service.sequence(1, 2, 4), 1, 2)
-    expected = {"messages": 2, "bodies": 0, "size": 22, "sequences": 0, "ledger": 0}
+    expected = {"messages": 2, "bodies": 0, "size": 22, "sequences": 0, "ledger": 0, "plans": 0}
     tried = wsrm("store", "prune", "--older-than", "PT30M", "--dry-run", "--json")
     assert document(tried) == {**expected, "dry_run": True}
     assert document(wsrm("store", "info", "--json"))["messages"] == {"delivered": 2, "live": 1}
@@ -56,6 +57,41 @@ def test_prune_says_what_it_would_delete_then_deletes_it_beside_a_service(wsrm: 
 def test_prune_leaves_what_is_younger(wsrm: Wsrm, service: Service) -> None:
     service.deliver(service.sequence(1), 1)
     assert document(wsrm("store", "prune", "--older-than", "P1D", *WHY, "--json"))["messages"] == 0
+
+
+def test_prune_names_an_age_that_makes_room_where_the_one_that_was_said_does_not(wsrm: Wsrm, service: Service) -> None:
+    service.deliver(service.sequence(1, 2, 4), 1, 2)
+    told = wsrm("store", "prune", "--older-than", "P1D", *WHY)
+    assert "With --older-than PT1H it would be 2 messages" in told.stderr
+    assert "Deleted 0 messages" in told.stderr
+    assert "--older-than PT1H" not in wsrm("store", "prune", "--older-than", "PT1H", *WHY).stderr
+    assert "Nothing was settled" not in wsrm("store", "prune", "--older-than", "P1D", *WHY).stderr
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_the_command_for_a_full_store_frees_something_or_nothing_is_said_to(
+    wsrm: Wsrm, service: Service, is_settled: bool
+) -> None:
+    made = service.sequence(1, 2)
+    if is_settled:
+        service.deliver(made, 1, 2)
+    (service.path.parent / "wsrm-mq.toml").write_text("max_store = 4096\n")
+    shown = wsrm("status").stdout
+    assert "max_store is reached" in shown
+    assert ("Nothing may be pruned" in shown) == (not is_settled)
+    commands = re.findall(r"next: wsrm-mq (store prune .*) --reason TEXT", shown)
+    assert bool(commands) == is_settled
+    for command in commands:
+        freed = document(wsrm(*command.split(), "--reason", "full", "--yes", "--json"))
+        assert freed["messages"] == 2
+
+
+@pytest.mark.parametrize("words", ["TEXT", "...", " TEXT "])
+def test_what_a_printed_command_has_in_place_of_a_reason_is_none(wsrm: Wsrm, service: Service, words: str) -> None:
+    refused = wsrm("store", "prune", "--older-than", 0, "--reason", words, "--yes")
+    assert (refused.exit_code, "stands for words of your own" in refused.stderr) == (4, True)
+    renamed = wsrm("store", "application", "none", "NEW", "--reason", "moved", "--yes")
+    assert (renamed.exit_code, "stand for the two names" in renamed.stderr) == (2, True)
 
 
 def test_prune_forgets_ended_sequences_only_if_it_is_told_to(wsrm: Wsrm, service: Service) -> None:
@@ -145,9 +181,13 @@ def test_a_copy_is_not_changed_nor_served_before_it_is_adopted(wsrm: Wsrm, copy:
 def test_adopt_says_what_is_lost_and_a_service_can_start(wsrm: Wsrm, copy: Path) -> None:
     tried = wsrm("store", "adopt", "--store", copy, "--dry-run", "--json")
     assert document(tried) == {"ended": 2, "undelivered": 3, "dry_run": True}
-    for sentence in ("2 open sequences end", "3 messages that it has not delivered go to the dead letters", "partners"):
+    for sentence in (
+        "Open sequences that end: 2.",
+        "Messages that it has not delivered: 3. They go to the dead letters",
+        "partners",
+    ):
         assert sentence in tried.stderr
-    assert "\n- 2 open sequences" in tried.stderr
+    assert "\n- Open sequences" in tried.stderr
     assert "it can be served as it is" not in tried.stderr
     assert wsrm("store", "adopt", "--store", copy, "--reason", "disk").exit_code == 4
     with pytest.raises(StoreUnconfirmed):

@@ -6,6 +6,7 @@ next one.
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from tests.crash.checker import problems
 from tests.crash.witness import Witness, settled
 from tests.support.orders import OrderSender
+from tests.support.orders_server import within
 
 each_front = pytest.mark.parametrize(
     ("front", "lives"),
@@ -91,6 +93,42 @@ def test_a_kill_between_settling_a_request_and_answering_it_runs_it_no_second_ti
     calls = witness.calls(source.identifier)
     assert [n for n, _ in calls] == list(range(1, last + 1))
     assert problems(source.acknowledged, witness.effects(source.identifier), calls) == []
+
+
+@pytest.mark.timeout(240)
+@each_front
+@pytest.mark.spec("S-SND-004", "S-RET-010", "H-010", "D-DUR-006", versions="all")
+@pytest.mark.parametrize("point", ["before_settle", "after_settle"])
+def test_a_kill_around_a_reply_s_commit_gives_its_place_in_the_offered_sequence_once(
+    tmp_path: Path, point: str, front: str, lives: int
+) -> None:
+    """Whatever was on the wire before a kill is the same after it: each reply's number and MessageID."""
+    witness = Witness(tmp_path, front)
+    witness.start()
+    source = OrderSender(witness, offer=uuid.uuid4().urn)
+    seen: dict[int, set[tuple[int, str | None]]] = {}
+
+    def echo(number: int) -> None:
+        # What ran at the kill is called again after a pause: until then there is no answer.
+        reply = within(20, lambda: source.echo(number, f"t{number}"), lambda answer: bool(answer.body)).reply
+        assert reply.sequence is not None
+        seen.setdefault(number, set()).add((reply.sequence.number, reply.message_id))
+
+    for _ in range(lives):
+        witness.die_at(point, 2)
+        source.disconnect()
+        first = max(seen, default=0) + 1
+        with suppress(OSError):
+            for number in range(first, first + A_LIFE):
+                echo(number)
+        witness.wait()
+        witness.start()
+    source.disconnect()
+    for number in range(1, max(seen) + 1):
+        echo(number)
+    witness.stop()
+    assert [sorted(places)[0][0] for _number, places in sorted(seen.items())] == list(range(1, max(seen) + 1))
+    assert {len(places) for places in seen.values()} == {1}
 
 
 @pytest.mark.scenario("Q-040")

@@ -111,8 +111,8 @@ def test_a_backup_in_place_of_the_store_is_not_served_and_once_adopted_loses_and
         witness.start()
     command = [sys.executable, "-m", "wsrm_mq", "store", "adopt", "--store", str(witness.store), "--yes"]
     told = subprocess.run([*command, "--reason", "disk"], capture_output=True, text=True, timeout=60, check=True)
-    assert "1 open sequences end" in told.stderr
-    assert "1 messages that it has not delivered go to the dead letters" in told.stderr
+    assert "Open sequences that end: 1." in told.stderr
+    assert "Messages that it has not delivered: 1. They go to the dead letters" in told.stderr
 
     witness._process = None
     witness.start()

@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.support.orders_server import ROOT
+from tests.support.forked import Forked
 
 __all__ = ["Testimony", "Witness", "in_background", "settled"]
 
@@ -50,15 +49,13 @@ class Witness(Testimony):
         self.options = options
         self.port = 0
         self.lives = 0
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
 
     def start(self, work: float = 0.0) -> None:
-        command = [sys.executable, "-m", "tests.servers.witness", "--store", str(self.store), "--front", self.front]
-        command += ["--service-db", str(self.service_db), "--port", str(self.port), "--die", str(self.wish)]
-        command += ["--work", str(work), "--options", json.dumps(self.options)]
-        with self.log.open("a") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self._process.stdout is not None
+        arguments = ["--store", str(self.store), "--service-db", str(self.service_db), "--port", str(self.port)]
+        arguments += ["--front", self.front, "--die", str(self.wish), "--work", str(work)]
+        arguments += ["--options", json.dumps(self.options)]
+        self._process = Forked("tests.servers.witness", arguments, self.log)
         line = self._process.stdout.readline()
         assert line, f"the server did not start:\n{self._last_words()}"
         self.port = json.loads(line)["port"]
@@ -84,7 +81,6 @@ class Witness(Testimony):
     def _ended(self, seconds: float) -> int:
         assert self._process is not None
         status = self._process.wait(seconds)
-        assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
         self.wish.unlink(missing_ok=True)

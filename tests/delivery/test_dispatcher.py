@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
+from wsrm_mq import replay
 from wsrm_mq.delivery import dispatcher as dispatching
 from wsrm_mq.delivery.completion import ThreadCompletion
 from wsrm_mq.delivery.deliverable import RUN_LENGTH
@@ -82,6 +84,51 @@ def test_a_close_under_load_leaves_no_sequence_owned(start: Start) -> None:
             # What was committed and could not be answered any more counts too.
             accepted[identifier] = len(service.numbers(identifier))
         senders = [threading.Thread(target=send, args=(identifier,)) for identifier in identifiers]
+
+
+def test_a_run_ahead_of_its_settlements_stops_where_the_sequence_is_held(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own settlements say so, however rarely it looks at the row."""
+    monkeypatch.setattr(dispatching, "LOOK_SECONDS", 60.0)
+
+    def behave(environ: dict[str, Any]) -> None:
+        if environ["wsrm.message_number"] == 3:
+            replay.hold(wsrm.path, environ["wsrm.sequence_id"], actor="ada", reason="in the middle of a run")
+        time.sleep(0.005)
+
+    service = Service(behave)
+    wsrm = start(service)
+    identifier = wsrm.create()
+    for number in (*range(2, 61), 1):
+        wsrm.put(identifier, number)
+    assert until(lambda: len(service.calls) >= 3)
+    assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+    called = len(service.calls)
+    assert called < 40, "what was ahead of the hold is called, not the rest of the run"
+    (act,) = replay.resume(wsrm.path, identifier, actor="ada", reason="go on")
+    assert act.result == called + 1
+    assert until(lambda: len(service.calls) >= 60)
+    assert service.numbers(identifier) == list(range(1, 61))
+
+
+@pytest.mark.parametrize("act", [replay.hold, partial(replay.terminate, drain=False)])
+def test_where_operations_are_slow_none_begins_once_the_sequence_is_stopped(
+    start: Start, act: Callable[..., Any]
+) -> None:
+    def behave(environ: dict[str, Any]) -> None:
+        if environ["wsrm.message_number"] == 3:
+            act(wsrm.path, environ["wsrm.sequence_id"], actor="ada", reason="in the middle of a run")
+        time.sleep(0.1)
+
+    service = Service(behave)
+    wsrm = start(service)
+    identifier = wsrm.create()
+    for number in (*range(2, 7), 1):
+        wsrm.put(identifier, number)
+    assert until(lambda: len(service.calls) >= 3)
+    assert until(lambda: wsrm.rows(OWNED) == [(0,)])
+    assert service.numbers(identifier) == [1, 2, 3]
 
 
 def test_a_close_waits_for_the_operation_of_a_request(start: Start) -> None:

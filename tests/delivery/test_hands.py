@@ -27,6 +27,8 @@ from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.destination.destination import RMDestination
 
+pytestmark = pytest.mark.usefixtures("quick_watch")
+
 SOON = 15
 """Seconds, on a machine that does much else; two looks of the watch and a run take about three."""
 ERRORS = [RuntimeError, SystemExit, KeyboardInterrupt]

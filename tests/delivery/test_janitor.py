@@ -14,7 +14,10 @@ import pytest
 
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from wsrm_mq.delivery.janitor import Janitor
+from wsrm_mq.queue import archiving
+from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.store import archiving as archiving_sql
 from wsrm_mq.store import identity
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock, Reply
@@ -72,6 +75,21 @@ def test_it_works_by_itself(service: InProcess, clock: ManualClock) -> None:
         assert until(lambda: identity.Witness(service.path).seen() != seen)
     finally:
         janitor.stop()
+
+
+def test_one_that_is_not_to_prune_only_tells_the_witness(service: InProcess, clock: ManualClock) -> None:
+    worked(service, 3)
+    clock.advance(7 * DAY)
+    policy_of = service.middleware._front._policy_of
+    store = service.middleware.engine.store
+    janitor = Janitor(store, policy_of, prunes=False, witness_seconds=0.01, sweep_seconds=0.01)
+    seen = identity.Witness(service.path).seen()
+    janitor.start()
+    try:
+        assert until(lambda: identity.Witness(service.path).seen() != seen)
+    finally:
+        janitor.stop()
+    assert service.rows("SELECT count(*) FROM message") == [(3,)]
 
 
 def test_one_instance_at_a_time_does_it(service: InProcess, clock: ManualClock) -> None:
@@ -170,3 +188,26 @@ def test_a_restart_finds_the_witness_where_it_left_it(service: InProcess) -> Non
         service.middleware.close()
         service.open()
         worked(service, 1)
+
+
+def test_it_waits_for_an_archive_where_that_is_configured(tmp_path: Path, clock: ManualClock) -> None:
+    def app(_environ: dict[str, Any], start_response: Any) -> Any:
+        return taken(start_response)
+
+    service = InProcess(
+        tmp_path, app, clock=clock, one_way=("urn:example:orders/put_order",), retain_until_archived=True
+    )
+    try:
+        worked(service, 3)
+        clock.advance(7 * DAY)
+        janitor = service.middleware.engine.janitor
+        assert janitor.sweep().messages == 0
+        with service.middleware.engine.store.reader() as db:
+            known = identity.identify(db)
+            (last,) = db.execute(archiving_sql.LAST_LEDGER).fetchone()
+        held = Archived("a" * 32, "/archive", 1, known.id, known.mark, None, last, clock(), ((1, 2),), ())
+        service.middleware.engine.store.call(lambda tx: archiving.confirm(tx, held, actor="ada"))
+        assert janitor.sweep().messages == 2
+        assert service.rows("SELECT id FROM entry") == [(3,)]
+    finally:
+        service.middleware.close()

@@ -11,6 +11,7 @@ import pytest
 from tests.delivery.test_dispatcher import OWNED
 from tests.support.in_process import TWO_WAY, InProcess, taken, until
 from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.settle import ServiceReply
 
 SURROGATE = "\ud800 is no text"
@@ -63,7 +64,7 @@ def assert_repeats_are_marked(calls: Calls) -> None:
 
 
 UNSTORABLE = {
-    "an error that is no text": lambda: Outcome(error=NO_TEXT, fault="exception"),
+    "an error that is no text": lambda: Outcome(error=NO_TEXT, diagnosis=Diagnosis("exception")),
     "a header that is no text": lambda: Outcome(ServiceReply("200 OK", (("X-A", SURROGATE),), b"<ok/>")),
     "a status that is no text": lambda: Outcome(ServiceReply(f"200 {SURROGATE}", (), b"<ok/>")),
     "a header that is not JSON": lambda: Outcome(ServiceReply("200 OK", ((b"X", b"Y"),), b"<ok/>")),  # type: ignore[arg-type]

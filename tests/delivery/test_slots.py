@@ -69,6 +69,7 @@ def test_of_two_processes_each_has_as_many_sequences_as_threads_and_all_are_deli
         for identifier in identifiers:
             assert busy.put(identifier, number).startswith("200")
     assert until(lambda: busy.rows(OWNERS) == [(THREADS,), (THREADS,)], 3), "what one leaves the other takes"
+    until(lambda: len(service.calls) >= 2 * THREADS, 3)  # a sequence has its owner before its thread calls
     assert len(service.calls) == 2 * THREADS
     service.may_go.set()
     assert until(lambda: delivered(idle) == 3 * SEQUENCES)

@@ -164,6 +164,7 @@ def test_whose_lock_files_are_removed_is_not_taken_for_dead_and_makes_them_again
     with caplog.at_level(logging.CRITICAL, "wsrm_mq.instance"):
         shutil.rmtree(tmp_path / "store.db.d")
         assert until(lambda: all(store.presence is not None and store.presence.is_in_place for store in stores))
+        assert until(lambda: len(caplog.records) == 2), "told behind the files"
     assert [record.getMessage().split()[0] for record in caplog.records] == ["instance.files_removed"] * 2
     time.sleep(2.5)
     assert calls == [1]

@@ -112,3 +112,22 @@ def test_a_reply_that_is_no_envelope_is_told_and_its_message_is_acknowledged_whe
     assert calls == [1]
     [event] = [event for event in told if event.name == "reply.not_soap"]
     assert (event.sequence, event.number, event.fields["content_type"]) == (identifier, 1, content_type)
+
+
+@pytest.mark.parametrize("assurance", ["exactly_once", "at_most_once"])
+def test_a_reply_that_is_no_envelope_and_was_to_be_sent_to_an_address_is_told(tmp_path: Path, assurance: str) -> None:
+    told: list[Event] = []
+
+    def page(_environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "text/html")])
+        return [b"no envelope"]
+
+    wsrm = InProcess(tmp_path, page, on_event=told.append, assurance=assurance, decoupled=["http://127.0.0.1:9"])
+    try:
+        identifier = wsrm.create()
+        wsrm.post(FACTORY.message(identifier, 1, reply_to=TWO_WAY.replace(FACTORY.anonymous, "http://127.0.0.1:9/r")))
+        assert until(lambda: [event for event in told if event.name == "reply.not_soap"])
+    finally:
+        wsrm.middleware.close(5)
+    [event] = [event for event in told if event.name == "reply.not_soap"]
+    assert (event.sequence, event.number, event.fields["content_type"]) == (identifier, 1, "text/html")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from wsrm_mq.envelope import acknowledgement_header, fault, sequence_acknowledgement
+from wsrm_mq.envelope import fault, reply_headers, sequence_acknowledgement
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
@@ -56,7 +56,7 @@ def test_an_acknowledgement_is_xml_whatever_it_names(
 ) -> None:
     acks = [SequenceAcknowledgement(text, ((1, 2),)) for text in HOSTILE]
     assert len(etree.fromstring(sequence_acknowledgement(soap, addressing, rm, acks))) == 2
-    assert etree.fromstring(b"<all>" + acknowledgement_header(rm, acks) + b"</all>").tag == "all"
+    assert etree.fromstring(b"<all>" + reply_headers(SOAPVersion.SOAP_1_2, rm, None, acks) + b"</all>").tag == "all"
 
 
 def test_a_header_in_the_namespace_of_xml_is_named_by_its_own_prefix() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.envelope.conftest import every_version, read
 from wsrm_mq.envelope import Limits, expand, parse_content_type, scan, soap_version_of
 from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CloseSequence, SequenceHeader
 from wsrm_mq.testing import EnvelopeFactory
@@ -275,3 +276,10 @@ def test_parameters_are_read_quoted_and_not() -> None:
     assert content.media_type == "text/xml"
     assert content.parameters == {"charset": "utf-8", "action": 'a;b="c"', "start": "<x@y>"}
     assert content.charset == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("field", "coding"), [("gzip", "gzip"), (" X-GZip", "gzip"), ("identity", ""), ("", ""), ("br", "br")]
+)
+def test_a_content_coding_has_one_spelling(field: str, coding: str) -> None:
+    assert content_coding(field) == coding

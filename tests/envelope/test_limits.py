@@ -81,3 +81,18 @@ def test_a_number_of_many_digits_never_becomes_one(digits: int) -> None:
     assert isinstance(refusal(PLAIN, PLAIN.message(ID, "1" * digits)).fault, MalformedMessage)
     assert read(PLAIN, PLAIN.message(ID, "0" * digits + "1")).sequence == SequenceHeader(ID, 1)
     assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("count", [16, 17])
+def test_more_requests_for_acknowledgements_than_are_answered_are_refused_alone_and_cut_off_where_they_ride(
+    count: int,
+) -> None:
+    names = [f"urn:s{n}" for n in range(count)]
+    riding = "".join(map(PLAIN.ack_requested_header, names))
+    headers = read(PLAIN, PLAIN.message(ID, 1, headers=riding))
+    assert len(headers.ack_requested) == 16
+    assert ("AckRequested headers" in "".join(headers.ignored)) == (count > 16)
+    if count > 16:
+        assert "17 AckRequested headers" in refusal(PLAIN, PLAIN.ack_requested(*names)).fault.reason
+    else:
+        assert len(read(PLAIN, PLAIN.ack_requested(*names)).ack_requested) == 16

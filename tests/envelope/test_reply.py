@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.envelope import complete_reply, piggyback
+from wsrm_mq.envelope import NotAnEnvelope, complete_reply, piggyback
 from wsrm_mq.versions import WSA_2005, SOAPVersion
 
 SOAP = SOAPVersion.SOAP_1_2
@@ -43,3 +43,20 @@ def test_the_place_in_a_part_of_many_is_that_of_the_envelope() -> None:
     completed, place = complete_reply(body, content_type, SOAP, WSA_2005, None, "urn:act")
     assert piggyback(completed, content_type, b"<a/>", place) == piggyback(completed, content_type, b"<a/>")
     assert completed[place[0] :].startswith(b"<Action")
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        f'<e:Envelope xmlns:e="{SOAP.namespace}"/>',
+        f'<e:Envelope xmlns:e="{SOAP.namespace}"></e:Envelope>',
+        f'<e:Envelope xmlns:e="{SOAPVersion.SOAP_1_1.namespace}"><e:Body/></e:Envelope>',
+        '<Envelope xmlns="urn:other"><Body/></Envelope>',
+        "<html/>",
+        "",
+    ],
+    ids=["closed at once", "empty", "of another version", "of another namespace", "a page", "no content"],
+)
+def test_what_is_no_envelope_with_a_body_is_left_alone(nothing: str) -> None:
+    with pytest.raises(NotAnEnvelope):
+        complete_reply(nothing.encode(), SOAP.media_type, SOAP, WSA_2005, "urn:asked", "urn:act")

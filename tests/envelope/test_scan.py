@@ -317,3 +317,21 @@ def test_uses_of_security_are_named_so_that_they_can_be_refused() -> None:
         body = read(PLAIN, envelope).body
         assert isinstance(body, CreateSequence)
         assert body.uses_security == name
+
+
+@each_rm
+def test_what_is_outside_of_sequences_is_plain_and_what_is_about_them_is_not(speak: EnvelopeFactory) -> None:
+    asking = speak.ack_requested_header(ID)
+    assert read(speak, speak.envelope("urn:example:put")).is_plain
+    assert read(speak, speak.envelope("urn:example:put", headers=asking)).is_plain
+    assert not read(speak, speak.ack_requested(ID)).is_plain
+    assert not read(speak, speak.message(ID, 1)).is_plain
+    assert not read(speak, speak.create_sequence()).is_plain
+
+
+@each_rm
+def test_a_fault_under_an_action_of_the_protocol_is_no_operation(speak: EnvelopeFactory) -> None:
+    own, under = (speak.envelope(action, "<soap:Fault/>") for action in ("urn:own", speak.addressing.fault_action))
+    assert read(speak, own).is_fault
+    assert not read(speak, own).is_protocol_fault
+    assert read(speak, under).is_protocol_fault

@@ -1,4 +1,4 @@
-"""``make fuzz``: see ``run``."""
+"""``make fuzz``: see ``run``; with ``TARGET=envelope``: see ``readers``."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.run import PLANTS, Failed, fuzz, report
+from tests.fuzz.failed import Failed, report
+from tests.fuzz.readers import READERS, fuzz_readers
+from tests.fuzz.run import PLANTS, fuzz
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--plant", choices=PLANTS, default="")
+    parser.add_argument("--target", choices=("service", "envelope"), default="service")
+    parser.add_argument("--plant", choices=(*PLANTS, *READERS), default="")
     arguments = parser.parse_args()
     logging.getLogger("wsrm_mq").addHandler(logging.NullHandler())  # what is refused is told: that is not looked for
     logging.getLogger("wsrm_mq").propagate = False
     with tempfile.TemporaryDirectory() as directory:
         try:
-            count = fuzz(Path(directory), arguments.seconds, arguments.seed, arguments.plant)
+            if arguments.target == "service":
+                count = fuzz(Path(directory), arguments.seconds, arguments.seed, arguments.plant)
+            else:
+                count = fuzz_readers(arguments.seconds, arguments.seed, arguments.plant)
         except Failed as failed:
             report(failed, arguments.seed, Path("build/fuzz"))
             return 1

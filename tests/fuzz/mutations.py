@@ -1,61 +1,33 @@
-"""Requests that are nearly right: a good message of any version, with some of what it is made of changed."""
+"""A case with some of what it is made of changed: elements, text, bytes, and what HTTP says of them."""
 
 from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from lxml import etree
 
-from wsrm_mq.testing import EnvelopeFactory
-from wsrm_mq.versions import RM_VERSIONS, SOAPVersion
+from tests.fuzz.messages import DIALECTS, Case
+from wsrm_mq.versions import MAKE_CONNECTION
 
-__all__ = ["DIALECTS", "Case", "good", "mutated"]
+__all__ = ["mutated"]
 
-DIALECTS: Final = [
-    EnvelopeFactory(rm, soap, addressing)
-    for rm in RM_VERSIONS.values()
-    for soap in SOAPVersion
-    for addressing in rm.addressings
-]
-NAMESPACES: Final = sorted({uri for speak in DIALECTS for uri in (speak.rm.namespace, speak.addressing.namespace)})
+NAMESPACES: Final = sorted(
+    {uri for speak in DIALECTS for uri in (speak.rm.namespace, speak.addressing.namespace, speak.soap.namespace)}
+    | {MAKE_CONNECTION.namespace, "urn:example:own"}
+)
 TEXTS: Final = [
     *("", " ", "0", "1", "-1", "2", "3", " 7 ", "+8", "9" * 30, str(2**63), str(2**63 - 1), "1e3"),
     *("urn:x", "PT0S", "P1D", "-P1D", "x" * 3_000, "\u00fc\u2028", "true", "NoDiscard"),
-    "http://www.w3.org/2005/08/addressing/none",
+    *("http://www.w3.org/2005/08/addressing/none", f"{MAKE_CONNECTION.anonymous}one", MAKE_CONNECTION.anonymous),
+    *("http://127.0.0.1:1/acks", "wsrm:UnknownSequence", "wsmc:MissingSelection", "a:b:c", "&amp;]]>"),
 ]
 TYPES: Final = [
     *("text/xml", "application/soap+xml", "text/xml; charset=utf-16", "application/soap+xml; charset=latin-1", ""),
     *("multipart/related", "application/json", "application/soap+msbin1"),
     'multipart/related; boundary=edge; type="application/xop+xml"',
 ]
-
-
-class Case(NamedTuple):
-    body: bytes
-    content_type: str
-    encoding: str = ""
-    method: str = "POST"
-
-
-def good(rng: random.Random, speak: EnvelopeFactory, identifiers: list[str]) -> Case:
-    """A message of any kind, mostly of a sequence that there is."""
-    identifier = rng.choice([*identifiers, "urn:uuid:0"])
-    number = rng.choice([1, 2, 3, rng.randrange(1, 50)])
-    make: list[Callable[[], bytes]] = [
-        speak.create_sequence,
-        lambda: speak.message(identifier, number),
-        lambda: speak.message(identifier, number, reply_to=speak.anonymous, ack_requested=True),
-        lambda: speak.ack_requested(identifier, *identifiers[:2]),
-        lambda: speak.terminate(identifier),
-        lambda: speak.envelope("urn:example:orders/put"),
-    ]
-    if speak.rm.has_close:
-        make.append(lambda: speak.close(identifier))
-    weights = [2, 12, 4, 2, 1, 2, 1][: len(make)]
-    return Case(rng.choices(make, weights)[0](), speak.content_type)
 
 
 def _drop(rng: random.Random, element: etree._Element) -> None:

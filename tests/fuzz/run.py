@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -19,7 +18,9 @@ from typing import Any, Final
 
 from click.testing import CliRunner
 
-from tests.fuzz.mutations import DIALECTS, Case, good, mutated
+from tests.fuzz.failed import Failed
+from tests.fuzz.messages import DIALECTS, Case, good
+from tests.fuzz.mutations import mutated
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.envelope import Headers, Limits, scan
@@ -27,7 +28,7 @@ from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import HTTPAnswer, WSGIWire
 
-__all__ = ["PLANTS", "Failed", "fuzz"]
+__all__ = ["PLANTS", "fuzz"]
 
 CONFIGURATIONS: Final[list[dict[str, Any]]] = [
     {},
@@ -41,14 +42,6 @@ PLANTS: Final = ("raise", "store", "scan", "verify")
 PLANTED_IN: Final = 50
 SEQUENCES: Final = 6
 REFUSED: Final = 400
-
-
-class Failed(Exception):
-    """An invariant does not hold; the case is in ``case``."""
-
-    def __init__(self, reason: str, case: Case | None = None) -> None:
-        super().__init__(reason)
-        self.case = case
 
 
 class Target:
@@ -161,11 +154,3 @@ def _compare(warm: Scanner, limits: Limits, case: Case, plant: str) -> None:
     fresh = None if plant == "scan" else said(lambda: scan(case.body, case.content_type, None, limits))
     if remembered != fresh:
         raise Failed(f"warm and cold scan differ:\n  {remembered}\n  {fresh}", case)
-
-
-def report(failed: Failed, seed: int, place: Path) -> None:
-    sys.stderr.write(f"FAILED (seed {seed}): {failed}\n")
-    if failed.case is not None:
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"seed-{seed}.bin").write_bytes(failed.case.body)
-        sys.stderr.write(f"{failed.case._replace(body=b'')}; its body is in {place / f'seed-{seed}.bin'}\n")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.run import PLANTS, Failed, fuzz
+from tests.fuzz.failed import Failed
+from tests.fuzz.readers import READERS, fuzz_readers
+from tests.fuzz.run import PLANTS, fuzz
 
 SAID = {
     "raise": "the middleware raised",
@@ -27,3 +29,13 @@ def test_a_planted_mistake_is_found_and_the_fuzzer_ends(tmp_path: Path, plant: s
     with pytest.raises(Failed, match=SAID[plant]):
         fuzz(tmp_path, seconds=0.1, seed=2, plant=plant)
     assert not set(threading.enumerate()) - before, "`make fuzz` would wait a minute for them before it ends"
+
+
+def test_what_reads_mutated_messages_answers_or_raises_what_it_may() -> None:
+    assert fuzz_readers(seconds=2, seed=1) > 100
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_that_raises_anything_else_is_found(reader: str) -> None:
+    with pytest.raises(Failed, match=f"{reader}: RuntimeError"):
+        fuzz_readers(seconds=0.1, seed=2, plant=reader)

@@ -14,8 +14,12 @@ from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
+from . import java_client
 from .gsoap_client import GsoapClient, Variant, build, missing
+from .java_client import JavaClient
+from .reliable import Reliable
 
+StartClient = Callable[[], JavaClient]
 StartServer = Callable[..., OrdersServer]
 
 both_versions: Final = pytest.mark.parametrize("rm", [WSRM_1_1, WSRM_1_0], ids=["rm1.1", "rm1.0"])
@@ -87,3 +91,55 @@ def source(orders: OrdersServer, dialect: Orders) -> Iterator[Source]:
     """A connection to the shared server."""
     with Source(orders, dialect) as source:
         yield source
+
+
+def texts(first: int, last: int) -> list[str]:
+    """What clients in Java say with the calls of these numbers."""
+    return [f"order {n}" for n in range(first, last + 1)]
+
+
+@pytest.fixture(scope="session")
+def java(request: pytest.FixtureRequest) -> Path:
+    """The clients in Java, built."""
+    if reason := java_client.missing():
+        pytest.skip(reason)
+    return java_client.build(Path(request.config.rootpath, "build", "peers"))
+
+
+@pytest.fixture
+def reliable(tmp_path: Path) -> Iterator[Reliable]:
+    """The orders service behind ``wsrm-mq serve``."""
+    with Reliable(tmp_path) as service:
+        yield service
+
+
+@pytest.fixture
+def cxf(java: Path, tmp_path: Path) -> Iterator[StartClient]:
+    """Start CXF clients; those that are still there end with the test."""
+    clients: list[JavaClient] = []
+
+    def start() -> JavaClient:
+        clients.append(JavaClient(java, "cxf", tmp_path / "cxf.log"))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_cxf(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    """A CXF client for the tests of a module that leave it alive."""
+    client = JavaClient(java, "cxf", tmp_path_factory.mktemp("cxf") / "cxf.log")
+    yield client
+    client.kill()
+
+
+@pytest.fixture(scope="module")
+def metro(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    """A Metro client for the tests of a module."""
+    # Java's HTTP client, left to itself, repeats a POST whose connection broke.
+    where = tmp_path_factory.mktemp("metro") / "metro.log"
+    client = JavaClient(java, "metro", where, "-Dsun.net.http.retryPost=false")
+    yield client
+    client.kill()

@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from tests.support.endpoint import Endpoint, listening
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
+from wsrm_mq.cli import program
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 Servers = Callable[..., OrdersServer]
+Operate = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +63,23 @@ def source(server: OrdersServer, speak: Orders) -> Iterator[Source]:
     """A connection to the shared server."""
     with Source(server, speak) as source:
         yield source
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """Where a source has what is said to it sent."""
+    with listening() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def operate(server: OrdersServer) -> Operate:
+    """Have an operator act on a sequence of the shared server, as ``wsrm-mq sequence`` takes it."""
+
+    def run(*arguments: object, status: int = 0) -> Result:
+        command = ["sequence", *map(str, arguments), "--store", str(server.store), "--yes", "--reason", "it is 3 am"]
+        done = CliRunner().invoke(program, command, prog_name="wsrm-mq")
+        assert done.exit_code == status, done.output
+        return done
+
+    return run

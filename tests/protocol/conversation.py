@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from tests.support.source import Source
 from wsrm_mq.testing import HTTPAnswer
 
@@ -34,4 +36,22 @@ def everything_sent(source: Source) -> dict[str, HTTPAnswer]:
     if not rm.has_close:
         for name in ("CloseSequenceResponse", "acknowledgement when closed", "SequenceClosed"):
             del answers[name]  # 1.0 has no close: the sequence goes on, and ends without a response
+    answers |= _sent_in_an_offered_sequence(source)
     return {name: answer for name, answer in answers.items() if answer.body}
+
+
+def _sent_in_an_offered_sequence(source: Source) -> dict[str, HTTPAnswer]:
+    speak, offered = source.speak, uuid.uuid4().urn
+    accepted = source.post(speak.create_sequence(offer=offered, expires="PT1H"))
+    assert accepted.reply.created is not None
+    identifier = accepted.reply.created.identifier
+    answers = {
+        "CreateSequenceResponse with Accept": accepted,
+        "reply in the offered sequence": source.echo(identifier, 1, "one"),
+        "InvalidAcknowledgement": source.post(speak.acknowledgement(offered, (1, 9))),
+    }
+    if speak.rm.has_last_message:
+        answers["LastMessage"] = source.post(speak.last_message(identifier, 2))
+        acknowledged = speak.acknowledgement_header(offered, (1, 2))
+        answers["TerminateSequence"] = source.post(speak.terminate(identifier, headers=acknowledged))
+    return answers

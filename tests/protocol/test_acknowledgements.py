@@ -116,7 +116,7 @@ def test_final_is_said_from_the_close_on_and_the_ranges_stay(source: Source) -> 
     assert source.calls(identifier) == [1, 2, 3, 6]
 
 
-@pytest.mark.spec("D-ACK-026", "D-ACK-027", "H-015")
+@pytest.mark.spec("D-ACK-026", "D-ACK-027", "H-015", "RSP-003")
 @every_version
 def test_an_acknowledgement_by_itself_is_an_empty_message_of_no_sequence(source: Source) -> None:
     identifier = source.create()
@@ -251,7 +251,7 @@ def test_acknowledgements_come_only_on_responses_to_requests_about_their_sequenc
     assert source.delivered(first) == [1, 2]
 
 
-@pytest.mark.spec("D-ACK-029", "H-001")
+@pytest.mark.spec("D-ACK-029", "H-001", "RSP-013")
 @every_version
 def test_the_response_to_a_one_way_message_covers_it(server: OrdersServer, speak: Orders) -> None:
     """Also where several connections send messages of one sequence at the same time."""

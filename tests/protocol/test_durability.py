@@ -21,7 +21,7 @@ from tests.support.stored import write_locked
 
 @pytest.fixture(scope="module")
 def much_killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
-    server = OrdersServer(tmp_path_factory.mktemp("much-killed"), retry=[0.1, 0.1], hold_wait=2.0)
+    server = OrdersServer(tmp_path_factory.mktemp("much-killed"), retry=[0.1] * 9, hold_wait=2.0)
     yield server
     server.kill()
 

@@ -254,6 +254,7 @@ def test_a_peer_may_have_few_requests_wait_and_the_others_still_may(narrowly, re
 
 
 @each_rm
+@pytest.mark.peer("P-67")
 @pytest.mark.spec("D-SEQ-024")
 def test_wcf_is_told_how_much_room_there_is_and_what_finds_none_stays_unacknowledged(at) -> None:
     source = at("/wcf")
@@ -271,6 +272,7 @@ def test_wcf_is_told_how_much_room_there_is_and_what_finds_none_stays_unacknowle
 
 
 @each_rm
+@pytest.mark.peer("P-67")
 @pytest.mark.spec("D-SEQ-024")
 def test_wcf_is_told_of_the_room_on_replies_and_when_it_asks_too(at) -> None:
     source = at("/wcf")

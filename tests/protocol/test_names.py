@@ -73,13 +73,21 @@ SCHEMA: dict[str, dict[str, str]] = {
     WSRM_1_0.namespace: {
         "CreateSequenceResponse": "Identifier (Expires )?(Accept )?",
         "Accept": "AcksTo ",
+        "AcksTo": "Address ",
+        "Sequence": "Identifier MessageNumber (LastMessage )?",
+        "LastMessage": "",
+        "TerminateSequence": "Identifier ",
         "SequenceAcknowledgement": "Identifier ((AcknowledgementRange )+|(Nack )+)",
         "SequenceFault": "FaultCode " + ANY,
     },
     WSRM_1_1.namespace: {
         "CreateSequenceResponse": "Identifier (Expires )?(IncompleteSequenceBehavior )?(Accept )?",
         "Accept": "AcksTo ",
+        "AcksTo": "Address ",
+        "Sequence": "Identifier MessageNumber ",
+        "CloseSequence": "Identifier (LastMsgNumber )?",
         "CloseSequenceResponse": "Identifier ",
+        "TerminateSequence": "Identifier (LastMsgNumber )?",
         "TerminateSequenceResponse": "Identifier ",
         "SequenceAcknowledgement": "Identifier (((AcknowledgementRange )+|None )(Final )?|(Nack )+)",
         "SequenceFault": "FaultCode (Detail )?",
@@ -218,7 +226,7 @@ def with_foreign(envelope: bytes) -> bytes:
     return etree.tostring(root)
 
 
-@pytest.mark.spec("NS-007")
+@pytest.mark.spec("NS-007", "RSP-009")
 @every_version
 def test_foreign_children_and_attributes_are_passed_over(source: Source) -> None:
     speak = source.speak
@@ -278,7 +286,8 @@ def test_qualified_range_attributes_are_not_read_as_ranges(source: Source) -> No
     assert (unread.reply.fault.code, unread.reply.fault.subcode) == ("Sender", "")
 
 
-@pytest.mark.spec("NS-011")
+@pytest.mark.spec("NS-011", "RSP-008")
+@pytest.mark.peer("P-49")
 @in_1_1
 def test_rm_1_1_with_addressing_2004_is_refused_and_nothing_created(source: Source) -> None:
     identifier = source.create()

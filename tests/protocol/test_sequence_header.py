@@ -382,7 +382,7 @@ def test_a_header_that_lacks_a_part_is_refused(lacking: str, source: Source) -> 
     takes_its_turn(source, identifier, 1, [1])
 
 
-@pytest.mark.spec("D-SEQ-024")
+@pytest.mark.spec("D-SEQ-024", "H-019")
 @every_version
 def test_a_message_past_the_window_comes_again_inside_it(servers: Servers, speak: Orders) -> None:
     with Source(servers(window=3), speak) as source:

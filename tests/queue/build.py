@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wsrm_mq.queue.accept import accept
-from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.arrival import Arrival, Body, EndReceipt, MessageReceipt, Sender
 from wsrm_mq.queue.creation import create
+from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.failure import Failed, fail
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settle import Settled, settle
-from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, SequenceHeader, TerminateSequence
+from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, Offer, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import schema
 from wsrm_mq.store import statements as sql
@@ -25,6 +26,7 @@ from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.testing import ManualClock
 from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
@@ -70,7 +72,7 @@ class Instance:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             self._cache.validate(self.db.execute("PRAGMA data_version").fetchone()[0])
-            tx = Transaction(self.db, self.clock(), self._cache, self.key, self.name)
+            tx = Transaction(Session(self.db, self._cache, self.key, self.name), self.clock())
             yield tx
             tx.flush()
             self.db.execute("COMMIT")
@@ -91,17 +93,18 @@ class Instance:
         rm: RMVersion = WSRM_1_1,
         expires: int | None = None,
         partner: str | None = None,
+        offer: str | None = None,
     ) -> InboundSequence:
-        request = CreateSequence(None, expires)
+        request = CreateSequence(None, expires, Offer(offer) if offer is not None else None)
         who = sender(rm, partner=partner)
         receipt = self.run(lambda tx: create(tx, who, request, None, policy))
         assert receipt.created is not None
         return receipt.created
 
-    def take(self, identifier: str, number: int, **changes: Any) -> Receipt:
+    def take(self, identifier: str, number: int, **changes: Any) -> MessageReceipt:
         return self.run(lambda tx: accept(tx, arrival(identifier, number, **changes)))
 
-    def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> Receipt:
+    def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> EndReceipt:
         return self.run(lambda tx: lifecycle(tx, sender(rm), element, USUAL))
 
     def claim(self, sequence: int) -> Claim | None:
@@ -114,9 +117,16 @@ class Instance:
         position = self.entry(held.sequence, number)["id"]
         return self.run(lambda tx: settle(tx, held, position, number, **options))
 
-    def fail(self, held: Claim, number: int, policy: QueuePolicy, error: str = "no answer") -> Failed:
+    def fail(
+        self,
+        held: Claim,
+        number: int,
+        policy: QueuePolicy,
+        error: str = "no answer",
+        diagnosis: Diagnosis = UNKNOWN,
+    ) -> Failed:
         position = self.entry(held.sequence, number)["id"]
-        return self.run(lambda tx: fail(tx, held, position, number, error, policy))
+        return self.run(lambda tx: fail(tx, held, position, number, error, policy, diagnosis))
 
     # what is stored
 

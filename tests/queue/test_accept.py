@@ -11,6 +11,7 @@ from tests.queue.build import USUAL, Instance, Node, arrival, sender
 from wsrm_mq.queue import creation
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Body, Sender
+from wsrm_mq.queue.dead_letters import discard
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
@@ -36,7 +37,7 @@ def test_an_accepted_message_is_stored_acknowledged_and_claimed_in_one_commit(on
     assert receipt.acknowledgement is not None
     assert receipt.acknowledgement.ranges == ((1, 1),)
     assert receipt.claim is not None
-    assert receipt.is_head
+    assert receipt.runs_here
     (stored,) = one.rows("SELECT m.*, e.number, e.outcome FROM message m JOIN entry e ON e.message = m.id")
     assert (stored["message_id"], stored["connection"], stored["body"]) == ("urn:m", "c1", b"<a/>")
     assert (stored["body_size"], stored["received_at"], stored["outcome"]) == (4, one.clock(), None)
@@ -94,6 +95,17 @@ def test_what_has_no_room_leaves_no_trace_and_is_taken_when_there_is_room(one: I
     assert one.rows("SELECT count(*) AS n FROM message") == [{"n": 3}]
     assert one.take(identifier, 2, policy=policy).act is Act.ACCEPT
     assert one.take(identifier, 5, policy=policy).act is Act.ACCEPT
+
+
+def test_what_an_operator_has_discarded_is_not_held(one: Instance) -> None:
+    identifier = one.create().terms.identifier
+    policy = QueuePolicy(bounds=Bounds(max_held=2))
+    taken = [one.take(identifier, number, policy=policy).position for number in (1, 3, 4)]
+    position = taken[1]
+    assert position is not None
+    one.run(lambda tx: discard(tx, position, actor="ann", reason="wrong"))
+    assert one.take(identifier, 5, policy=policy).act is Act.ACCEPT
+    assert "2 messages are held" in one.take(identifier, 6, policy=policy).no_room
 
 
 @pytest.mark.spec("D-SEQ-002", "D-SEQ-021", versions="all")

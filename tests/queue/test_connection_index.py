@@ -16,6 +16,7 @@ from wsrm_mq.queue.room import Room
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.views import connections, reading
+from wsrm_mq.views.query import parse
 
 NAMES = ("192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1")
 
@@ -41,7 +42,7 @@ def watermark(one: Instance) -> int:
 def told(one: Instance) -> dict[str, Any]:
     """All that the store says of connections."""
     found = connections.connections(one.db)
-    shown = {view.name: reading.messages(one.db, connection=view.name, limit=1_000) for view in found}
+    shown = {view.name: list(reading.messages(one.db, parse("", connection=view.name))) for view in found}
     assert [connections.connection(one.db, view.name) for view in found] == found
     assert [connections.find_connection(one.db, view.name) for view in found] == [view.name for view in found]
     return {"list": found, "shown": {name: [view.position for view in views] for name, views in shown.items()}}

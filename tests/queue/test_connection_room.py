@@ -10,7 +10,7 @@ import pytest
 
 from tests.queue.build import Instance, Node, arrival, sender
 from wsrm_mq.queue.accept import accept
-from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.arrival import MessageReceipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.queue.settle import settle
@@ -22,7 +22,7 @@ from wsrm_mq.versions import UNSEQUENCED
 THREE = QueuePolicy(room=Room(max_per_connection=3))
 
 
-def send(instance: Instance, identifier: str, number: int, connection: str | None = "a") -> Receipt:
+def send(instance: Instance, identifier: str, number: int, connection: str | None = "a") -> MessageReceipt:
     return instance.take(identifier, number, connection=connection, policy=THREE)
 
 
@@ -106,7 +106,7 @@ def test_messages_without_wsrm_are_counted_with_the_others(one: Instance) -> Non
     send(one, identifier, 1)
     send(one, identifier, 2)
 
-    def take() -> Receipt:
+    def take() -> MessageReceipt:
         made = arrival("", 0, connection="a", policy=THREE, sender=sender(UNSEQUENCED))
         return one.run(lambda tx: accept_unsequenced(tx, made))
 

@@ -8,7 +8,7 @@ import pytest
 from tests.queue.build import Instance, Node, sender
 from wsrm_mq.queue import creation
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.arrival import CreateReceipt, Receipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
@@ -19,7 +19,7 @@ HOUR = 3_600_000
 TWO = QueuePolicy(room=Room(max_sequences=2))
 
 
-def create(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> Receipt:
+def create(one: Instance, policy: QueuePolicy = TWO, principal: str | None = None) -> CreateReceipt:
     who = sender(principal=principal)
     return one.run(lambda tx: creation.create(tx, who, CreateSequence(None), None, policy))
 

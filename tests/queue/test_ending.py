@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.queue.build import USUAL, Instance, Node
-from wsrm_mq.queue.ending import bury_batch, due, expire, expire_due
+from wsrm_mq.queue.ending import bury_tails, due, expire, expire_due
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 from wsrm_mq.sequence.states import State
@@ -25,10 +25,10 @@ def having(one: Instance, numbers: tuple[int, ...], policy: QueuePolicy = USUAL)
     return identifier
 
 
-def bury_all(one: Instance, key: int, count: int = 500) -> int:
+def bury_all(one: Instance, count: int = 500) -> int:
     """How many batches it takes."""
     batches = 1
-    while one.run(lambda tx: bury_batch(tx, key, count)):
+    while one.run(lambda tx: bury_tails(tx, count)):
         batches += 1
     return batches
 
@@ -56,7 +56,7 @@ def test_what_follows_the_first_gap_goes_to_the_dead_letters_in_batches(one: Ins
     assert receipt.claim is not None
     key = receipt.claim.sequence
     assert one.to_run(receipt.claim) == [1, 2], "before a single one was moved"
-    assert bury_all(one, key, count=2) == 3
+    assert bury_all(one, count=2) == 3
     assert one.outcomes(key) == {1: None, 2: None, 4: "dead", 5: "dead", 6: "dead", 8: "dead"}
     assert {row["reason"] for row in one.ledger("dead")} == {"first_gap"}
     assert len(one.ledger("discarding")) == 1
@@ -75,7 +75,7 @@ def test_with_the_first_number_missing_nothing_is_run(one: Instance) -> None:
     receipt = one.end(TerminateSequence(identifier))
     assert receipt.claim is None
     key = one.record(identifier).id
-    bury_all(one, key)
+    bury_all(one)
     assert one.outcomes(key) == {2: "dead", 3: "dead"}
     record = one.record(identifier)
     assert record.cursor == record.value.limit
@@ -101,7 +101,7 @@ def test_an_entire_sequence_is_run_or_buried_together(
     key = one.record(identifier).id
     if run is None:
         assert receipt.claim is None
-        bury_all(one, key)
+        bury_all(one)
         assert set(one.outcomes(key).values()) == {"dead"}
         assert {row["reason"] for row in one.ledger("dead")} == {"incomplete_sequence"}
     else:
@@ -114,10 +114,10 @@ def test_a_prefix_that_fails_for_good_after_its_tail_was_buried_is_buried_too(on
     identifier = having(one, (1, 2, 4), FOLLOWING)
     claim = one.end(CloseSequence(identifier)).claim
     assert claim is not None
-    bury_all(one, claim.sequence)
+    bury_all(one)
     one.fail(claim, 1, FOLLOWING)
     assert one.runnable() == []
-    bury_all(one, claim.sequence)
+    bury_all(one)
     assert one.outcomes(claim.sequence) == {1: "dead", 2: "dead", 4: "dead"}
 
 

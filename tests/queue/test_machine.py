@@ -7,6 +7,7 @@ read afresh, as another process would read it, and held against the model and th
 from __future__ import annotations
 
 import functools
+import itertools
 import sqlite3
 import tempfile
 from dataclasses import dataclass, field
@@ -20,12 +21,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tests.queue.build import Instance, Node
 from wsrm_mq.errors import FenceLost
+from wsrm_mq.queue.arrival import MessageReceipt
 from wsrm_mq.queue.broken_run import take_over
-from wsrm_mq.queue.ending import bury_batch
-from wsrm_mq.queue.operate import resume, skip
+from wsrm_mq.queue.ending import bury_tails
+from wsrm_mq.queue.operate import close, force, hold, resume, skip, terminate
 from wsrm_mq.queue.ownership import Claim, give_back
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
+from wsrm_mq.sequence.inbound import Late
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.store import schema
@@ -79,11 +82,27 @@ class Model:
     blocked: int | None = None
     state: str = "created"
     complete: bool = False
+    on_hold: bool = False
+    passed: set[int] = field(default_factory=set)
+    """What an operator has forced the sequence past."""
+    late: Late | None = None
+    came_late: set[int] = field(default_factory=set)
     fence: int = 0
 
     @property
     def prefix(self) -> set[int]:
-        return {n for n in self.received if set(range(1, n)) <= self.received}
+        return {n for n in self.received if set(range(1, n)) <= self.received | self.passed}
+
+    @property
+    def limit(self) -> int:
+        """Of an open sequence in order: the first number that delivery waits for."""
+        return next(n for n in itertools.count(1) if n not in self.received | self.passed)
+
+    @property
+    def has_gap(self) -> bool:
+        """Something is held that may be delivered without what is missing."""
+        is_open = self.state == "created" and self.policy.ordered and self.policy.behavior is NO_DISCARD
+        return is_open and self.prefix != self.received
 
     @property
     def deliverable(self) -> list[int]:
@@ -104,14 +123,14 @@ class Model:
         return [n for n in self.deliverable if self.retry_at.get(n, 0) <= now]
 
     def can_be_taken(self, now: int) -> bool:
-        if self.blocked is not None or not self.deliverable:
+        if self.on_hold or self.blocked is not None or not self.deliverable:
             return False
-        return not self.policy.ordered or self.retry_at.get(self.deliverable[0], 0) <= now
+        return not self.policy.ordered or all(self.retry_at.get(n, 0) <= now for n in self.deliverable)
 
     def end(self, state: str, last_number: int | None) -> None:
         if self.state == "created":
             highest = max(self.received, default=0)
-            gap = self.prefix != self.received
+            gap = max(self.received, default=0) != len(self.received)
             self.complete = not gap and last_number in (None, highest)
             if self.policy.behavior is FOLLOWING and gap:
                 self.given_up |= self.received - self.prefix
@@ -223,8 +242,7 @@ class Verbs(RuleBasedStateMachine):
             assert receipt.position is not None
             assert receipt.position > self.highest_position, "positions grow (I1)"
             self.highest_position = receipt.position
-            model.received.add(number)
-            model.positions[number] = receipt.position
+            self.accepted(model, number, receipt)
             takes = model.can_be_taken(self.node.clock())
         else:
             assert receipt.fault is not None
@@ -236,6 +254,17 @@ class Verbs(RuleBasedStateMachine):
         elif model.key not in self.claims and receipt.act is Act.ACCEPT:
             assert not model.can_be_taken(self.node.clock()), "a free sequence is taken by the commit"
         self.claimed(model, instance, receipt.claim)
+
+    def accepted(self, model: Model, number: int, receipt: MessageReceipt) -> None:
+        assert receipt.position is not None
+        model.received.add(number)
+        model.positions[number] = receipt.position
+        assert receipt.is_late == (number in model.passed)
+        assert receipt.settled == (receipt.is_late and model.late is Late.REFUSE)
+        if receipt.settled:
+            model.outcomes[number] = "dead"
+        elif receipt.is_late:
+            model.came_late.add(number)
 
     @rule(who=st.integers(0, 1))
     def poll(self, who: int) -> None:
@@ -268,8 +297,9 @@ class Verbs(RuleBasedStateMachine):
             model.delivered.append(number)
             model.settle(number, "delivered")
             if settled.released:
-                assert not model.runs_now(self.node.clock())
+                assert model.on_hold or not model.runs_now(self.node.clock())
                 del self.claims[model.key]
+                return
 
     @rule(target=stale, model=sequences, times=st.integers(1, 3), last=st.booleans())
     def fail(self, model: Model, times: int, last: bool) -> Any:
@@ -295,7 +325,7 @@ class Verbs(RuleBasedStateMachine):
         instance, claim = self.claims[model.key]
         runs = model.runs_now(self.node.clock())
         given = instance.run(lambda tx: give_back(tx, claim, stopping=stopping))
-        assert given == (stopping or not runs), "given back only where nothing is deliverable"
+        assert given == (stopping or model.on_hold or not runs), "given back only where nothing is deliverable"
         if not given:
             return None
         del self.claims[model.key]
@@ -322,9 +352,12 @@ class Verbs(RuleBasedStateMachine):
         model, claim = lost[0]
         return self.instances[who], claim, min(model.received), model
 
-    @rule(model=sequences, terminate=st.booleans(), beyond=st.sampled_from([None, 0, 2]), who=st.integers(0, 1))
+    @precondition(lambda self: any(len(model.received) > 2 for model in self.models))
+    @rule(model=sequences, terminate=st.booleans(), beyond=st.sampled_from([None, 0, 2, -1]), who=st.integers(0, 1))
     def end(self, model: Model, terminate: bool, beyond: int | None, who: int) -> None:
         instance = self.instances[who]
+        if beyond == -1 and model.state == "created":
+            return self.is_closed_by_an_operator(model, instance)
         last_number = None
         if beyond is not None and model.received and model.state == "created":
             last_number = max(model.received) + beyond
@@ -336,18 +369,39 @@ class Verbs(RuleBasedStateMachine):
             assert receipt.act is Act.CONFIRM or model.state == "ended"
         self.claimed(model, instance, receipt.claim)
 
-    @rule(model=sequences, count=st.integers(1, 3))
-    def bury(self, model: Model, count: int) -> None:
-        doomed = sorted(model.given_up - set(model.outcomes))
-        more = self.instances[0].run(lambda tx: bury_batch(tx, model.key, count))
-        for number in doomed[:count]:
-            model.settle(number, "dead")
-        assert more or len(doomed) <= count
+    def is_closed_by_an_operator(self, model: Model, instance: Instance) -> None:
+        left = instance.run(lambda tx: close(tx, model.identifier, actor="alice", reason=""))
+        model.end("closed", None)
+        assert left.gives_up == len(model.given_up - set(model.outcomes))
+        assert left.delivers == len(model.received - set(model.outcomes)) - left.gives_up
+
+    @rule(count=st.integers(1, 3))
+    def bury(self, count: int) -> None:
+        one = self.instances[0]
+        more = one.run(lambda tx: bury_tails(tx, count))
+        buried = left = 0
+        for model in self.models:
+            doomed = sorted(model.given_up - set(model.outcomes)) if self.gives_tail(model) else []
+            outcomes = one.outcomes(model.key)
+            dead = [number for number in doomed if outcomes[number] == "dead"]
+            assert dead == doomed[: len(dead)], "the lowest first"
+            for number in dead:
+                model.settle(number, "dead")
+            buried += len(dead)
+            left += len(doomed) - len(dead)
+        assert buried <= count
+        assert more or not left
+
+    def gives_tail(self, model: Model) -> bool:
+        """Whether nothing keeps what is given up: neither an operator, nor an owner that may be running some of it."""
+        row = self.row("SELECT * FROM sequence WHERE id = ?", model.key)
+        may_run = row["owner"] is not None and (row["discard_from"] or row["limit"]) <= row["cursor"] < row["limit"]
+        return not (model.on_hold or may_run)
 
     @rule(model=sequences, skips=st.booleans())
     def operate(self, model: Model, skips: bool) -> None:
         number = model.blocked
-        if number is None or model.key in self.claims:
+        if number is None or model.key in self.claims or (model.on_hold and not skips):
             return
         one = self.instances[0]
         if skips:
@@ -358,6 +412,66 @@ class Verbs(RuleBasedStateMachine):
             model.blocked = None
             model.failures[number] = model.deaths[number] = 0
             model.retry_at.pop(number, None)
+
+    @rule(model=sequences)
+    def holds(self, model: Model) -> None:
+        one = self.instances[0]
+        if not model.on_hold:
+            if one.record(model.identifier).is_over:
+                return
+            runs = one.run(lambda tx: hold(tx, model.identifier, actor="alice", reason=""))
+            assert (runs is not None) == (model.key in self.claims and bool(model.deliverable))
+            model.on_hold = True
+            return
+        number = one.run(lambda tx: resume(tx, model.identifier, actor="alice", reason=""))
+        assert number == (model.blocked or next(iter(model.deliverable), None))
+        model.on_hold = False
+        if model.key not in self.claims and number is not None:
+            model.blocked = None
+            model.failures[number] = model.deaths[number] = 0
+            model.retry_at.pop(number, None)
+            if model.policy.ordered:
+                model.retry_at.clear()
+
+    @precondition(lambda self: any(model.has_gap for model in self.models))
+    @rule(late=st.sampled_from(Late), far=st.booleans())
+    def forces(self, late: Late, far: bool) -> None:
+        """Past the next gap, or past all of them."""
+        model = next(model for model in self.models if model.has_gap)
+        beyond = model.received - model.prefix
+        to = max(beyond) if far else None
+        before = model.limit
+        forced = self.instances[0].run(
+            lambda tx: force(tx, model.identifier, to=to, late=late, actor="alice", reason="")
+        )
+        model.passed |= set(range(before, forced.to + 1)) - model.received
+        model.late = late
+        assert AckRanges.of(model.passed & set(range(before, forced.to + 1))) == forced.missing
+        assert forced.to + 1 == model.limit
+        assert forced.released == len(beyond & model.prefix)
+
+    @precondition(lambda self: any(len(model.received) > 5 for model in self.models))
+    @rule(ends=st.booleans())
+    def terminates(self, ends: bool) -> None:
+        """At once; what a process ran then ends, or it never will."""
+        model = next(model for model in self.models if len(model.received) > 5)
+        unsettled = model.received - set(model.outcomes)
+        if model.state == "ended" and not unsettled:
+            return
+        held = self.held(model)
+        left = self.instances[0].run(lambda tx: terminate(tx, model.identifier, drain=False, actor="alice", reason=""))
+        assert (left.delivers, left.gives_up) == (0, len(unsettled))
+        model.state, model.on_hold, model.blocked = "ended", False, None
+        model.given_up |= unsettled
+        model.retry_at.clear()
+        if held is not None and ends:
+            instance, claim, number = held
+            assert not instance.settle(claim, number, release=True).goes_on
+            del self.claims[model.key]
+            model.deliveries[number] = model.deliveries.get(number, 0) + 1
+            model.delivered.append(number)
+            model.given_up.remove(number)
+            model.settle(number, "delivered")
 
     @rule(claim=consumes(stale))
     def an_old_claim_settles_nothing(self, claim: Any) -> None:
@@ -413,12 +527,15 @@ class Verbs(RuleBasedStateMachine):
         assert not [n for n in live if n < min(cursor, upper)], "I4: the cursor passes nothing unsettled"
         assert sorted(n for n in live if n < upper) == model.deliverable, "I4: deliverable is what lies below"
         if model.state == "created" and model.policy.ordered and model.policy.behavior is not ENTIRE:
-            assert limit == row["expected"], "I4"
+            assert limit == model.limit, "I4"
+            assert model.passed or limit == row["expected"], "I4"
         owner = self.claims.get(model.key)
         assert row["owner"] == (owner[0].key if owner else None), "I5"
         assert row["fence"] >= model.fence, "I3"
         if model.policy.ordered:
-            assert model.delivered == sorted(set(model.delivered)), "in order, each once (I6)"
+            in_order = [n for n in model.delivered if n not in model.came_late]
+            assert in_order == sorted(in_order), "in order"
+            assert len(set(model.delivered)) == len(model.delivered), "each once (I6)"
         blocked = None if row["blocked"] is None else row["blocked"]
         assert blocked == (None if model.blocked is None else model.positions[model.blocked])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.queue.build import Instance, Node
+from tests.queue.build import Instance, Node, sender
+from tests.support.stored import empty_store
+from wsrm_mq.queue.arrival import MessageReceipt
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.operate import skip
 from wsrm_mq.queue.ownership import Claim, claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.retention import BATCH, GRACE, Batch, Kept, Pruned, batches
 from wsrm_mq.queue.settle import ServiceReply, settlement
-from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
+from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, Offer, TerminateSequence
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import ENDED, Act
-from wsrm_mq.store import pruning, schema
+from wsrm_mq.store import pruning
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.late_index import BY_SEQUENCE
 
@@ -219,7 +221,8 @@ def test_what_is_due_is_found_without_reading_everything(one: Instance) -> None:
     over = plan(pruning.OVER, at=0, key=0, latest=9, settled=9, count=9)
     assert over[0].startswith("SEARCH s USING INDEX sequence_ended (")
     assert "SEARCH i USING PRIMARY KEY (sequence=?)" in over
-    assert not [step for step in due + over if step.startswith("SCAN")], due + over
+    scanned = [step for step in due + over if step.startswith("SCAN") and step != "SCAN a"]  # archives: a row each
+    assert not scanned, due + over
 
 
 # what is forgotten
@@ -325,14 +328,6 @@ def test_a_thousand_dead_letters_do_not_hide_what_is_behind_them(one: Instance) 
 # no source can tell
 
 
-@functools.cache
-def _empty_store() -> bytes:
-    with tempfile.TemporaryDirectory() as home:
-        path = Path(home) / "store.db"
-        schema.ensure(path)
-        return path.read_bytes()
-
-
 class Twins:
     """The same conversation with two stores, of which one is pruned."""
 
@@ -340,7 +335,7 @@ class Twins:
         self.nodes = []
         for name in ("kept", "pruned"):
             path = Path(home) / name
-            path.write_bytes(_empty_store())
+            path.write_bytes(empty_store())
             self.nodes.append(Node(path))
         self.kept, self.pruned = (node.start() for node in self.nodes)
         for one in (self.kept, self.pruned):
@@ -364,7 +359,8 @@ def answered(one: Instance, receipt: Any, wants_reply: bool) -> tuple[object, ..
     """All that a sender can see of it."""
     said = receipt.acknowledgement
     reply = None
-    if wants_reply and receipt.position is not None and receipt.settled:
+    is_settled = isinstance(receipt, MessageReceipt) and receipt.settled
+    if wants_reply and is_settled and receipt.position is not None:
         found = settlement(one.db, receipt.position)
         reply = found.reply if found is not None else "nothing"
     return (
@@ -372,7 +368,7 @@ def answered(one: Instance, receipt: Any, wants_reply: bool) -> tuple[object, ..
         type(receipt.fault),
         said and (said.ranges, said.final),
         receipt.outcome,
-        receipt.settled,
+        is_settled,
         receipt.claim is not None,
         reply,
     )
@@ -462,3 +458,23 @@ def test_the_ledger_ends_with_what_it_is_about_and_the_rest_after_its_time(one: 
     assert [row["event"] for row in one.ledger()] == ["created", "pruned"]
     assert prune(one, KEPT._replace(ledger=0)).ledger == 1
     assert [row["event"] for row in one.ledger()] == ["created"], "of a sequence that is there"
+
+
+def test_a_reply_in_an_offered_sequence_is_kept_while_it_may_be_asked_for_and_goes_with_its_request(
+    one: Instance,
+) -> None:
+    request = CreateSequence(None, offer=Offer("urn:offered"))
+    made = one.run(lambda tx: create(tx, sender(), request, None, QueuePolicy())).created
+    assert made is not None
+    identifier = made.terms.identifier
+    one.take(identifier, 1, wants_reply=True, named=False)
+    one.settle(claim_of(one, identifier), 1, reply=REPLY._replace(place=(0, "utf-8")), release=True)
+    one.create()  # the newest sequence stays
+    one.clock.advance(100 * HOUR)
+    prune(one)
+    assert one.rows("SELECT number FROM reply") == [{"number": 1}]
+    one.end(TerminateSequence(identifier))
+    assert one.rows("SELECT state, unacknowledged FROM outgoing") == [{"state": "closed", "unacknowledged": 1}]
+    one.clock.advance(100 * HOUR)
+    assert prune(one).sequences == 1
+    assert one.rows("SELECT * FROM reply") == one.rows("SELECT * FROM outgoing") == []

@@ -10,7 +10,7 @@ import pytest
 from tests.queue.build import Instance, Node, arrival, sender
 from wsrm_mq.queue import creation
 from wsrm_mq.queue.accept import accept
-from wsrm_mq.queue.arrival import Body, Receipt
+from wsrm_mq.queue.arrival import Body, CreateReceipt, MessageReceipt
 from wsrm_mq.queue.ending import bury_tails, expire
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
@@ -27,11 +27,11 @@ def policy(bounds: Bounds = UNBOUND, tells_room: bool = False, **room: int) -> Q
     return QueuePolicy(bounds=bounds, room=Room(**room), tells_room=tells_room)
 
 
-def take(instance: Instance, identifier: str, number: int, rules: QueuePolicy, size: int = 100) -> Receipt:
+def take(instance: Instance, identifier: str, number: int, rules: QueuePolicy, size: int = 100) -> MessageReceipt:
     return instance.take(identifier, number, policy=rules, body=Body(b"x" * size))
 
 
-def create(instance: Instance, rules: QueuePolicy, message_id: str | None = None, **who: Any) -> Receipt:
+def create(instance: Instance, rules: QueuePolicy, message_id: str | None = None, **who: Any) -> CreateReceipt:
     return instance.run(lambda tx: creation.create(tx, sender(**who), CreateSequence(None), message_id, rules))
 
 

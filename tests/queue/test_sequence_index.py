@@ -18,6 +18,7 @@ from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.late_index import BY_SEQUENCE
 from wsrm_mq.views import reading
 from wsrm_mq.views.overview import overview
+from wsrm_mq.views.query import parse
 from wsrm_mq.views.verdict import judge
 
 
@@ -42,11 +43,11 @@ def told(one: Instance) -> dict[str, Any]:
     keys = {row["id"]: row["identifier"] for row in one.rows("SELECT id, identifier FROM sequence")}
     return {
         "listed": {
-            key: [view.position for view in reading.messages(one.db, sequence=identifier)]
+            key: [view.position for view in reading.messages(one.db, parse("", seq=identifier))]
             for key, identifier in keys.items()
         },
         "live": {
-            key: [view.position for view in reading.messages(one.db, sequence=identifier, outcome=reading.LIVE)]
+            key: [view.position for view in reading.messages(one.db, parse("outcome:live", seq=identifier))]
             for key, identifier in keys.items()
         },
         "found": {
@@ -204,7 +205,7 @@ def test_a_query_for_what_is_not_settled_uses_its_index(one: Instance) -> None:
     one.end(CloseSequence(identifier))
     seen = statements(one, lambda: judge(one.db, reading.sequence(one.db, identifier), 0))
     seen += statements(one, lambda: overview(one.db, 0))
-    seen += statements(one, lambda: reading.messages(one.db, sequence=identifier, outcome=reading.LIVE))
+    seen += statements(one, lambda: list(reading.messages(one.db, parse("outcome:live", seq=identifier))))
     unsettled = [text for text in seen if re.search(r"outcome IS NULL|oldest_at", text)]
     assert len(unsettled) >= 3
     for text in unsettled:

@@ -7,7 +7,7 @@ import pytest
 from tests.queue.build import Instance, Node
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.broken_run import take_over
-from wsrm_mq.queue.ending import bury_batch
+from wsrm_mq.queue.ending import bury_tails
 from wsrm_mq.queue.failure import Aftermath
 from wsrm_mq.queue.ownership import Claim, give_back
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
@@ -256,7 +256,7 @@ def test_terminate_ends_the_sequence_and_everything_unsettled_follows_to_the_dea
     fault = one.take(identifier, 5).fault
     assert fault is not None
     assert (fault.name, fault.ours) == ("SequenceTerminated", True)
-    assert not one.run(lambda tx: bury_batch(tx, claim.sequence))
+    assert not one.run(bury_tails)
     assert one.outcomes(claim.sequence) == {1: "delivered", 2: "dead", 4: "dead"}
     dead = [(row["number"], row["reason"]) for row in one.ledger("dead")]
     assert dead == [(2, "sequence_failed"), (4, "sequence_failed")]
@@ -270,7 +270,7 @@ def test_terminate_gives_up_what_a_sequence_left_when_its_source_had_ended_it(on
     one.end(TerminateSequence(identifier))
     one.fail(claim, 1, policy)
     assert one.runnable() == []
-    one.run(lambda tx: bury_batch(tx, claim.sequence))
+    one.run(bury_tails)
     assert one.outcomes(claim.sequence) == {1: "dead", 2: "dead"}
     assert one.record(identifier).value.state == "terminated"
 
@@ -310,7 +310,7 @@ def test_without_order_a_late_number_is_run_when_it_comes(one: Instance) -> None
     one.settle(claim, 5, release=True)
     late = one.take(identifier, 2, policy=UNORDERED)
     assert late.claim is not None
-    assert late.is_head
+    assert late.runs_here
     assert one.settle(late.claim, 2, release=True).released
 
 

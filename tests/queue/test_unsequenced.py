@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.queue.build import Instance, Node, arrival, sender
-from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.arrival import MessageReceipt
 from wsrm_mq.queue.broken_run import take_over
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
@@ -19,7 +19,7 @@ IDLE = 10_000
 POLICY = QueuePolicy(connection_idle=IDLE, retry=())
 
 
-def take(instance: Instance, connection: str | None, **changes: Any) -> Receipt:
+def take(instance: Instance, connection: str | None, **changes: Any) -> MessageReceipt:
     changes = {"sender": sender(UNSEQUENCED), "policy": POLICY, **changes}
     return instance.run(lambda tx: accept_unsequenced(tx, arrival("", 0, connection=connection, **changes)))
 
@@ -28,7 +28,7 @@ def sequences(instance: Instance) -> list[dict[str, Any]]:
     return instance.rows("SELECT * FROM sequence ORDER BY id")
 
 
-def claim_of(receipt: Receipt) -> Claim:
+def claim_of(receipt: MessageReceipt) -> Claim:
     assert receipt.claim is not None
     return receipt.claim
 
@@ -42,8 +42,8 @@ def test_the_messages_of_a_connection_are_one_sequence_in_order_of_receipt(one: 
     ]
     assert all(row["identifier"].startswith("urn:uuid:") for row in sequences(one))
     assert [receipt.claim is not None for receipt in receipts] == [True, True, False, False, False]
-    assert receipts[0].is_head
-    assert receipts[2].is_queued
+    assert receipts[0].runs_here
+    assert receipts[2].runs_here
     assert one.to_run(claim_of(receipts[0])) == [1, 2, 3]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +93,27 @@ def test_what_a_dead_worker_ran_is_resumed_beside_another_that_lives(
             assert source.calls(identifier) == [1, 1]
     finally:
         other.stop()
+
+
+@pytest.mark.peer("P-25")
+@pytest.mark.parametrize("ran", [2, 3], ids=["the late one", "one behind it"])
+def test_a_kill_counts_against_the_number_that_ran_when_another_came_late(
+    server: OrdersServer, speak: Orders, repair: Callable[..., Result], ran: int
+) -> None:
+    """Number 2 comes after the sequence was forced past it, while 3 runs; 3 is done before 2 runs."""
+    with Source(server, speak) as source:
+        identifier = source.create()
+        source.put(identifier, 1)
+        source.put(identifier, 3, "gate=third")
+        assert repair("force", identifier).exit_code == 0
+        assert within(5, lambda: source.calls(identifier), lambda calls: calls[-1:] == [3])[-1] == 3
+        source.put(identifier, 2, "gate=never")
+        if ran == 2:
+            server.open_gate("third")
+            assert within(5, lambda: source.calls(identifier), lambda calls: calls[-1:] == [2])[-1] == 2
+        server.kill()
+        repaired = repair("skip", identifier, 2)
+        assert repaired.exit_code == 0, repaired.output
+        deaths = "SELECT number, deaths FROM entry WHERE deaths > 0"
+        with closing(sqlite3.connect(server.store)) as db:
+            assert db.execute(deaths).fetchall() == [(ran, 1)]

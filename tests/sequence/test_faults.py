@@ -14,13 +14,14 @@ KINDS = sorted(
 RM_SUBCODES = {
     "SequenceTerminated",
     "UnknownSequence",
+    "InvalidAcknowledgement",
     "MessageNumberRollover",
     "LastMessageNumberExceeded",
     "SequenceClosed",
     "CreateSequenceRefused",
     "WSRMRequired",
 }
-"""WS-RM 1.1 §4, and 1.0; InvalidAcknowledgement is a source's."""
+"""WS-RM 1.1 §4, and 1.0."""
 
 
 def test_the_rm_faults_are_those_of_the_specifications() -> None:
@@ -47,5 +48,7 @@ def test_a_fault_is_a_frozen_value_with_a_name(kind: type[Fault]) -> None:
         fault.reason = "another"  # type: ignore[misc]
 
 
-def test_only_a_failure_of_ours_is_the_receivers_by_nature() -> None:
-    assert [kind.__name__ for kind in KINDS if kind.code is FaultCode.RECEIVER] == ["ServiceFailure"]
+def test_only_a_failure_of_ours_and_the_selections_of_make_connection_are_the_receivers_by_nature() -> None:
+    of_receiver = {kind for kind in KINDS if kind.code is FaultCode.RECEIVER}
+    assert {kind for kind in KINDS if kind.family is FaultFamily.MAKE_CONNECTION} < of_receiver
+    assert {kind.__name__ for kind in of_receiver if kind.family is FaultFamily.SOAP} == {"ServiceFailure"}

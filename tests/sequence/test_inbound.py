@@ -19,7 +19,7 @@ from tests.sequence.build import (
 )
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds, Disposition, GaveUp, Lapsed, TimePassed, grant, receive
+from wsrm_mq.sequence.inbound import Bounds, Disposition, GaveUp, Lapsed, Outgrew, TimePassed, grant, receive
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
@@ -253,6 +253,16 @@ def test_a_sequence_that_this_side_gave_up_says_so_and_that_it_is_to_blame(rm: R
     assert fault.blame is faults.FaultCode.RECEIVER
 
 
+@BOTH
+@pytest.mark.spec("SEC-014")
+def test_a_sequence_that_outgrew_its_room_ends_and_what_it_held_is_given_up(rm: RMVersion) -> None:
+    step = receive(having(opened(rm), [1, 3]), Outgrew("too large"), NOW)
+    assert (step.act, step.ended_now, step.sequence.state) == (None, True, State.FAILED)
+    assert isinstance(step.fault, faults.SequenceTerminated)
+    assert (step.fault.reason, step.fault.blame) == ("too large", faults.FaultCode.RECEIVER)
+    assert (step.sequence.discard_from, step.sequence.discard_reason) == (1, "max_held_bytes")
+
+
 # named and unnamed
 
 
@@ -277,6 +287,11 @@ def test_final_names_every_accepted_number(rm: RMVersion, end: Any) -> None:
 
 
 # bounds
+
+
+def test_a_window_of_one_refuses_what_comes_before_its_turn_and_says_whose_turn_it_is() -> None:
+    step = message(opened(), 2, bounds=Bounds(window=1))
+    assert step.no_room == "number 2 came before number 1, and none is held: window is 1"
 
 
 def test_the_window_refuses_what_lies_beyond_it_and_leaves_no_trace() -> None:

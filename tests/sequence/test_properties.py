@@ -23,7 +23,19 @@ from tests.sequence.build import (
     opened,
 )
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds, GaveUp, InboundSequence, TimePassed, receive
+from wsrm_mq.sequence.inbound import (
+    Bounds,
+    Disposition,
+    GaveUp,
+    InboundSequence,
+    Late,
+    OperatorClose,
+    Outgrew,
+    Step,
+    TimePassed,
+    forced,
+    receive,
+)
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import ENDED, Act, State
 
@@ -41,7 +53,9 @@ EVENTS = st.one_of(
     st.tuples(st.just("message"), st.integers(1, 12), st.just(False)),
     st.tuples(st.just("close"), st.sampled_from([None, 3, 8, 12]), st.just(False)),
     st.tuples(st.just("terminate"), st.sampled_from([None, 3, 8, 12]), st.just(False)),
-    st.sampled_from([("ack", None, False), ("gave up", None, False), ("time", None, False)]),
+    st.sampled_from([("ack", None, False), ("gave up", None, False), ("outgrew", None, False), ("time", None, False)]),
+    st.tuples(st.just("force"), st.sampled_from(Late), st.booleans()),
+    st.just(("operator closes", None, False)),
 )
 BOUNDS = st.builds(
     Bounds,
@@ -55,12 +69,18 @@ def apply(sequence: InboundSequence, event: tuple[str, Any, bool], now: int, bou
     kind, number, flag = event
     if kind == "message":
         return message(sequence, number, last=flag, now=now, bounds=bounds)
+    if kind == "force":
+        is_held = sequence.held and sequence.terms.behavior is NO_DISCARD
+        to = sequence.received.highest if flag else None
+        return forced(sequence, to, number)._replace(act=Act.IGNORE) if is_held else Step(sequence, Act.IGNORE)
     elements = {
         "close": CloseSequence(IDENTIFIER, number),
         "terminate": TerminateSequence(IDENTIFIER, number),
         "ack": AckRequested(IDENTIFIER),
         "gave up": GaveUp(),
+        "outgrew": Outgrew("too large"),
         "time": TimePassed(),
+        "operator closes": OperatorClose(),
     }
     return receive(sequence, elements[kind], now)
 
@@ -85,6 +105,8 @@ def test_no_history_breaks_what_a_step_promises(
         after = step.sequence
         assert (step.act is None) == (step.fault is not None or bool(step.no_room))
         assert after.limit >= sequence.limit, "limit never falls"
+        assert step.is_late == (after.late is not None and step.act is Act.ACCEPT and event[1] < sequence.limit)
+        assert (step.disposition is Disposition.LATE_REFUSED) <= (after.late is Late.REFUSE)
         assert order.index(after.state) >= order.index(sequence.state), "no way leads back"
         assert sequence.received.without(after.received).count() == 0, "what was accepted stays accepted"
         grown = after.received.without(sequence.received)
@@ -133,3 +155,19 @@ def test_what_fills_the_first_gap_is_never_refused_for_room(numbers: set[int], o
     sequence = having(opened(ordered=ordered), sorted(numbers))
     tight = Bounds(max_held=0, max_ranges=1, window=1)
     assert message(sequence, sequence.expected, bounds=tight).act is Act.ACCEPT
+
+
+@given(st.sets(st.integers(1, 40), min_size=2, max_size=20), st.data())
+def test_a_force_goes_past_every_missing_number_up_to_where_it_is_told_and_stops_at_the_next(
+    numbers: set[int], data: st.DataObject
+) -> None:
+    before = having(opened(), sorted(numbers))
+    if not before.held:
+        return
+    to = data.draw(st.none() | st.integers(before.limit, max(numbers)))
+    step = forced(before, to, Late.ACCEPT)
+    after = step.sequence
+    last = min(n for n in numbers if n >= before.limit) if to is None else to
+    assert after.limit == next(n for n in range(last + 1, 42) if n not in numbers)
+    assert step.released_across == AckRanges.of(set(range(before.limit, after.limit)) - numbers)
+    assert after._replace(limit=before.limit, late=None) == before, "nothing else changes"

@@ -28,6 +28,7 @@ def test_ranges_of_a_set_hold_exactly_its_numbers_and_never_touch(numbers: set[i
     assert bool(ranges) == bool(numbers)
 
 
+@pytest.mark.peer("P-74")
 @pytest.mark.spec("D-SEQ-005", "D-ACK-003", "D-ACK-004", versions="all")
 @given(st.permutations(list(range(1, 9))), st.integers(0, 8))
 def test_the_order_of_arrival_does_not_change_the_ranges(order: list[int], kept: int) -> None:
@@ -38,6 +39,7 @@ def test_the_order_of_arrival_does_not_change_the_ranges(order: list[int], kept:
     assert arrived == AckRanges.of(order[:kept])
 
 
+@pytest.mark.peer("P-74")
 def test_numbers_that_arrive_downwards_end_in_one_range() -> None:
     ranges = EMPTY
     seen = []
@@ -117,3 +119,17 @@ def test_equal_ranges_are_equal_values() -> None:
     assert hash(AckRanges.of([1])) == hash(EMPTY.add(1))
     assert AckRanges.of([1]) != ((1, 1),)
     assert repr(AckRanges.of([1, 2, 5])) == "AckRanges(1-2,5)"
+
+
+@given(NUMBERS, NUMBERS)
+def test_ranges_are_joined_compared_and_read_again_as_sets_are(one: set[int], other: set[int]) -> None:
+    first, second = AckRanges.of(one), AckRanges.of(other)
+    assert first.union(second) == AckRanges.of(one | other)
+    assert first.within(second) == AckRanges.of(one & other)
+    assert AckRanges.parse(str(first)) == first
+
+
+@given(NUMBERS, NUMBER, NUMBER)
+def test_the_first_number_from_a_start_is_found_before_the_end(numbers: set[int], start: int, length: int) -> None:
+    end = start + length
+    assert AckRanges.of(numbers).first_from(start, end) == min((n for n in numbers if start <= n < end), default=end)

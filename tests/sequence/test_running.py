@@ -8,6 +8,7 @@ from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row, d
 
 NOW = 1_000
 IDLE = {
+    "on_hold_since": None,
     "blocked": None,
     "owner": None,
     "cursor": 5,
@@ -51,6 +52,9 @@ def test_every_state_has_its_row() -> None:
         ({"cursor": 4, "retry_from": 900, "retry_at": 1_001, "owner": 1}, DeliveryState.RUNNING),
         ({"owner": 1}, DeliveryState.RUNNING),
         ({"cursor": 4, "blocked": 17}, DeliveryState.BLOCKED),
+        ({"on_hold_since": 900}, DeliveryState.HELD),
+        ({"cursor": 4, "on_hold_since": 900}, DeliveryState.HELD),
+        ({"cursor": 4, "on_hold_since": 900, "blocked": 17, "owner": 1}, DeliveryState.HELD),
     ],
 )
 def test_the_columns_of_a_sequence_say_what_its_delivery_does(columns: dict[str, int], state: DeliveryState) -> None:

@@ -55,7 +55,7 @@ def test_an_act_that_ends_or_closes_leads_to_its_state(rm: RMVersion) -> None:
 @VERSIONS
 @pytest.mark.spec("D-TRM-005")
 def test_an_ended_sequence_confirms_terminate_and_knows_nothing_else(rm: RMVersion) -> None:
-    silent = {Trigger.EXPIRED, Trigger.FAILED, Trigger.ABANDONED, Trigger.ACCUSED}
+    silent = {Trigger.EXPIRED, Trigger.FAILED, Trigger.ABANDONED, Trigger.ACCUSED, Trigger.OPERATOR_CLOSE}
     others = set(Trigger) - silent - {Trigger.TERMINATE, Trigger.TERMINATE_CONTRADICTED}
     for state in ENDED:
         ended = TRANSITIONS[rm.label][state]

@@ -112,8 +112,9 @@ def server_fault(call: Call) -> None:
         raise Fault("Server", "not now")
 
 
-def client_fault(_call: Call) -> None:
-    raise Fault("Client", "no such order")
+def client_fault(call: Call) -> None:
+    if not call.amount or call.calls <= int(call.amount):
+        raise Fault("Client", "no such order")
 
 
 def refuse(call: Call) -> None:
@@ -131,7 +132,7 @@ WISHES: Final[dict[str, Callable[[Call], None]]] = {
     "gate": gate,  # gate=FILE
     "fail": fail,  # fail=K: the first K attempts raise
     "server-fault": server_fault,  # server-fault=K
-    "client-fault": client_fault,
+    "client-fault": client_fault,  # client-fault=K; without K every attempt
     "refuse": refuse,  # refuse=K: the first K attempts decline the message, and are answered all the same
     "die": die,  # die=K: the first K attempts kill the process before the effect
     # die-after=K: the same, once the effect is committed

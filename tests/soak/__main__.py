@@ -1,6 +1,8 @@
 """``make soak``: the run, and its last line.
 
-    python -m tests.soak [--duration SECONDS] [--seed N] [--plant MISTAKE] [--front FRONT] [--keep DIR]
+    python -m tests.soak [--duration SECONDS] [--seed N] [--plant MISTAKE] [--front FRONT] [--keep DIR] [--audit]
+
+With ``--audit`` a job of Spark goes through the stores that they left: wsrm-mq pipeline audit.
 
 Half of the time behind gunicorn, half behind ``wsrm-mq serve``, or all of it behind the one that is named.
 
@@ -10,6 +12,7 @@ Exit status 1: something was lost, repeated, swapped, owned and not run, or othe
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +24,14 @@ from tests.soak.run import FRONTS, Soak, soak
 SHOWN: Final = 100
 
 
+def audit(stores: list[Path], out: Path) -> list[str]:
+    """What the audit of the stores says, where it finds anything or cannot be done."""
+    command = [sys.executable, "-m", "wsrm_mq", "pipeline", "audit", *map(str, stores), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(*(f"soak: audit: {line}" for line in done.stdout.splitlines()), sep="\n")
+    return [f"audit: {line}" for line in done.stderr.splitlines()] if done.returncode else []
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--duration", type=float, default=600.0, help="seconds with load and faults (default: 600)")
@@ -28,6 +39,7 @@ def main() -> int:
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put one mistake into what the checker is given")
     parser.add_argument("--front", choices=FRONTS, help="behind this only")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave store, service database and log there")
+    parser.add_argument("--audit", action="store_true", help="have Spark audit the stores at the end")
     given = parser.parse_args()
     print(f"soak: {given.duration:g} s, seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak") as temporary:
@@ -39,9 +51,10 @@ def main() -> int:
             done = soak(directory, given.duration / len(fronts), given.seed, front=front)
             print(f"soak: {front}:", ", ".join(f"{name} {count}" for name, count in sorted(done.faults.items())))
             runs.append(done)
+        audited = audit([done.store for done in runs], Path(temporary) / "audit") if given.audit else []
     evidence = [one for done in runs for one in done.evidence]
     verdict = judge(plant(given.plant, evidence) if given.plant else evidence)
-    trouble = [problem for done in runs for problem in done.trouble]
+    trouble = [*audited, *(problem for done in runs for problem in done.trouble)]
     for problem in [*trouble, *verdict.found][:SHOWN]:
         print(f"soak: {problem}")
     print(verdict.line(sum(done.kills for done in runs)))

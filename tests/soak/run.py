@@ -35,6 +35,7 @@ FRONTS = ("gunicorn", "serve")
 
 @dataclass(frozen=True)
 class Soak:
+    store: Path
     evidence: list[Evidence]
     kills: int
     faults: dict[str, int]
@@ -121,7 +122,7 @@ def soak(
             for client in clients
             for source in client.sources
         ]
-    return Soak(evidence, faults.kills, dict(faults.done), trouble)
+    return Soak(fleet.store, evidence, faults.kills, dict(faults.done), trouble)
 
 
 def _server(front: str, preload: bool) -> tuple[Command, int]:

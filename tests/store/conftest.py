@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from wsrm_mq.store import schema
+from wsrm_mq.store.database import create_file
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock
 
@@ -62,14 +63,13 @@ def python() -> Iterator[Python]:
 
 
 @pytest.fixture
-def older_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def older_store(tmp_path: Path) -> Callable[[str], Path]:
     """Make an empty store as a version with this schema made it."""
 
     def make(revision: str) -> Path:
         path = tmp_path / "store.db"
-        with monkeypatch.context() as older:
-            older.setattr(schema, "HEAD", revision)
-            schema.ensure(path)
+        create_file(path)
+        schema.upgrade(path, revision)
         return path
 
     return make

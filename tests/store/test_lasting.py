@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
+import signal
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -15,6 +21,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Writer
 
 
@@ -72,6 +79,67 @@ def test_what_is_thrown_into_the_writers_thread_costs_nothing_that_waits(store: 
     assert store.call(note("end")) == "end"
     assert len(noted(store)) >= 200
     assert store.writer.is_alive
+
+
+def interrupted(call: int, work: Callable[[], object]) -> bool:
+    """Run ``work`` in a thread, into which an error is thrown where it enters the ``call``-th function of the store.
+    Answers whether there were so many."""
+    left = call
+
+    def trace(frame: FrameType, _event: str, _arg: object) -> None:
+        nonlocal left
+        if "/wsrm_mq/store/" in frame.f_code.co_filename:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    def traced() -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            sys.settrace(trace)
+            work()
+
+    thread = threading.Thread(target=traced)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    return left <= 0
+
+
+def test_what_is_thrown_into_a_thread_that_waits_for_its_commit_costs_nothing_that_is_written_with_it(
+    store: Store,
+) -> None:
+    told, call = Told(), 1
+    while True:
+        store.submit(note(f"kept {call}"), told, keep=True, lingers=True)
+        if not interrupted(call, lambda: store.call(note("called"))):
+            break
+        call += 1
+    assert call > 3
+    assert told.wait(call) == [event for event in noted(store) if event != "called"]
+
+
+def test_a_signal_ends_the_wait_for_a_commit_and_not_the_commit(store: Store) -> None:
+    """A server's handler raises in its main thread, which serves."""
+    signalled = threading.Event()
+
+    def verb(tx: Transaction) -> None:
+        note("stored")(tx)
+        if not signalled.is_set():
+            os.kill(os.getpid(), signal.SIGUSR2)
+        assert signalled.wait(20)
+
+    def handler(_number: int, _frame: object) -> None:
+        signalled.set()
+        raise SystemExit(3)
+
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        with pytest.raises(SystemExit):
+            store.call(verb)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    store.call(note("next"))
+    assert noted(store) == ["stored", "next"]
 
 
 def test_a_writer_for_which_there_is_no_thread_refuses_until_there_is_one(

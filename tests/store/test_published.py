@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ from wsrm_mq.store.late_index import BY_SEQUENCE
 from wsrm_mq.store.published import VERSION, texts
 from wsrm_mq.testing import ManualClock
 
+PINNED = {
+    "0009": "df1d420fd121621876685343d6cac268f0d84b2370ca44f2d1bcbe044707bdce",
+    "0010": "47e87df6db51cdffc683e46b38b434fe64422a49bac6a8fb040a2affd8445610",
+    "0011": "9a09c9033c1991b34a3e51bbdd962510b60b849b5c96bf0bd9b74176be10c8b4",
+    "0012": "92049e56c2dcc9f90cc201be9d292552f0c5725abf9b03e4f92369aaf00ac7c4",
+}
+"""By revision that stores in use may have: the digest of the views that it makes, which do not change any more."""
 PAGE = Path(__file__).parents[2] / "docs" / "views.md"
 
 
@@ -52,6 +60,13 @@ def one(tmp_path: Path) -> Iterator[Instance]:
 
 def test_a_new_store_has_the_views_as_they_are_defined(path: Path) -> None:
     assert views(path) == texts()
+
+
+def test_the_views_of_a_revision_do_not_change_without_another_one() -> None:
+    """A store that has the revision already would keep the old ones. A new revision is pinned when it is released."""
+    digest = sha256("\n".join(texts().values()).encode()).hexdigest()
+    assert digest == PINNED.get(schema.HEAD, digest), f"add a revision behind {schema.HEAD} for the changed views"
+    assert PINNED.keys() >= set(schema.KNOWN[schema.KNOWN.index("0009") : -1]), "pin the revision before the last"
 
 
 @pytest.mark.parametrize("revision", [one for one in schema.KNOWN if one != schema.HEAD])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import schema
 from wsrm_mq.store.rescue import file_ids, rescued_path
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.writer import RETRY_SECONDS
 
 
 def test_the_files_of_an_open_store_keep_their_identity(store: Store) -> None:
@@ -54,6 +56,21 @@ def test_what_must_be_stored_waits_and_is_stored_when_the_file_is_back(store: St
     assert told.wait(1) == ["settled"]
     assert noted(store) == ["settled"]
     assert not rescued_path(store.path).exists(), "it would be a copy of the past"
+
+
+@pytest.mark.timed
+def test_a_request_is_refused_at_once_while_what_must_be_stored_waits(store: Store, tmp_path: Path) -> None:
+    store.path.rename(tmp_path / "elsewhere.db")
+    a_look_is_due()
+    told = Told()
+    store.submit(note("settled"), told, keep=True)
+    begun = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(StoreUnavailable):
+            store.call(note("accepted"), is_request=True)
+    assert time.monotonic() - begun < RETRY_SECONDS[-1]
+    (tmp_path / "elsewhere.db").rename(store.path)
+    assert told.wait(1) == ["settled"]
 
 
 def test_what_is_committed_is_told_so_though_the_copy_of_the_past_cannot_be_removed(

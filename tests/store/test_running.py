@@ -17,11 +17,14 @@ NOW = bindparam("now")
 AT = 1_000
 WAITS = [(None, None), (None, AT + 1), (AT - 1, AT + 1), (AT, AT + 1), (AT + 1, AT + 2), (AT - 2, AT), (AT - 2, AT - 1)]
 """``retry_from`` and ``retry_at``: none, under way, of a clock that was stepped back, over."""
-COLUMNS = ("blocked", "owner", "cursor", "limit", "discard_from", "retry_from", "retry_at", "discarding", "held")
+COLUMNS = (
+    *("on_hold_since", "blocked", "owner", "cursor", "limit"),
+    *("discard_from", "retry_from", "retry_at", "discarding", "held"),
+)
 SEQUENCES = [
-    (blocked, owner, cursor, 5, discard_from, *wait, discarding, held)
-    for blocked, owner, cursor, discard_from, wait, discarding, held in product(
-        (None, 0, 9), (None, 0, 7), (1, 4, 5), (None, 1, 4, 5, 6), WAITS, (0, 1), (0, 1, 2)
+    (on_hold_since, blocked, owner, cursor, 5, discard_from, *wait, discarding, held)
+    for on_hold_since, blocked, owner, cursor, discard_from, wait, discarding, held in product(
+        (None, 0), (None, 0, 9), (None, 0, 7), (1, 4, 5), (None, 1, 4, 5, 6), WAITS, (0, 1), (0, 1, 2)
     )
 ]
 ENTRIES = [(key, *entry) for key, entry in enumerate(product((1, 4, 5, 6), WAITS))]
@@ -34,6 +37,7 @@ def entry_state(
     number: int,
     *,
     is_paused: bool,
+    on_hold_since: int | None,
     blocked: int | None,
     owner: int | None,
     cursor: int,
@@ -45,6 +49,7 @@ def entry_state(
         discard_from is not None and number >= discard_from,
         number >= limit,
         blocked is not None,
+        on_hold_since is not None,
         is_paused,
         owner is not None and number == cursor,
     ]
@@ -92,10 +97,10 @@ def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
         row = dict(zip(COLUMNS, SEQUENCES[key - 1], strict=True))
         _key, number, wait = ENTRIES[entry_key]
         waits = is_paused(*wait, AT) or is_paused(row.pop("retry_from"), row.pop("retry_at"), AT)
-        columns = {name: row[name] for name in ("blocked", "owner", "cursor", "limit", "discard_from")}
+        columns = {name: row[name] for name in ("on_hold_since", "blocked", "owner", "cursor", "limit", "discard_from")}
         assert (state, reason) == entry_state(number, is_paused=waits, **columns)  # type: ignore[arg-type]
         seen.add((state, reason))
-    assert len(seen) == 5
+    assert len(seen) == 6
 
 
 def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Path) -> None:

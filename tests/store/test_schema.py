@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
 
 from tests.store.conftest import Python
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
@@ -21,7 +20,6 @@ from wsrm_mq.store import schema
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.instances import Presence
 from wsrm_mq.store.store import Store, store_path
-from wsrm_mq.store.tables import metadata
 
 
 def described(path: Path) -> dict[tuple[str, str], Any]:
@@ -56,14 +54,28 @@ def set_revision(path: Path, revision: str) -> None:
     db.close()
 
 
-def test_the_migrations_lead_to_the_tables_as_described(path: Path, tmp_path: Path) -> None:
-    from_metadata = tmp_path / "metadata.db"
-    metadata.create_all(create_engine(f"sqlite:///{from_metadata}"))
-    migrated, made = described(path), described(from_metadata)
-    assert set(migrated) == set(made)
-    for what in made:
-        assert migrated[what][1] == made[what][1], what
-        assert sorted(migrated[what][0]) == sorted(made[what][0]), what
+def first_rows(path: Path) -> dict[str, list[Any]]:
+    """All rows of an empty store, but its identity."""
+    db = sqlite3.connect(path)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall()) for name in names}
+    db.close()
+    [(identity, *rest)] = found["identity"]
+    assert re.fullmatch("[0-9a-f]{32}", identity)
+    return found | {"identity": [rest]}
+
+
+def test_the_migrations_lead_to_what_a_new_store_is_made_with(
+    path: Path, older_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    new = path.rename(tmp_path / "new.db")
+    migrated = older_store(schema.HEAD)
+    here, there = described(migrated), described(new)
+    assert set(here) == set(there)
+    for what in there:
+        assert here[what][1] == there[what][1], what
+        assert sorted(here[what][0]) == sorted(there[what][0]), what
+    assert first_rows(migrated) == first_rows(new)
 
 
 def test_the_known_revisions_are_those_of_the_scripts_in_their_order() -> None:
@@ -91,50 +103,75 @@ def test_a_store_of_a_newer_version_is_refused_in_clear_words_and_left_as_it_is(
 
 
 @pytest.mark.scenario("Q-113")
-def test_a_migration_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    """A table in the way of the last statement: none of those before it may stay."""
-    path = tmp_path / "store.db"
+def test_a_migration_that_fails_leaves_what_was_there(older_store: Callable[[str], Path]) -> None:
+    """A table in the way of one of its last statements: none of those before it may stay."""
+    path = older_store("0003")
     db = sqlite3.connect(path)
-    db.execute("CREATE TABLE alembic_version (version_num TEXT)")
-    db.execute("CREATE TABLE reply (x)")
+    db.execute("CREATE TABLE archive (x)")
     db.commit()
     db.close()
-    with pytest.raises(Exception, match="reply already exists"):
+    before = tables(path)
+    with pytest.raises(Exception, match="archive already exists"):
         schema.ensure(path)
-    assert tables(path) == {"alembic_version", "reply"}
+    assert tables(path) == before
 
 
-@pytest.mark.scenario("Q-113")
-@pytest.mark.parametrize("statement", [1, 9])
-def test_a_process_killed_within_a_migration_leaves_the_old_schema(
-    tmp_path: Path, python: Python, statement: int
-) -> None:
-    path = tmp_path / "store.db"
+def killed_at(python: Python, path: Path, statement: int, hook: str) -> None:
+    """Have a process bring the store to the head that is killed behind its CREATE TABLE number ``statement``."""
     process = python(
-        """
+        f"""
         import os, signal, sys
         from pathlib import Path
         from sqlalchemy import event
         from sqlalchemy.engine import Engine
-        from wsrm_mq.store import schema
+        from wsrm_mq.store import creating, schema
 
         left = int(sys.argv[2])
 
-        @event.listens_for(Engine, "after_cursor_execute")
-        def kill(connection, cursor, statement, *rest):
+        def kill(statement):
             global left
             if statement.strip().startswith("CREATE TABLE") and "alembic" not in statement:
                 left -= 1
                 if not left:
                     os.kill(os.getpid(), signal.SIGKILL)
 
+        {hook}
         schema.ensure(Path(sys.argv[1]))
         """,
         path,
-        statement if statement == 1 else 8,
+        statement,
     )
-    process.communicate(timeout=30)
+    assert process.communicate(timeout=30) == ("", "")
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.scenario("Q-113")
+@pytest.mark.parametrize("statement", [1, 4])
+def test_a_process_killed_within_a_migration_leaves_the_old_schema(
+    older_store: Callable[[str], Path], python: Python, statement: int
+) -> None:
+    path = older_store("0003")
+    before = tables(path)
+    killed_at(
+        *(python, path, statement),
+        'event.listen(Engine, "after_cursor_execute", lambda connection, cursor, statement, *rest: kill(statement))',
+    )
+    assert tables(path) == before
+    schema.ensure(path)
+    assert "plan" in tables(path)
+
+
+@pytest.mark.scenario("Q-113")
+@pytest.mark.parametrize("statement", [1, 8])
+def test_a_process_killed_as_it_makes_a_store_leaves_an_empty_file(
+    tmp_path: Path, python: Python, statement: int
+) -> None:
+    path = tmp_path / "store.db"
+    killed_at(
+        *(python, path, statement),
+        "made = creating.statements; "
+        "creating.statements = lambda revision: (one for one in made(revision) if not kill(one))",
+    )
     assert tables(path) == set()
     schema.ensure(path)
     assert "entry" in tables(path)
@@ -201,7 +238,7 @@ def test_processes_that_create_the_same_store_at_once_all_open_it(tmp_path: Path
         import sys
         from pathlib import Path
         from wsrm_mq.store.store import Store
-        import alembic.command, sqlalchemy
+        import wsrm_mq.store.creating
         print("ready", flush=True)
         sys.stdin.readline()
         store = Store(Path(sys.argv[1]))

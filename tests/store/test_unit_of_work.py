@@ -13,7 +13,7 @@ import pytest
 
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
-from wsrm_mq.store.unit_of_work import UnitOfWork
+from wsrm_mq.store.unit_of_work import Session, UnitOfWork
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def db(path: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def unit(db: sqlite3.Connection, cache: Cache) -> Iterator[UnitOfWork]:
     db.execute("BEGIN IMMEDIATE")
-    tx = UnitOfWork(db, 7, cache, 1, "one")
+    tx = UnitOfWork(Session(db, cache, 1, "one"), 7)
     yield tx
     tx.flush()
     db.execute("COMMIT")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.queue.build import sender
 from tests.store.conftest import Python
+from tests.support.in_process import until
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
@@ -356,22 +357,63 @@ def test_no_error_ends_the_writer(store: Store, monkeypatch: pytest.MonkeyPatch)
     assert noted(store) == ["before", "after"]
 
 
+# many that wait
+
+
+def test_who_waits_while_another_thread_writes_is_written_with_the_others(store: Store) -> None:
+    held = Held(store)
+    with ThreadPoolExecutor(10) as pool:
+        waiting = [pool.submit(store.call, note(str(number))) for number in range(10)]
+        assert until(lambda: len(store.writer._queue) == 10)
+        before = store.writer.commits
+        held.let_go()
+        assert [one.result(20) for one in waiting] == list(map(str, range(10)))
+    assert store.writer.commits - before == 2, "the held one, and one for all"
+
+
+def test_many_that_wait_are_each_told_their_own(store: Store) -> None:
+    def some(first: int) -> list[str]:
+        return [store.call(note(str(number))) for number in range(first, first + 25)]
+
+    with ThreadPoolExecutor(8) as pool:
+        told = [one for results in pool.map(some, range(0, 200, 25)) for one in results]
+    assert told == list(map(str, range(200)))
+    assert sorted(noted(store), key=int) == told
+
+
+@pytest.mark.timed
+def test_what_lingers_is_written_when_no_more_calls_come(store: Store) -> None:
+    told = Told()
+    for number in range(5):
+        store.call(note(f"called {number}"))
+        store.submit(note(str(number)), told, lingers=True)
+    begun = time.monotonic()
+    told.wait(5)
+    assert time.monotonic() - begun < writer.NET_SECONDS / 2
+
+
 # a loop that writes in its own thread
 
 
+@pytest.mark.parametrize(("owner", "step"), [(Transaction, "committed"), (GroupCommit, "_count")])
 @pytest.mark.parametrize("keep", [False, True])
 def test_what_is_committed_is_told_as_committed_and_not_run_again_whatever_happens_after(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, keep: bool
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    keep: bool,
+    owner: type[object],
+    step: str,
 ) -> None:
-    committed, raised = Transaction.committed, threading.Event()
+    rightly, raised = getattr(owner, step), threading.Event()
 
-    def once_not(tx: Transaction) -> None:
+    def once_not(*arguments: object) -> None:
         if not raised.is_set():
             raised.set()
             raise RuntimeError("unforeseen")
-        committed(tx)
+        rightly(*arguments)
 
-    monkeypatch.setattr(Transaction, "committed", once_not)
+    monkeypatch.setattr(owner, step, once_not)
     told = Told()
     store.submit(note("settled"), told, keep=keep)
     assert told.wait(1) == ["settled"]
@@ -426,6 +468,19 @@ def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: S
     assert told.results[:2] == ["0", "1"]
     assert told.wait(4) == ["0", "1", "2", "3"]
     assert time.monotonic() - begun < writer.NET_SECONDS / 2
+
+
+def test_a_loop_leaves_what_is_written_last_of_all_to_the_thread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the loop could not write at once it would put back when the thread has ended."""
+    stop, threads = store.writer._stop, list[threading.Thread]()
+
+    def lead_then_stop() -> None:
+        store.writer.lead()
+        stop()
+
+    monkeypatch.setattr(store.writer, "_stop", lead_then_stop)
+    store.writer.close(lambda _tx: threads.append(threading.current_thread()))
+    assert threads[0] is not threading.current_thread()
 
 
 def test_one_large_verb_does_not_keep_the_loop(store: Store) -> None:

@@ -18,15 +18,21 @@ SHORT = 0.5
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
-async def application(scope: Any, receive: Any, send: Any) -> None:
+async def read(scope: Any, receive: Any) -> bytes | None:
+    """The body of a request; ``None`` where its client is gone before the end."""
     if scope["type"] != "http":
         raise RuntimeError("no lifespan")
     body = b""
     while (message := await receive())["type"] == "http.request":
         body += message.get("body", b"")
         if not message.get("more_body"):
-            break
-    else:
+            return body
+    return None
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    body = await read(scope, receive)
+    if body is None:
         return
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
@@ -34,13 +40,9 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 async def showing(scope: Any, receive: Any, send: Any) -> None:
     """Answers, as JSON, with what it was asked; after a while where the path says so."""
-    if scope["type"] != "http":
-        raise RuntimeError("no lifespan")
-    body = b""
-    while (message := await receive())["type"] == "http.request":
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
+    body = await read(scope, receive)
+    if body is None:
+        return
     if scope["path"] == "/slow":
         await asyncio.sleep(SHORT)
     fields = {name.decode(): value.decode() for name, value in scope["headers"]}

@@ -72,7 +72,7 @@ class OrderSender(RMSender[HTTPWire]):
 
     def echo(self, number: int, text: str) -> HTTPAnswer:
         """Send a two-way request."""
-        return self.post(self.orders.echo(self.identifier, number, text))
+        return self.post(self.orders.echo(self.identifier, number, text, headers=self.acknowledgement))
 
     def request_put(self, number: int, text: str = "", *lines: str) -> bytes:
         """The HTTP request of an order, for the wire."""

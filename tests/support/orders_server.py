@@ -8,15 +8,16 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from tests.support.forked import ROOT, Forked
 from wsrm_mq.delivery.watch import POLL_SECONDS
 
-ROOT: Final = Path(__file__).parents[2]
+__all__ = ["A_LOOK", "ROOT", "OrdersServer", "Seen", "within"]
+
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")
 front = "waitress"
@@ -46,7 +47,7 @@ class OrdersServer:
         self.options: Mapping[str, Any] = options
         self.port = 0
         self.path = "/orders"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
 
     @property
     def url(self) -> str:
@@ -91,21 +92,15 @@ class OrdersServer:
     def _launch(self) -> str:
         threads = self.options.get("threads", 8)
         options = {name: value for name, value in self.options.items() if name != "threads"}
-        command = [sys.executable, "-m", "tests.servers.orders", "--store", str(self.store)]
-        command += ["--service-db", str(self.service_db), "--port", str(self.port)]
-        command += [
-            "--front",
-            self.front,
-            "--threads",
-            str(threads),
-            "--clock",
-            str(self.clock),
-            "--options",
-            json.dumps(options),
-        ]
-        with self.log.open("a") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self._process.stdout is not None
+        self._process = Forked(
+            "tests.servers.orders",
+            [
+                *("--store", str(self.store), "--service-db", str(self.service_db), "--port", str(self.port)),
+                *("--front", self.front, "--threads", str(threads), "--clock", str(self.clock)),
+                *("--options", json.dumps(options)),
+            ],
+            self.log,
+        )
         return self._process.stdout.readline()
 
     def stop(self) -> None:
@@ -124,7 +119,6 @@ class OrdersServer:
         """Wait for it to end by itself."""
         assert self._process is not None
         self._process.wait(timeout=15)
-        assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
 
@@ -145,10 +139,9 @@ class OrdersServer:
                 self._process.wait(timeout=15)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
+                self._process.wait(timeout=15)
                 raise
             finally:
-                assert self._process.stdout is not None
                 self._process.stdout.close()
                 self._process = None
 

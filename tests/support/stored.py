@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from wsrm_mq.store import schema
 from wsrm_mq.store.guard import LOOK_SECONDS
 
 _KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
 _SEQUENCE = "identifier, state, ended, last_number, expected, discard_from"
+
+
+@functools.cache
+def empty_store() -> bytes:
+    """A store file, made once: made anew for each example of Hypothesis it would be most of the time."""
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "store.db"
+        schema.ensure(path)
+        return path.read_bytes()
 
 
 @contextmanager

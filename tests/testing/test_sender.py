@@ -6,6 +6,7 @@ import inspect
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -23,6 +24,7 @@ from wsrm_mq.testing import (
     Line,
     LossyWire,
     Refused,
+    Reply,
     RMSender,
     Unacknowledged,
     Wire,
@@ -133,6 +135,25 @@ def test_a_bad_line_loses_repeats_and_swaps_nothing(connect: Callable[[], Wire],
     traffic = line.traffic
     assert traffic.transmissions > LAST
     assert min(traffic.requests_lost, traffic.answers_lost, traffic.duplicates) > 0
+
+
+@pytest.mark.peer("P-14")
+def test_a_bad_line_loses_repeats_and_swaps_no_reply_in_the_offered_sequence(
+    connect: Callable[[], Wire], service: Service
+) -> None:
+    line = Line(loss=0.3, duplicates=0.2, seed=5)
+    last = 15
+    with RMSender(lambda: LossyWire(connect(), line), offer="urn:uuid:0ffe4ed0-0000-4000-8000-000000000002") as sender:
+        for number in range(1, last + 1):
+            while number not in sender.replies:
+                options = {"action": "urn:example/echo", "reply_to": "", "message_id": f"urn:request:{number}"}
+                with suppress(OSError):
+                    sender.post(sender.message(number, ECHO, **options))
+        assert [Reply.parse(body).relates_to for _number, body in sorted(sender.replies.items())] == [
+            f"urn:request:{number}" for number in range(1, last + 1)
+        ]
+    assert service.calls == list(range(1, last + 1))
+    assert min(line.traffic.requests_lost, line.traffic.answers_lost, line.traffic.duplicates) > 0
 
 
 class Deaf:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 from typing import Any, Final
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Stopped, stopped
-from wsrm_mq.errors import WSRMError
+from wsrm_mq.cli.exits import stopped
 
 __all__ = ["main", "program"]
 
@@ -17,11 +17,19 @@ COMMANDS: Final = {
     "demo": ("wsrm_mq.cli.demo", "See it work: a service, a partner, a bad line."),
     "status": ("wsrm_mq.cli.status", "Show on one screen how the service does."),
     "check": ("wsrm_mq.cli.check", "Be a plug-in of Nagios: 0, 1, 2 or 3."),
+    "doctor": ("wsrm_mq.cli.doctor", "Examine processes, proxy, clock and store."),
     "store": ("wsrm_mq.cli.store", "Make, migrate, measure and verify a store."),
     "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
-    "message": ("wsrm_mq.cli.message", "Look at messages and their bodies."),
+    "message": ("wsrm_mq.cli.message", "Look at messages, try them again, give them up."),
+    "dead-letter": ("wsrm_mq.cli.dead_letter", "Deliver dead letters again, or give them up."),
+    "audit": ("wsrm_mq.cli.audit", "See what operators did."),
+    "replay": ("wsrm_mq.cli.replay", "Deliver stored messages again, by a plan."),
+    "archive": ("wsrm_mq.cli.archive", "Let retention delete what archives hold."),
+    "pipeline": ("wsrm_mq.cli.pipeline", "Audit many stores at once, with Spark."),
+    "failure": ("wsrm_mq.cli.failure", "See what went wrong, by fault, exception and place."),
     "connection": ("wsrm_mq.cli.connection", "See what came on which connection."),
     "partner": ("wsrm_mq.cli.partner", "See the partners, and check what an endpoint speaks."),
+    "envelope": ("wsrm_mq.cli.envelope", "Decode a message as it was on the wire."),
     "config": ("wsrm_mq.cli.configuration", "Write, check and show the configuration."),
     "completion": ("wsrm_mq.cli.completion", "Print a completion script for a shell."),
 }
@@ -29,7 +37,7 @@ COMMANDS: Final = {
 
 
 class Program(click.Group):
-    """Imports a command when it is wanted, and turns every error of ours into a sentence and a status."""
+    """Imports a command when it is wanted, and turns every error into a sentence and a status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -37,7 +45,7 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[name][0]), name)
+        command: click.Command = getattr(import_module(COMMANDS[name][0]), name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -47,15 +55,30 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except WSRMError as error:
+        except (click.exceptions.Exit, click.UsageError):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            if (
+                isinstance(error, OSError) and error.errno == errno.EPIPE
+            ):  # a pipe's reader has enough: click ends quietly
+                raise
+            if ctx.params["debug"]:
+                _show_traceback(error)
             raise stopped(error) from error
-        except (KeyboardInterrupt, click.Abort) as error:
-            raise Stopped("interrupted.", Exit.INTERRUPTED) from error
+
+
+def _show_traceback(error: BaseException) -> None:
+    from traceback import format_exception
+
+    from wsrm_mq.cli.output import say
+
+    say("".join(format_exception(error)), keep="\n")
 
 
 @click.group("wsrm-mq", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error too.")
 @click.version_option(package_name="wsrm-mq", message="wsrm-mq %(version)s")
-def program() -> None:
+def program(debug: bool) -> None:
     """WS-ReliableMessaging for any WSGI or ASGI SOAP service.
 
     \b

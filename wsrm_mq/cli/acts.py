@@ -7,7 +7,7 @@ import getpass
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ from wsrm_mq.errors import NotAllowed
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["ask", "careful", "login", "reason_given", "rehearse", "signed"]
+__all__ = ["PLACEHOLDERS", "ask", "careful", "login", "reason_given", "rehearse", "signed"]
 
 C = TypeVar("C", bound=Callable[..., None])
 
@@ -36,34 +36,29 @@ def signed(command: C) -> C:
     return reason(actor(command))
 
 
+PLACEHOLDERS: Final = ("TEXT", "FILE", "NEW", "OLD", "...", "…")
+"""What stands in a printed command for words of the operator's own."""
+
+
 def reason_given(reason: str | None, is_dry: bool = False) -> str:
     """The reason; a dry run needs none."""
     if is_dry:
         return reason or ""
     if reason is None or not reason.strip():
         raise NotAllowed('a reason has to be given: --reason "…". It goes to the ledger.')
+    if reason.strip() in PLACEHOLDERS:
+        raise NotAllowed(f'--reason {reason.strip()} stands for words of your own: --reason "the database is back".')
     return reason
 
 
-class _Rehearsed(Exception):
-    """Ends a transaction that was only tried."""
-
-    def __init__(self, result: Any) -> None:
-        self.result = result
-
-
-def rehearse(place: Place, verb: Callable[[Transaction], Any], *, unconfirmed: bool = False) -> Any:
-    """What ``verb`` would answer; nothing is changed."""
+def rehearse(place: Place, verb: Callable[[Transaction], Any], dry_run: bool, *, unconfirmed: bool = False) -> Any:
+    """What ``verb`` would answer; nothing is changed. Where it is done next, what forbids that is raised first."""
+    from wsrm_mq.store.rehearsal import refuse_unwritable
     from wsrm_mq.store.store import run_once
 
-    def tried(tx: Transaction) -> None:
-        raise _Rehearsed(verb(tx))
-
-    try:
-        run_once(place.path, tried, unconfirmed=unconfirmed)
-    except _Rehearsed as end:
-        return end.result
-    raise AssertionError("a rehearsal ends with its result")
+    if not dry_run:
+        refuse_unwritable(place.path, unconfirmed=unconfirmed)
+    return run_once(place.path, verb, unconfirmed=unconfirmed, dry_run=True)
 
 
 def ask(text: str, yes: bool) -> None:

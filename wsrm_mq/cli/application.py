@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
+from wsrm_mq.cli.acts import PLACEHOLDERS, ask, careful, login, reason_given, rehearse, signed
 from wsrm_mq.cli.output import as_json, say
 from wsrm_mq.cli.place import Place, in_store, json_option
 
@@ -30,17 +30,23 @@ def application(
 ) -> None:
     """Deliver to the application NEW what was stored for OLD.
 
-    `none` is one without a name. `status` shows what waits for an application that no process serves."""
+    `none` is one without a name. `status` shows what waits for an application that no process serves.
+
+    \b
+    Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
+    """
     from wsrm_mq.queue.applications import rename
     from wsrm_mq.store.store import run_once
     from wsrm_mq.store.transaction import Transaction
 
     why = reason_given(reason, dry_run)
+    if new in PLACEHOLDERS or old in PLACEHOLDERS:
+        raise click.UsageError(f"{old} {new}: OLD and NEW stand for the two names; `none` is one without a name.")
 
     def verb(tx: Transaction) -> int:
         return rename(tx, _name(old), _name(new), why, actor or login())
 
-    count = rehearse(place, verb)
+    count = rehearse(place, verb, dry_run)
     if dry_run:
         say(f"This would give {new} the queues of {old}: {count}. Nothing was changed.")
     else:

@@ -10,7 +10,11 @@ __all__ = ["completion"]
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a completion script, for example: eval "$(wsrm-mq completion bash)"."""
+    """Print a completion script for a shell.
+
+    \b
+    Example: eval "$(wsrm-mq completion bash)"
+    """
     from click.shell_completion import get_completion_class
 
     from wsrm_mq.cli import program

@@ -25,7 +25,11 @@ def config() -> None:
 @json_option
 @click.option("--toml", "is_toml", is_flag=True, help="Write it as a configuration file.")
 def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
-    """Show every option, and what set it. That may be environment, file or default."""
+    """Show every option, and what set it. That may be environment, file or default.
+
+    \b
+    Example: wsrm-mq config show --toml
+    """
     from wsrm_mq.config import OPTIONS, as_toml, as_values, find_file, read, toml
 
     path = config or find_file(os.environ)
@@ -51,7 +55,11 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
 @json_option
 def check(config: Path | None, is_json: bool) -> None:
     """Say whether file and environment can be used. What is wrong with them is named. The WSDLs that one_way names are
-    read, and the request headers are listed that are stored with a message."""
+    read, and the request headers are listed that are stored with a message.
+
+    \b
+    Example: wsrm-mq config check --config /etc/wsrm-mq.toml
+    """
     from wsrm_mq.config import find_file, load, named_operations
     from wsrm_mq.kept_headers import KEPT_HEADERS
 
@@ -78,7 +86,11 @@ def check(config: Path | None, is_json: bool) -> None:
 @click.argument("path", type=click.Path(path_type=Path, allow_dash=True), default="wsrm-mq.toml")
 def init(path: Path, is_json: bool) -> None:
     """Write a configuration file. It has every option with its meaning and its default, commented out. PATH may be
-    -, which is standard output."""
+    -, which is standard output.
+
+    \b
+    Example: wsrm-mq config init wsrm-mq.toml
+    """
     from wsrm_mq.config import Settings, as_toml
 
     text = as_toml(Settings())

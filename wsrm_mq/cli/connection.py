@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import BEHIND, Place, in_store, json_option, one_look
 
@@ -20,9 +22,12 @@ def connection() -> None:
 @json_option
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def list_(place: Place, is_json: bool, limit: int) -> None:
-    """List connections, those that sent something last first."""
+    """List connections, those that sent something last first.
+
+    \b
+    Example: wsrm-mq connection list --limit 10
+    """
     from wsrm_mq.views.connections import connections
-    from wsrm_mq.views.sentences import moment
 
     with one_look(place) as db:
         found = connections(db, limit=limit)
@@ -30,8 +35,11 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
         as_json(connections=[one._asdict() for one in found])
         return
     table(
-        ("name", "peer", "principal", "messages", "unsettled", "first seen", "last seen"),
-        [(*one[:5], moment(one.first_seen), moment(one.last_seen)) for one in found],
+        (
+            *(Column("name", 20), Column("peer", rank=1), "principal", "messages", "unsettled"),
+            *(when("first seen", rank=2), when("last seen")),
+        ),
+        [(*one[:5], one.first_seen, one.last_seen) for one in found],
     )
     if len(found) == limit:
         say(f"There may be more: --limit {limit * 2}")
@@ -40,17 +48,24 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 @connection.command()
 @in_store
 @json_option
-@click.argument("name")
+@click.argument("name", shell_complete=completing.connections)
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
-    """Show a connection and its messages in the order of receipt."""
+    """Show a connection and its messages in the order of receipt.
+
+    \b
+    Example: wsrm-mq connection show 192.0.2.7:50312
+    """
     from wsrm_mq.views import connections, reading
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.query import parse
     from wsrm_mq.views.sentences import moment
 
     with one_look(place) as db:
         found = connections.connection(db, connections.find_connection(db, name))
-        messages = reading.messages(db, connection=found.name, after=after, limit=limit)
+        messages = list(reading.messages(db, parse("", connection=found.name), after=after, limit=limit))
+        shorter = shortened(db, (one.sequence for one in messages))
     is_full = len(messages) == limit
     if is_json:
         as_json(
@@ -63,7 +78,10 @@ def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None
     fields((key, moment(value) if key in times else value) for key, value in found._asdict().items())
     write("")
     table(
-        ("position", "queue", "sequence", "number", "action", "state", "reason", "received", "bytes"),
+        (
+            *(key("position"), Column("queue", rank=1), known("sequence", shorter), "number", end_of("action")),
+            *(word("state"), "reason", when("received"), Column("bytes", rank=2)),
+        ),
         [
             (
                 one.position,
@@ -73,7 +91,7 @@ def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None
                 one.action,
                 one.state,
                 one.reason,
-                moment(one.received_at),
+                one.received_at,
                 one.body_size,
             )
             for one in messages

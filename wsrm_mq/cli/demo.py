@@ -47,6 +47,9 @@ def demo(
     A partner sends messages in one sequence over several connections; some get lost, some come twice, none in order.
     Half-way the service's process is killed with -9 and started again. At the end the service's own database tells
     whether every message had its effect once and in order. The exit status is 1 if not.
+
+    \b
+    Example: wsrm-mq demo
     """
     missing = [name for name in ("spyne", "uvicorn") if find_spec(name) is None]
     if missing:

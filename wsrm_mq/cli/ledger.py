@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from wsrm_mq.cli.columns import Column, when
 from wsrm_mq.cli.output import table, write
 
 if TYPE_CHECKING:
-    from wsrm_mq.views.reading import LedgerView
+    from wsrm_mq.views.rows import LedgerView
 
 __all__ = ["show_ledger"]
 
@@ -18,15 +19,18 @@ REASON: Final = 100
 
 def show_ledger(events: Sequence[LedgerView]) -> None:
     """Nothing where there is none."""
-    from wsrm_mq.views.sentences import first_line, moment
+    from wsrm_mq.views.sentences import first_line
 
     if not events:
         return
     write("")
     table(
-        ("at", "event", "number", "attempt", "reason", "actor", "instance"),
+        (
+            *(when("at"), Column("event", 16), "number", Column("attempt", rank=1), Column("reason", 20)),
+            *(Column("actor", rank=0), Column("instance", rank=2)),
+        ),
         [
-            (moment(e.at), e.event, e.number, e.attempt, e.reason and first_line(e.reason, REASON), e.actor, e.instance)
+            (e.at, e.event, e.number, e.attempt, e.reason and first_line(e.reason, REASON), e.actor, e.instance)
             for e in events
         ],
     )

@@ -9,96 +9,127 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.asking import Asking, query_argument, term_option
+from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
 from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.export import export_messages
+from wsrm_mq.cli.indenting import indented
 from wsrm_mq.cli.ledger import show_ledger
+from wsrm_mq.cli.message_acts import add_act
+from wsrm_mq.cli.message_detail import message_attempts, message_headers
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
 from wsrm_mq.errors import NotAllowed
 
+if TYPE_CHECKING:
+    from wsrm_mq.views.rows import MessageView
+
 __all__ = ["message"]
 
-OUTCOMES: Final = ("delivered", "dead", "discarded", "purged", "live")
 SHOWN_BYTES: Final = 65_536
 PIECE: Final = 1024 * 1024
 
 
 @click.group()
 def message() -> None:
-    """Look at messages and their bodies."""
+    """Look at messages and their bodies; try them again, give them up."""
 
 
-@message.command("list")
+message.add_command(export_messages)
+for act in ("retry", "discard", "restore", "confirm"):
+    add_act(message, act, "message")
+message.add_command(message_attempts)
+message.add_command(message_headers)
+
+
+@message.command("list", cls=Asking)
 @in_store
 @json_option
-@click.option("--connection", metavar="KEY", help="Only those that came on this connection.")
-@click.option("--sequence", "part", metavar="ID", help="Only those of this sequence.")
-@click.option("--queue", metavar="NAME", help="Only messages in this queue; dead letters are in NAME#dead.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only messages with this outcome; live: with none yet.")
-@click.option(
-    "--reason", metavar="WORD", help="Only messages whose outcome has this reason, such as answered_with_fault."
-)
+@term_option("--connection", "connection", "KEY", "Only those that came on this connection.")
+@term_option("--sequence", "seq", "ID", "Only those of this sequence.")
+@click.option("--number", metavar="N-M", help="Only those with these numbers: 12, 12-40, 12-.")
+@term_option("--queue", "queue", "NAME", "Only what came into this queue; NAME#dead: its dead letters.")
+@term_option("--outcome", "outcome", "WORD", "Only messages with this outcome; live: with none yet.")
+@click.option("--reason", metavar="WORD", help="Only messages that have their state or outcome for this reason.")
+@click.option("--since", metavar="TIME", help="Only those received since then: 2026-11-01T10:00 (UTC), or 2h ago.")
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
+@click.option("--tail", metavar="N", type=click.IntRange(1, 10_000), help="Only the last N.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@query_argument
 def list_(
     place: Place,
     is_json: bool,
+    query: str,
     connection: str | None,
-    part: str | None,
+    sequence: str | None,
+    number: str | None,
     queue: str | None,
     outcome: str | None,
     reason: str | None,
+    since: str | None,
     after: int,
+    tail: int | None,
     limit: int,
 ) -> None:
-    """List messages in the order of receipt."""
-    from wsrm_mq.views import reading
+    """List messages in the order of receipt.
 
+    QUERY says which: words such as queue:/orders state:held op:place age:1h -reason:gap, and all of them have to hold.
+
+    \b
+    Example: wsrm-mq message list seq:242f14a4 state:held
+             wsrm-mq message list queue:/orders op:place since:2h -reason:gap
+    """
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.query import parse
+
+    asked = parse(query).having(
+        seq=sequence, msg=number, queue=queue, connection=connection, outcome=outcome, reason=reason, since=since
+    )
     with one_look(place) as db:
-        found = reading.messages(
-            db,
-            sequence=reading.find_sequence(db, part) if part is not None else None,
-            queue=queue,
-            connection=connection,
-            outcome=outcome,
-            reason=reason,
-            after=after,
-            limit=limit,
-        )
+        if tail is not None:
+            found = list(reading.messages(db, asked, limit=tail, newest=True))[::-1]
+        else:
+            found = list(reading.messages(db, asked, after=after, limit=limit))
+        shorter = shortened(db, (one.sequence for one in found))
+    is_full = tail is None and len(found) == limit
     if is_json:
-        as_json(messages=[one._asdict() for one in found], next=found[-1].position if len(found) == limit else None)
+        as_json(messages=[one._asdict() for one in found], next=found[-1].position if is_full else None)
         return
     table(
-        ("position", "sequence", "number", "action", "state", "reason", "received", "tries", "bytes", "connection"),
-        [
-            (
-                one.position,
-                one.sequence,
-                one.number,
-                one.action,
-                one.state,
-                one.reason,
-                _moment(one.received_at),
-                max(one.deliveries, one.failures),
-                one.body_size,
-                one.connection,
-            )
-            for one in found
-        ],
+        (
+            *(key("position"), known("sequence", shorter), "number", end_of("action"), word("state"), "reason"),
+            *(when("received"), Column("tries", rank=1), Column("bytes", rank=2), Column("connection", rank=3)),
+        ),
+        map(_cells, found),
     )
-    if len(found) == limit:
+    if is_full:
         say(f"There may be more: --after {found[-1].position}")
+
+
+def _cells(one: MessageView) -> tuple[object, ...]:
+    tries = max(one.deliveries, one.failures)
+    return (
+        *(one.position, one.sequence, one.number, one.action, one.state, one.reason),
+        *(one.received_at, tries, one.body_size, one.connection),
+    )
 
 
 @message.command()
 @in_store
 @json_option
-@click.argument("position", type=POSITION)
+@click.argument("position", type=POSITION, shell_complete=completing.positions())
 def show(place: Place, is_json: bool, position: int) -> None:
-    """Show all that is known of a message, but its body."""
+    """Show all that is known of a message, but its body.
+
+    \b
+    Example: wsrm-mq message show 2
+    """
     from wsrm_mq.views import reading
 
     with one_look(place) as db:
@@ -123,14 +154,18 @@ def show(place: Place, is_json: bool, position: int) -> None:
 @message.command()
 @in_store
 @json_option
-@click.argument("position", type=POSITION)
+@click.argument("position", type=POSITION, shell_complete=completing.positions())
 @click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; not to a terminal.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
 )
 def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | None) -> None:
-    """Show the envelope of a message, or write its bytes. What is shown has its control characters as escapes. JSON has
-    all of it, in base64 where it is not UTF-8."""
+    """Show the envelope of a message, or write its bytes. What is shown has its control characters as escapes, and on a
+    terminal it is indented. JSON has all of it, in base64 where it is not UTF-8.
+
+    \b
+    Example: wsrm-mq message body 2 --output message.xml
+    """
     if is_json + raw + (output is not None) > 1:
         raise click.UsageError("--json, --raw and --output are three ways to have the body; choose one.")
     if raw and is_terminal():
@@ -146,7 +181,8 @@ def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | N
         elif raw:
             shutil.copyfileobj(copy, sys.stdout.buffer, PIECE)
         else:
-            write(copy.read().decode("utf-8", "backslashreplace"), keep="\n\t")
+            text = copy.read().decode("utf-8", "backslashreplace")
+            write(indented(text) if is_terminal() else text, keep="\n\t")
     if not exact and size > SHOWN_BYTES:
         say(f"{size - SHOWN_BYTES} more bytes; --output FILE writes all {size}.")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["partner"]
 
 _MARKS = ("principal", "path", "address")
+_FOR_PEOPLE = ("description", "contact")
 
 
 @click.group()
@@ -39,18 +40,27 @@ def _settings(config: Path | None) -> Settings:
 @config_option
 @json_option
 def list_(config: Path | None, is_json: bool) -> None:
-    """List the partners and the requests that each means. They are tried in this order."""
+    """List the partners and the requests that each means. They are tried in this order.
+
+    \b
+    Example: wsrm-mq partner list
+    """
     from wsrm_mq.config import as_values
 
     own = as_values(_settings(config))["partners"]
     rows = [
-        {"name": name, **{mark: section.get(mark) for mark in _MARKS}, "options": len(set(section) - {*_MARKS})}
+        {
+            "name": name,
+            **{mark: section.get(mark) for mark in _MARKS},
+            "options": len(set(section) - {*_MARKS, *_FOR_PEOPLE}),
+            **{fact: section.get(fact) for fact in _FOR_PEOPLE},
+        }
         for name, section in own.items()
     ]
     if is_json:
         as_json(partners=rows)
     elif rows:
-        table(("partner", *_MARKS, "own options"), [tuple(row.values()) for row in rows])
+        table(("partner", *_MARKS, "own options", *_FOR_PEOPLE), [tuple(row.values()) for row in rows])
     else:
         say("There are no partners; a section [partner.NAME] of the configuration makes one.")
 
@@ -60,7 +70,11 @@ def list_(config: Path | None, is_json: bool) -> None:
 @json_option
 @click.argument("name")
 def show(config: Path | None, is_json: bool, name: str) -> None:
-    """Show every option that holds for a partner, and whether it is the partner's own."""
+    """Show every option that holds for a partner, and whether it is the partner's own.
+
+    \b
+    Example: wsrm-mq partner show acme
+    """
     from wsrm_mq.config import OPTIONS, PARTNER_OPTIONS, as_values, toml
 
     settings = _settings(config)
@@ -95,6 +109,9 @@ def check(is_json: bool, url: str, timeout: float, first: bool) -> None:
     minute.
 
     Status 0: it speaks WS-ReliableMessaging. 1: it does not, or the address does not answer.
+
+    \b
+    Example: wsrm-mq partner check http://192.0.2.7:8080/orders
     """
     from wsrm_mq.probe import Spoken, combinations, describe, speak
 

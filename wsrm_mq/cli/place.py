@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from wsrm_mq.cli.output import say
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
 from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
+    from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Database
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "in_store",
     "json_option",
     "looking",
+    "now_ms",
     "one_look",
     "unconfirmed",
 ]
@@ -46,9 +50,8 @@ class Place(NamedTuple):
 
     path: Path
     flag: str
-    max_store: int | None = None
-    """As it is configured where the command runs."""
-    keep_headers: tuple[str, ...] = ()
+    settings: Settings
+    """Those of the configuration where the command runs."""
 
     def command(self, text: str) -> str:
         """``text``, a command line, for this store."""
@@ -57,6 +60,11 @@ class Place(NamedTuple):
     def told(self, text: str) -> str:
         """``text``, in which commands stand in backquotes, for this store."""
         return with_flags(self.flag, text)
+
+
+def now_ms() -> int:
+    """The time that a command looks at: ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def config_option(command: C) -> C:
@@ -83,9 +91,7 @@ def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
         settings = load(config or find_file(os.environ), os.environ, **overrides)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
-        return command(
-            Place(store_path(settings.store), flag, settings.max_store, settings.keep_headers), *args, **options
-        )
+        return command(Place(store_path(settings.store), flag, settings), *args, **options)
 
     stored = click.option("--store", metavar="PATH", help="The store. Default: the configured one, else wsrm.db.")
     return stored(config_option(placed))
@@ -97,10 +103,13 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 @contextmanager
 def looking(place: Place, *, any_known: bool = False) -> Iterator[Database]:
     """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
-    from wsrm_mq.store.database import connect_reader, store_errors
+    from wsrm_mq.store.database import CopyConnection, store_errors
+    from wsrm_mq.store.looking import connect_looker
     from wsrm_mq.store.schema import HEAD, KNOWN, revision
 
-    db = connect_reader(place.path)
+    db = connect_looker(place.path)
+    if isinstance(db, CopyConnection):
+        say(f"{place.path}: nothing can be written beside it; this is what a temporary copy of it shows.")
     try:
         found = revision(db, place.path)
         if found is None and not any_known:

@@ -1,30 +1,30 @@
-"""``wsrm-mq sequence``: why one is stuck, and the two repairs."""
+"""``wsrm-mq sequence``: which there are, and why one is stuck; ``sequence_acts`` has what changes them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.asking import Asking, query_argument, term_option
+from wsrm_mq.cli.columns import Column, known, when, word
+from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
 from wsrm_mq.cli.ledger import show_ledger
-from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking, one_look
+from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
+from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look
+from wsrm_mq.cli.sequence_acts import ACTS
 
 if TYPE_CHECKING:
-    from wsrm_mq.store.transaction import Transaction
-    from wsrm_mq.views.reading import SequenceView
+    from wsrm_mq.views.outgoing import OutgoingView
+    from wsrm_mq.views.rows import SequenceView
     from wsrm_mq.views.verdict import Verdict
 
 __all__ = ["sequence"]
 
 UNSHOWN = ("key", "owner", "held", "delivery")
 """Of a sequence's row: what is not for people, or is told in other words."""
-SCANNED = 5_000
-"""So many sequences are judged at most for a list with ``--verdict``."""
 
 
 @click.group()
@@ -33,193 +33,121 @@ def sequence() -> None:
     beginning or end."""
 
 
-@sequence.command("list")
+sequence.add_command(explain)
+
+
+@sequence.command("list", cls=Asking)
 @in_store
 @json_option
-@click.option("--queue", metavar="NAME", help="Only those of this queue.")
+@term_option("--queue", "queue", "NAME", "Only those of this queue.")
 @click.option("--state", type=click.Choice(["created", "closed", "ended"]), help="Only those in this protocol state.")
-@click.option("--verdict", metavar="WORD", help="Only those with this verdict: ok, running, blocked, faulted, …")
+@term_option("--verdict", "verdict", "WORD", "Only those with this verdict: ok, running, blocked, faulted, …")
+@term_option("--after", "seq", "SEQUENCE", "Only sequences older than this one.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
-def list_(place: Place, is_json: bool, queue: str | None, state: str | None, verdict: str | None, limit: int) -> None:
-    """List sequences, newest first, with the verdict on each."""
-    from wsrm_mq.views import reading
-    from wsrm_mq.views.sentences import moment
-    from wsrm_mq.views.verdict import WORDS, judge
+@query_argument
+def list_(
+    place: Place,
+    is_json: bool,
+    query: str,
+    queue: str | None,
+    state: str | None,
+    verdict: str | None,
+    after: str | None,
+    limit: int,
+) -> None:
+    """List sequences, newest first, with the verdict on each.
 
-    if verdict is not None and verdict not in WORDS:
-        raise click.BadParameter(f"{verdict} is none of {', '.join(WORDS)}.", param_hint="--verdict")
-    now = _now()
+    QUERY says which: words such as partner:acme verdict:blocked op:place -state:ended, and all of them have to hold.
+
+    \b
+    Example: wsrm-mq sequence list verdict:blocked,waiting
+             wsrm-mq sequence list partner:acme op:place -state:ended
+    """
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.outgoing import outgoing
+    from wsrm_mq.views.query import parse
+
+    asked = parse(query, queue=queue, state=state, verdict=verdict)
     with one_look(place) as db:
-        judged = (
-            (view, found)
-            for view in islice(reading.sequences(db, queue=queue, state=state), SCANNED)
-            if (found := judge(db, view, now)).word == verdict or verdict is None
-        )
-        rows = list(islice(judged, limit))
+        behind = reading.find_sequence(db, after) if after is not None else None
+        rows = list(islice(reading.judged(db, asked, after=behind), limit))
+        shorter = shortened(db, (view.identifier for view, _found in rows))
+        replies = {view.identifier: outgoing(db, view.identifier) for view, _found in rows}
     if is_json:
-        as_json(sequences=[_document(view, found) for view, found in rows])
+        as_json(sequences=[_document(view, found, replies[view.identifier]) for view, found in rows])
         return
+    told = [Column("replies", rank=3)] if any(replies.values()) else []
     table(
-        ("sequence", "queue", "state", "verdict", "received", "held", "cursor", "expected", "active", "from"),
+        (
+            *(known("sequence", shorter), Column("queue"), word("state", rank=2), word("verdict"), "received", "held"),
+            *(Column("cursor", rank=1), Column("expected", rank=3), *told, when("active"), Column("from")),
+        ),
         [
             (
-                view.identifier,
-                view.queue,
-                view.state,
-                found.word,
-                view.received.count(),
-                view.held,
-                view.cursor,
-                view.expected,
-                moment(view.active_at),
-                view.principal or view.peer,
+                *(view.identifier, view.queue, view.state, found.word, view.received.count(), view.held),
+                *(view.cursor, view.expected, *(_told(replies[view.identifier]) for _ in told)),
+                *(view.active_at, view.partner or view.principal or view.peer),
             )
             for view, found in rows
         ],
     )
     if len(rows) == limit:
-        say(f"There may be more: --limit {limit * 2}")
+        say(f"There may be more: --after {rows[-1][0].identifier}")
 
 
 @sequence.command()
 @in_store
 @json_option
-@click.argument("part", metavar="SEQUENCE")
+@click.argument("part", metavar="SEQUENCE", shell_complete=completing.sequences)
 def show(place: Place, is_json: bool, part: str) -> None:
-    """Show all that is known of a sequence. The last events of its life are there too."""
+    """Show all that is known of a sequence. The last events of its life are there too.
+
+    \b
+    Example: wsrm-mq sequence show 242f14a4
+    """
     from wsrm_mq.views import reading
-    from wsrm_mq.views.sentences import explanation, moment
+    from wsrm_mq.views.outgoing import outgoing
+    from wsrm_mq.views.sentences import moment
     from wsrm_mq.views.verdict import judge
 
     with one_look(place) as db:
         view = reading.sequence(db, reading.find_sequence(db, part))
-        found = judge(db, view, _now())
-        events = reading.ledger(db, view.identifier)
+        found = judge(db, view, now_ms())
+        shorter = on_terminal(db, view)
+        events, replies = reading.ledger(db, view.identifier), outgoing(db, view.identifier)
     if is_json:
-        as_json(sequence=_document(view, found), ledger=[event._asdict() for event in events])
+        as_json(sequence=_document(view, found, replies), ledger=[event._asdict() for event in events])
         return
-    times = {"created_at", "expires_at", "active_at", "due_at", "ended_at", "running_since", "retry_from", "retry_at"}
+    times = {"created_at", "expires_at", "active_at", "due_at", "ended_at", "on_hold_since"}
+    times |= {"running_since", "retry_from", "retry_at"}
     fields(
         (name, moment(value) if name in times and value is not None else value)
         for name, value in view._asdict().items()
         if name not in UNSHOWN
     )
     write("")
-    why = explanation(found)
-    next_step = place.command(why.next_step)
-    fields([("verdict", found.word), ("", why.sentence), *([("next", next_step)] if next_step else [])])
+    show_verdict(place, found, shorter)
+    if replies is not None:
+        prose(told_replies(replies))
     show_ledger(events)
 
 
-@sequence.command()
-@in_store
-@json_option
-@click.argument("part", metavar="SEQUENCE")
-def explain(place: Place, is_json: bool, part: str) -> None:
-    """Say why a sequence moves or does not. One sentence, and the command to run next."""
-    from wsrm_mq.views.reading import find_sequence, sequence
-    from wsrm_mq.views.sentences import explanation
-    from wsrm_mq.views.verdict import judge
-
-    with one_look(place) as db:
-        view = sequence(db, find_sequence(db, part))
-        found = judge(db, view, _now())
-    why = explanation(found)
-    next_step = place.command(why.next_step)
-    if is_json:
-        as_json(
-            sequence=view.identifier,
-            verdict=found.word,
-            sentence=why.sentence,
-            next_step=next_step or None,
-            facts=found.facts,
-        )
-        return
-    write(f"{found.word}: {why.sentence}")
-    if next_step:
-        write(f"next: {next_step}")
-
-
-# repairs
-
-
-@sequence.command()
-@in_store
-@json_option
-@careful
-@signed
-@click.argument("part", metavar="SEQUENCE")
-def resume(place: Place, part: str, is_json: bool, **act: Any) -> None:
-    """Try a blocked sequence again. Now, or when the service starts if it is stopped; and from the first step of its
-    ladder of waits."""
-    from wsrm_mq.queue import operate
-
-    def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
-        return {"number": operate.resume(tx, identifier, **why)}
-
-    _act(place, part, verb, "try number {number} of {sequence} again {when}", is_json, **act)
-
-
-@sequence.command()
-@in_store
-@json_option
-@careful
-@signed
-@click.argument("part", metavar="SEQUENCE")
-@click.argument("number", type=POSITION)
-def skip(place: Place, part: str, number: int, is_json: bool, **act: Any) -> None:
-    """Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on, if the service
-    is stopped when it starts."""
-    from wsrm_mq.queue import operate
-
-    def verb(tx: Transaction, identifier: str, **why: str) -> dict[str, int]:
-        return {"number": number, "position": operate.skip(tx, identifier, number, **why)}
-
-    _act(place, part, verb, "move number {number} of {sequence} to the dead letters{later}", is_json, **act)
-
-
-def _act(
-    place: Place,
-    part: str,
-    verb: Callable[..., dict[str, int]],
-    consequence: str,
-    is_json: bool,
-    *,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
-) -> None:
-    """Try the verb and take it back; say what it does, ask, and do it."""
-    from wsrm_mq.store.store import run_once
-    from wsrm_mq.views.instances import live_instances
-    from wsrm_mq.views.reading import find_sequence
-
-    why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
-    with looking(place) as db:
-        identifier = find_sequence(db, part)
-        is_served = bool(live_instances(db))
-    when, later = ("now", "") if is_served else ("when the service starts", "; it goes on when the service starts")
-    rehearsed = rehearse(place, lambda tx: verb(tx, identifier, **why))
-    text = consequence.format(sequence=identifier, when=when, later=later, **rehearsed)
-    if dry_run:
-        result = rehearsed
-        say(f"This would {text}. Nothing was changed.")
-    else:
-        ask(f"This will {text}.", yes)
-        result = run_once(place.path, lambda tx: verb(tx, identifier, **why))
-        say(f"Done: {consequence.format(sequence=identifier, when=when, later=later, **result)}.")
-    document = {"sequence": identifier, **result, "dry_run": dry_run}
-    if is_json:
-        as_json(**document)
-    else:
-        fields(document.items())
+for act in ACTS:
+    sequence.add_command(act)
 
 
 # documents
 
 
-def _document(view: SequenceView, found: Verdict) -> dict[str, Any]:
+def _told(replies: OutgoingView | None) -> str | None:
+    """How many replies were sent in the offered sequence, and how many of them are not acknowledged."""
+    if replies is None:
+        return None
+    return f"{replies.sent} ({replies.unacknowledged} unacknowledged)" if replies.unacknowledged else str(replies.sent)
+
+
+def _document(view: SequenceView, found: Verdict, replies: OutgoingView | None) -> dict[str, Any]:
     from wsrm_mq.views.sentences import explanation
 
     row = {name: value for name, value in view._asdict().items() if name not in UNSHOWN}
@@ -228,10 +156,7 @@ def _document(view: SequenceView, found: Verdict) -> dict[str, Any]:
         "received": [list(one) for one in view.received],
         "held": view.held,
         "owner": view.owner,
+        "replies": replies._asdict() if replies is not None else None,
         "verdict": found.word,
         "sentence": explanation(found).sentence,
     }
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

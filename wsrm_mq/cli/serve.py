@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.importing import imported
 from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.observing import observed
 from wsrm_mq.cli.output import say, write
@@ -63,6 +63,9 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     and in wsrm-mq.toml. One that is wrapped already is served as it is.
 
     The address is written to standard output. SIGTERM and Ctrl-C stop it when what runs is finished.
+
+    \b
+    Example: wsrm-mq serve shop.orders:app --port 8080
     """
     from wsrm_mq.config import find_file, read
 
@@ -74,7 +77,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     log_to_stderr(settings.log_level, settings.log_format)
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
-    application = _imported(settings.app)
+    application = imported(settings.app)
     served, reliable = _reliable(application, loaded)
     first = reliable[0]
 
@@ -151,27 +154,6 @@ def _observed(middleware: Served, settings: Settings) -> Iterator[None]:
     with observed(middleware, settings.observe_host, settings.observe_port) as url:
         say(f"wsrm-mq: /metrics and /healthz on {url}")
         yield
-
-
-def _imported(name: str) -> Any:
-    """The application that ``name`` means: ``module:attribute``."""
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise click.UsageError(f"{name!r} names no application; write MODULE:ATTRIBUTE, for example orders:app.")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise Stopped(f"{module} needs {error.name}, which is not installed.", Exit.FAILED) from error
-        raise click.UsageError(f"there is no module {error.name} in {os.getcwd()} or on the Python path.") from error
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise click.UsageError(f"{module} has no attribute {attribute}.")
-        found = getattr(found, part)
-    if not callable(found):
-        raise click.UsageError(f"{name} is no application: it cannot be called.")
-    return found
 
 
 def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:

@@ -9,27 +9,31 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from wsrm_mq.cli.columns import Column, key, when
+from wsrm_mq.cli.findings import as_documents, shorter_names, show_findings
 from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, one_look, unconfirmed
+from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.sight import see
 
 if TYPE_CHECKING:
-    from wsrm_mq.views.overview import Counted, Overview, Verdicts
+    from wsrm_mq.views.attention import Finding
+    from wsrm_mq.views.overview import Counted
+    from wsrm_mq.views.sight import Sight
 
 __all__ = ["status"]
 
 SAMPLE_SECONDS: Final = 1.0
 SHOWN: Final = 10
-"""Blocked sequences on the screen."""
+"""Reasons of refusals on the screen."""
 CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 class Look(NamedTuple):
-    now: int
-    at: Overview
-    verdicts: Verdicts
+    sight: Sight
+    findings: list[Finding]
+    shorter: dict[str, str]
+    """Identifiers on the screen."""
     counts: list[Counted]
-    unconfirmed: str | None
-    faulted_command: str
     taken: float
 
 
@@ -45,8 +49,13 @@ class Look(NamedTuple):
     help="Seconds from one look to the next with --watch.",
 )
 def status(place: Place, is_json: bool, is_watching: bool, interval: float) -> None:
-    """Show how the service does. Processes, sequences, what waits and since when, rates, and what is stuck with the
-    command to run next. Rates are taken from two looks a second apart, if a process lives."""
+    """Show how the service does. First what needs attention, worst first, each with the command to run next; then
+    processes, sequences, what waits and since when, and rates, from two looks a second apart if a process lives.
+
+    \b
+    Example: wsrm-mq status
+             wsrm-mq status --watch --interval 5
+    """
     for document, found in _documents(place, interval if is_watching else None):
         if is_json and is_watching:
             click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
@@ -55,14 +64,14 @@ def status(place: Place, is_json: bool, is_watching: bool, interval: float) -> N
         else:
             if is_watching and is_terminal():
                 click.echo(CLEAR, nl=False)
-            _show(document, found)
+            _show(place, document, found)
 
 
 def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str, Any], Look]]:
     from wsrm_mq.views.overview import rates
 
     before = _look(place)
-    if interval is None and not before.at.instances:  # nothing changes
+    if interval is None and not before.sight.at.instances:  # nothing changes
         yield _document(place, before, {}), before
         return
     while True:
@@ -75,40 +84,37 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
 
 
 def _look(place: Place) -> Look:
-    from wsrm_mq.views.overview import counted, overview, verdicts
+    from wsrm_mq.views.attention import attention, severities
+    from wsrm_mq.views.overview import counters
 
-    now = time.time_ns() // 1_000_000
-    with one_look(place) as db:
-        return Look(
-            now,
-            overview(db, now),
-            verdicts(db, now),
-            counted(db),
-            unconfirmed(place, db),
-            place.command(_FAULTED),
-            time.monotonic(),
-        )
+    with looking(place) as db:
+        sight = see(place, db)
+        findings = attention(sight, severities(sight))
+        return Look(sight, findings, shorter_names(db, findings), counters(db), time.monotonic())
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
     from wsrm_mq.views.sentences import explanation
+    from wsrm_mq.views.store_findings import unserved
 
-    at = found.at
+    sight, at = found.sight, found.sight.at
     states: dict[str, int] = {}
     for (_queue, state), count in at.sequences.items():
         states[state] = states.get(state, 0) + count
     oldest = at.oldest
     return {
-        "at": found.now,
+        "at": sight.now,
+        "attention": as_documents(place, found.findings),
         "instances": [one._asdict() for one in at.instances],
         "dead_instances": at.dead_instances,
         "sequences": states,
-        "verdicts": found.verdicts.words,
-        "all_judged": found.verdicts.is_whole,
+        "verdicts": sight.verdicts.words,
+        "all_judged": sight.verdicts.is_whole,
         "held": sum(one.held for one in at.waiting.values()),
         "ready": sum(one.ready for one in at.waiting.values()),
-        "oldest_undelivered_ms": None if oldest is None else max(0, found.now - oldest),
+        "oldest_undelivered_ms": None if oldest is None else max(0, sight.now - oldest),
         "dead_letters": at.dead_letters,
+        "unconfirmed_letters": at.unconfirmed_letters,
         "faulted": at.faulted,
         "faulted_in_all": at.faulted_in_all,
         "refused": [one._asdict() for one in at.refused],
@@ -118,10 +124,10 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "wal_bytes": at.wal_bytes,
         "disk_free_bytes": at.disk_free,
         "disk_full": at.is_reserve_spent,
-        "unconfirmed": found.unconfirmed,
+        "unconfirmed": sight.doubt,
         "unserved": {
             "queues": [one._asdict() for one in at.unserved],
-            "next_step": place.command("wsrm-mq store application OLD NEW") if at.unserved else None,
+            "next_step": next((place.command(one.steps[0].command) for one in unserved(sight)), None),
         },
         "blocked": [
             {
@@ -129,25 +135,34 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
                 "sentence": why.sentence,
                 "next_step": place.command(why.next_step) or None,
             }
-            for one in found.verdicts.blocked
+            for one in sight.verdicts.blocked
             if (why := explanation(one))
         ],
     }
 
 
-def _show(document: dict[str, Any], found: Look) -> None:
-    from wsrm_mq.views.sentences import moment, span
+def _show(place: Place, document: dict[str, Any], found: Look) -> None:
+    """What needs attention, then the state of it all."""
+    from wsrm_mq.views.sentences import moment, size, span
 
+    show_findings(place, found.findings, found.shorter)
+    obstacle = found.sight.obstacle
+    if obstacle is not None and obstacle.is_of_asker:
+        write(f"Not known: {obstacle.what}.")
+    at = found.sight.at
     oldest = document["oldest_undelivered_ms"]
-    letters = [f"{count} of {queue}" for queue, count in document["dead_letters"].items()]
-    dead = document["dead_instances"]
-    faulted = [f"{count} of {queue} in 24 h" for queue, count in document["faulted"].items()]
-    if document["faulted_in_all"]:
-        faulted.append(f"{document['faulted_in_all']} in all: {found.faulted_command}")
+    letters = [
+        f"{count} of {queue}, {at.unconfirmed_letters[queue]} of them not confirmed"
+        for queue, count in at.dead_letters.items()
+    ]
+    faulted = [f"{count} of {queue} in 24 h" for queue, count in at.faulted.items()]
+    if at.faulted_in_all:
+        faulted.append(f"{at.faulted_in_all} in all: {place.command(_FAULTED)}")
+    write("")
     fields(
         [
             ("at", moment(document["at"])),
-            ("processes", _processes(len(found.at.instances), dead, document["unconfirmed"])),
+            ("processes", _processes(len(at.instances), at.dead_instances, document["unconfirmed"])),
             ("sequences", _counts(document["sequences"])),
             ("verdicts", _counts(document["verdicts"]) + ("" if document["all_judged"] else " (of those looked at)")),
             ("held", document["held"]),
@@ -155,50 +170,37 @@ def _show(document: dict[str, Any], found: Look) -> None:
             ("oldest undelivered", "none" if oldest is None else f"{span(oldest)} old"),
             ("dead letters", letters or "none"),
             ("faulted", faulted or "none"),
-            ("refused", _refused(found) or "none"),
+            ("refused", _refused(found.sight) or "none"),
             (
                 "per second",
                 ", ".join(f"{name} {value:g}" for name, value in document["rates"].items()) or "nothing runs",
             ),
-            ("store", f"{_size(found.at.file_bytes)}, write-ahead log {_size(found.at.wal_bytes)}"),
-            ("disk", f"{_size(found.at.disk_free)} free" + (", FULL" if document["disk_full"] else "")),
+            ("store", f"{size(at.file_bytes)}, write-ahead log {size(at.wal_bytes)}"),
+            ("disk", f"{size(at.disk_free)} free" + (", FULL" if at.is_reserve_spent else "")),
         ]
     )
-    if found.at.instances:
+    if at.instances:
         click.echo()
         table(
-            ("instance", "host", "process", "since"),
-            [(one.name, one.host, one.pid, moment(one.started_at)) for one in found.at.instances],
+            (key("instance"), Column("host"), "process", when("since")),
+            [(one.name, one.host, one.pid, one.started_at) for one in at.instances],
         )
-    if document["unconfirmed"]:
-        write(f"\nnot served: the store {document['unconfirmed']}", keep="\n")
-    for other in found.at.unserved[:SHOWN]:
-        name = other.application or "an application without a name"
-        write(f"\nnot delivered: {other.queue}: messages wait for {name}, which no process serves", keep="\n")
-    if found.at.unserved:
-        write(f"next: start it, or, where its name has changed: {document['unserved']['next_step']}")
-    for one in document["blocked"][:SHOWN]:
-        write(f"\nblocked: {one['sequence']}: {one['sentence']}", keep="\n")
-        if one["next_step"]:
-            write(f"next: {one['next_step']}")
-    if len(document["blocked"]) > SHOWN:
-        write(f"\nand {len(document['blocked']) - SHOWN} more: wsrm-mq sequence list --verdict blocked", keep="\n")
 
 
 _FAULTED: Final = "wsrm-mq message list --reason answered_with_fault"
 
 
-def _refused(found: Look) -> list[str]:
-    """Each reason with what it was last; what alarms now is said to."""
+def _refused(sight: Sight) -> list[str]:
+    """Each reason with when it was last; what alarms now is marked."""
     from wsrm_mq.views.sentences import span
 
-    lately = found.at.refused_lately(found.now)
+    lately = [*sight.at.refused_lately(sight.now), *sight.at.not_sent_lately(sight.now)]
     return [
         f"{one.times} {one.reason}"
         + (f" of {one.partner}" if one.partner else "")
-        + f", last {span(found.now - one.last_at)} ago"
+        + f", last {span(sight.now - one.last_at)} ago"
         + (" (!)" if one in lately else "")
-        for one in found.at.refused[:SHOWN]
+        for one in sight.at.refused[:SHOWN]
     ]
 
 
@@ -209,10 +211,3 @@ def _counts(counts: dict[str, int]) -> str:
 def _processes(live: int, dead: int, unconfirmed: str | None) -> str:
     text = f"{live} live" + (f", {dead} dead and not noticed yet" if dead else "")
     return text if live or unconfirmed else f"{text}: start the service"
-
-
-def _size(size: int) -> str:
-    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size >= least:
-            return f"{size / least:.1f} {unit}"
-    return f"{size / 1e3:.1f} kB"

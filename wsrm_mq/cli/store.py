@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wsrm_mq.cli.acts import ask, login, reason_given, signed
 from wsrm_mq.cli.application import application
+from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.export import export_store
 from wsrm_mq.cli.output import as_json, fields, say, table
-from wsrm_mq.cli.place import Place, in_store, json_option, looking, one_look, unconfirmed
+from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms, one_look, unconfirmed
 from wsrm_mq.cli.upkeep import adopt, backup, prune, vacuum
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def store() -> None:
     """Make, migrate, measure and verify a store; prune it, copy it, go on with a copy."""
 
 
-for _command in (prune, backup, vacuum, adopt, application):
+for _command in (prune, backup, vacuum, adopt, application, export_store):
     store.add_command(_command)
 
 
@@ -42,14 +43,18 @@ open sequences are unknown here (UnknownSequence). Tell the partners, and compar
 @signed
 def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str | None) -> None:
     """Make a store. One that is there is only brought to the schema of this version. Where one was in use and is lost,
-    this makes an empty one in its place; that needs --reason."""
+    this makes an empty one in its place; that needs --reason.
+
+    \b
+    Example: wsrm-mq store init --store /var/lib/orders/wsrm.db
+    """
     from wsrm_mq.errors import StoreUnconfirmed
     from wsrm_mq.store import schema
     from wsrm_mq.store.store import run_once
 
     is_new = not place.path.exists()
     try:
-        schema.ensure(place.path, keep_headers=place.keep_headers)
+        schema.ensure(place.path, keep_headers=place.settings.keep_headers)
     except StoreUnconfirmed:  # one is lost
         why, who = reason_given(reason), actor or login()
         say(_LOST, keep="\n")
@@ -67,13 +72,17 @@ def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str 
 @json_option
 @click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
 def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
-    """Bring a store to the schema of this version. There is no way back: copy the file first, the service stopped."""
+    """Bring a store to the schema of this version. There is no way back: copy the file first, the service stopped.
+
+    \b
+    Example: wsrm-mq store migrate --dry-run
+    """
     from wsrm_mq.store import schema
 
     with looking(place, any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
     if not dry_run:
-        before, _after = schema.migrate(place.path, place.keep_headers, _scrubbed)
+        before, _after = schema.migrate(place.path, place.settings.keep_headers, _scrubbed)
     if is_json:
         as_json(path=str(place.path), before=before, after=schema.HEAD, dry_run=dry_run)
     elif before == schema.HEAD:
@@ -91,10 +100,14 @@ def _scrubbed(upto: int, last: int) -> None:
 @in_store
 @json_option
 def info(place: Place, is_json: bool) -> None:
-    """Show size, schema, what is in it, and which processes use it."""
+    """Show size, schema, what is in it, and which processes use it.
+
+    \b
+    Example: wsrm-mq store info --store /backup/wsrm-monday.db
+    """
     from wsrm_mq.views.sentences import moment, span
 
-    now = time.time_ns() // 1_000_000
+    now = now_ms()
     with one_look(place) as db:
         found = _measured(db, place)
     if is_json:
@@ -126,8 +139,8 @@ def info(place: Place, is_json: bool) -> None:
     )
     if found["instances"]:
         table(
-            ("instance", "host", "process", "since"),
-            [(one["name"], one["host"], one["pid"], moment(one["started_at"])) for one in found["instances"]],
+            (key("instance"), "host", "process", when("since")),
+            [(one["name"], one["host"], one["pid"], one["started_at"]) for one in found["instances"]],
         )
 
 
@@ -161,17 +174,25 @@ def _measured(db: Database, place: Place) -> dict[str, Any]:
 @click.pass_context
 def verify(context: click.Context, place: Place, is_json: bool) -> None:
     """Check that the file is whole and agrees with itself. The service may go on meanwhile; the whole file is
-    read."""
+    read.
+
+    \b
+    Example: wsrm-mq store verify --store /backup/wsrm-monday.db
+    """
     from wsrm_mq.store.invariants import INVARIANTS, all_findings
+    from wsrm_mq.views.sentences import counted
 
     with looking(place) as db:
         found, doubt = list(all_findings(db)), unconfirmed(place, db)
     if is_json:
         as_json(path=str(place.path), findings=[one._asdict() for one in found], unconfirmed=doubt)
     elif found:
-        table(("broken", "table", "key", "detail"), found)
+        table(("broken", "table", "key", Column("detail", None)), found)
     if found:
-        say(f"{place.path}: {len(found)} findings. Keep a copy of the file as it is before you change anything.")
+        say(
+            f"{place.path}: {counted(len(found), 'finding')}. "
+            "Keep a copy of the file as it is before you change anything."
+        )
         context.exit(Exit.FAILED)
     say(f"{place.path}: nothing is wrong ({len(INVARIANTS)} invariants).")
     if doubt is not None:

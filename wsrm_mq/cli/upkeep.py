@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +10,18 @@ import click
 
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
 from wsrm_mq.cli.output import as_json, fields, say
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms
+from wsrm_mq.cli.room import AGES, expected, kept_as, lent
 from wsrm_mq.hints import store_flag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from wsrm_mq.queue.retention import Pruned
+    from wsrm_mq.queue.retention import Kept, Pruned
     from wsrm_mq.store.port import Database
 
 __all__ = ["adopt", "backup", "prune", "vacuum"]
 
 
-class _Age(click.ParamType):  # type: ignore[type-arg]
+class Age(click.ParamType):  # type: ignore[type-arg]
     """A length of time as in the configuration, in ms."""
 
     name = "age"
@@ -45,8 +43,8 @@ class _Age(click.ParamType):  # type: ignore[type-arg]
 @json_option
 @careful
 @signed
-@click.option("--older-than", type=_Age(), required=True, help="Messages settled longer ago: seconds, or P7D.")
-@click.option("--ended-before", type=_Age(), help="Forget sequences that ended longer ago too: seconds, or P30D.")
+@click.option("--older-than", type=Age(), required=True, help="Messages settled longer ago: seconds, or P7D.")
+@click.option("--ended-before", type=Age(), help="Forget sequences that ended longer ago too: seconds, or P30D.")
 def prune(
     place: Place,
     is_json: bool,
@@ -58,30 +56,62 @@ def prune(
     reason: str | None,
 ) -> None:
     """Delete messages that were settled long ago. What is undelivered, dead letters, and replies that may still be
-    asked for stay. A service does this by itself, as its `retain` says; it may run meanwhile."""
+    asked for stay, and with `retain_until_archived` what no archive holds. A service does this by itself, as its
+    `retain` says; it may run meanwhile.
+
+    \b
+    Example: wsrm-mq store prune --older-than P1D --dry-run
+    """
     from wsrm_mq.queue.retention import Kept, Pruned, batches
     from wsrm_mq.store.store import run_once
 
-    now = _now()
-    kept = Kept(older_than, ended_before)
+    now = now_ms()
+    asked = Kept(older_than, ended_before)
+    kept = kept_as(place, asked)
     with looking(place) as db:
-        reader = _lent(db)
-        expected = Pruned()
-        for batch in batches(reader, lambda _partner: kept, now):
-            expected = expected.plus(batch.expected)
-        done = expected
+        done = would = expected(db, kept, now)
+        stays = expected(db, lambda partner: kept(partner)._replace(until_archived=False), now).minus(would)
+        if any(stays):
+            say(f"No archive holds {_words(stays)}, which `retain_until_archived` keeps till then.")
+        elif not any(would):
+            _name_a_shorter_age(db, place, asked, now)
+        _warn_of_unarchived(db, asked, now, would)
         if dry_run:
-            say(f"This would delete {_words(expected)}. Nothing was changed.")
+            say(f"This would delete {_words(would)}. Nothing was changed.")
         else:
             why = {"actor": actor or login(), "reason": reason_given(reason)}
-            ask(f"This will delete {_words(expected)}.", yes)
+            ask(f"This will delete {_words(would)}.", yes)
             done = Pruned()
-            for count, batch in enumerate(batches(reader, lambda _partner: kept, now, **why), 1):
+            for count, batch in enumerate(batches(lent(db), kept, now, **why), 1):
                 began = time.monotonic()
                 done = done.plus(run_once(place.path, batch))
                 _let_others_write(db, count, time.monotonic() - began)
             say(f"Deleted {_words(done)}. The space is used again by what comes next; `store vacuum` gives it back.")
     _result(is_json, **done._asdict(), dry_run=dry_run)
+
+
+def _warn_of_unarchived(db: Database, asked: Kept, now: int, would: Pruned) -> None:
+    """The store does not know what its configuration says, which may stand in another directory."""
+    from wsrm_mq.store.archiving import LAST_ARCHIVED
+
+    if not db.execute(LAST_ARCHIVED).fetchone()[0]:
+        return
+    alone = would.minus(expected(db, lambda _partner: asked._replace(until_archived=True), now))
+    if any(alone):
+        say(
+            f"Archives hold messages of this store, and not {_words(alone)} of what goes: if its configuration, which "
+            "may stand in another directory, says `retain_until_archived`, name that with --config FILE."
+        )
+
+
+def _name_a_shorter_age(db: Database, place: Place, kept: Kept, now: int) -> None:
+    for text, age in AGES:
+        if age >= (kept.settled or 0):
+            continue
+        would = expected(db, kept_as(place, kept._replace(settled=age)), now)
+        if any(would):
+            say(f"Nothing was settled so long ago. With --older-than {text} it would be {_words(would)}.")
+            return
 
 
 def _let_others_write(db: Database, count: int, took: float) -> None:
@@ -93,18 +123,13 @@ def _let_others_write(db: Database, count: int, took: float) -> None:
     time.sleep(rest_after(took))
 
 
-def _lent(db: Database) -> Callable[[], Any]:
-    @contextmanager
-    def reader() -> Iterator[Database]:
-        yield db
-
-    return reader
-
-
 def _words(pruned: Pruned) -> str:
+    from wsrm_mq.views.sentences import counted
+
+    bodies = counted(pruned.bodies, "body", "bodies")
     return (
-        f"{pruned.messages} messages and {pruned.bodies} bodies of others ({pruned.size} bytes), "
-        f"and {pruned.sequences} ended sequences"
+        f"{counted(pruned.messages, 'message')} and {bodies} of others ({counted(pruned.size, 'byte')}), "
+        f"{counted(pruned.sequences, 'ended sequence')} and {counted(pruned.plans, 'ended plan')}"
     )
 
 
@@ -115,14 +140,18 @@ def _words(pruned: Pruned) -> str:
 @click.option("--force", is_flag=True, help="Overwrite the target.")
 def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
     """Copy a store to the file TARGET, while services use it. The copy is verified, and marked as a copy: it has to be
-    adopted before it can be served."""
+    adopted before it can be served.
+
+    \b
+    Example: wsrm-mq store backup /backup/wsrm-monday.db
+    """
     from wsrm_mq.store.backup import backup as make_backup
     from wsrm_mq.store.invariants import first_wrong
 
     with looking(place, any_known=True):
         pass
     target = target.absolute()
-    size = make_backup(place.path, target, verify=first_wrong, now=_now(), force=force)
+    size = make_backup(place.path, target, verify=first_wrong, now=now_ms(), force=force)
     _result(is_json, path=str(place.path), target=str(target), size=size)
     say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
 
@@ -133,7 +162,11 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
 @careful
 def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     """Give free pages back to the disk, the service stopped. What is in use is written anew: that needs twice its size
-    as free space, and time."""
+    as free space, and time.
+
+    \b
+    Example: wsrm-mq store vacuum
+    """
     from wsrm_mq.store import vacuum as room
 
     with looking(place):
@@ -150,8 +183,8 @@ def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
 
 _FORGOTTEN = """\
 This store may have forgotten what was acknowledged after it was copied or put back. If you go on:
-- {ended} open sequences end. Their sources are told SequenceTerminated (SequenceFault) with their next message.
-- {undelivered} messages that it has not delivered {fate}.
+- Open sequences that end: {ended}. Their sources are told SequenceTerminated (SequenceFault) with their next message.
+- Messages that it has not delivered: {undelivered}. They {fate}.
 - What came after its time is not in it. Of that, what the service had not taken is lost here: its senders have
   acknowledgements. Tell the partners from when on, and compare with the service's own database.
 - Sequences that began after its time are unknown here: their sources get UnknownSequence."""
@@ -185,7 +218,11 @@ def adopt(
     reason: str | None,
 ) -> None:
     """Let a copy, or a store that was put back, be served. Says first what that means; the service has to be
-    stopped."""
+    stopped.
+
+    \b
+    Example: wsrm-mq store adopt --dry-run
+    """
     from wsrm_mq.errors import NotAllowed
     from wsrm_mq.queue import adopt as verbs
     from wsrm_mq.store import identity, instances
@@ -205,7 +242,7 @@ def adopt(
             raise NotAllowed(f"{place.path}: a service uses it. Stop it first.")
         return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
 
-    adopted = rehearse(place, verb, unconfirmed=True)
+    adopted = rehearse(place, verb, dry_run, unconfirmed=True)
     if is_confirmed:
         say(_NEEDLESS, keep="\n")
     say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]), keep="\n")
@@ -223,7 +260,3 @@ def _result(is_json: bool, **document: Any) -> None:
         as_json(**document)
     else:
         fields(document.items())
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

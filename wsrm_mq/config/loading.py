@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.queue.policy import Acknowledge
+from wsrm_mq.queue.policy import Acknowledge, OnFault
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 
@@ -212,6 +212,11 @@ _CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
         'assurance = "at_most_once" delivers across gaps at once, so nothing is left to discard. '
         'Set behavior = "NoDiscard" and on_incomplete = "deliver", or another assurance.',
     ),
+    (
+        lambda of: of("assurance") is DeliveryAssurance.AT_MOST_ONCE and of("on_fault") is OnFault.DEAD_LETTER,
+        'assurance = "at_most_once" settles a message before the service sees it, so on_fault = "dead_letter" has '
+        'nothing left to put aside. Set on_fault = "settle", or another assurance.',
+    ),
 )
 
 
@@ -221,17 +226,19 @@ def _refuse_contradictions(settings: Settings) -> None:
             if contradicts(lambda option, partner=partner: settings.effective(option, partner)):  # type: ignore[misc]
                 raise ConfigurationError(f"partner.{name}: {text}" if name else text)
         if partner is not None:
-            _refuse_partner(name, partner)
-    if settings.connection_header is not None and not settings.trusted_proxies:
-        raise ConfigurationError(
-            "connection_header is believed from trusted_proxies only, and there are none. "
-            "Name the proxies, or leave connection_header out."
-        )
+            _refuse_partner(name, partner, settings.decoupled)
+    for option in ("connection_header", "address_header"):
+        if getattr(settings, option) is not None and not settings.trusted_proxies:
+            raise ConfigurationError(
+                f"{option} is believed from trusted_proxies only, and there are none. "
+                f"Name the proxies, or leave {option} out."
+            )
 
 
-def _refuse_partner(name: str, partner: Partner) -> None:
-    if partner.acknowledgement_interval is not None and partner.one_way_answer != "empty":
+def _refuse_partner(name: str, partner: Partner, decoupled: Iterable[str]) -> None:
+    every_answer_has_one = partner.one_way_answer != "empty" and not decoupled
+    if partner.acknowledgement_interval is not None and every_answer_has_one:
         raise ConfigurationError(
             f"partner.{name}: acknowledgement_interval puts acknowledgements off, and every answer carries one. "
-            'Set one_way_answer = "empty", or leave acknowledgement_interval out.'
+            'Set one_way_answer = "empty" or decoupled, or leave acknowledgement_interval out.'
         )

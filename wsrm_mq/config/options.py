@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -75,6 +76,19 @@ def _absolute(paths: Iterable[str]) -> None:
         raise ValueError
 
 
+def _addresses(entries: Sequence[str]) -> None:
+    if entries:
+        from wsrm_mq.outbound.addresses import Allowed
+
+        Allowed.listed("", entries)
+
+
+def _web_address(url: str | None) -> None:
+    parts = urlsplit(url or "http://localhost")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.port == 0:
+        raise ValueError
+
+
 def _some(text: str) -> None:
     if not text:
         raise ValueError
@@ -90,15 +104,22 @@ def _storable(headers: Iterable[str]) -> None:
         raise ValueError
 
 
+def _storable_one(header: str | None) -> None:
+    _storable([header] if header is not None else [])
+
+
 _CHECKS: Final = {
     "store": _Check(_some, "a path, or sqlite:///path"),
     "paths": _Check(lambda all: _absolute(all or ()), "a list of paths that begin with /"),
     "path": _Check(lambda one: _absolute([one] if one is not None else ()), "a path that begins with /"),
     "one_way": _Check(_auto_or_names, '"auto" alone, or a list of actions, {namespace}names and .wsdl files'),
     "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
+    "decoupled": _Check(_addresses, 'a list of https://host, names of hosts, networks and "public"'),
+    "public_url": _Check(_web_address, "http:// or https:// with a host, a port and a path if need be"),
     "keep_headers": _Check(
         _storable, f"a list of names of headers, none of them {', '.join(NEVER_KEPT)} or one of the connection"
     ),
+    "address_header": _Check(_storable_one, "the name of a header that is stored, such as X-Forwarded-For"),
     "trusted_proxies": _Check(
         lambda all: [ipaddress.ip_network(one, strict=False) for one in all], "a list of addresses and networks"
     ),

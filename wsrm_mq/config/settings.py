@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
-from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
@@ -27,13 +27,18 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     principal: Annotated[str | None, described("The name that `authenticate` answers.")] = None
     path: Annotated[str | None, described("A path, with all below it.")] = None
     address: Annotated[str | None, described("An address or a network, such as 10.1.0.0/16.")] = None
+    description: Annotated[str | None, described("Who or what it is, for operators.")] = None
+    contact: Annotated[str | None, described("A telephone number or address, for when its messages are stuck.")] = None
     one_way_answer: Annotated[
         Literal["acknowledgement", "empty"],
         described("What answers a one-way message; an empty answer makes a Metro client resend for ever."),
     ] = "acknowledgement"
     acknowledgement_interval: Annotated[
-        Seconds | None,
-        described("Of empty answers: an acknowledgement comes when the last one is so old; none: when asked for."),
+        Annotated[float, Meta(ge=0, le=1e10)] | None,
+        described(
+            "How long an acknowledgement may be put off, of empty answers and to an address; none: until one is asked "
+            "for, and 0.2 seconds."
+        ),
     ] = None
     stack: Annotated[
         Literal["wcf"] | None,
@@ -45,10 +50,13 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     behavior: IncompleteSequenceBehavior | None = None
     on_incomplete: OnIncomplete | None = None
     retry: tuple[float, ...] | None = None
+    resend: tuple[float, ...] | None = None
     on_poison: OnPoison | None = None
+    on_fault: OnFault | None = None
     max_expires: float | None = None
     inactivity: float | UnsetType | None = UNSET
     retain: float | UnsetType | None = UNSET
+    retain_until_archived: bool | None = None
     max_held: int | UnsetType | None = UNSET
     window: int | UnsetType | None = UNSET
     require_rm: bool | None = None
@@ -109,6 +117,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         described("HTTP headers that are stored with a message, and given to the service, beside the usual ones."),
     ] = ()
     require_rm: Annotated[bool, described("Refuse messages without WS-ReliableMessaging.")] = False
+    announce_rm: Annotated[
+        bool,
+        described("Put WS-ReliableMessaging into the WSDL: as required where `require_rm` says so, else as optional."),
+    ] = True
+    public_url: Annotated[
+        str | None,
+        described("Where clients reach the server that a proxy stands in front of; the WSDL says it. None: as it is."),
+    ] = None
     sender_fault_status: Annotated[
         Literal[400, 500],
         described(
@@ -133,6 +149,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = (1.0, 5.0, 15.0, 60.0, 300.0)
     retry_faults: Annotated[bool, described("Try again after any fault of a two-way operation.")] = False
     on_poison: Annotated[OnPoison, described("What follows when the last try has failed.")] = OnPoison.BLOCK
+    on_fault: Annotated[
+        OnFault,
+        described("A one-way message that the service answers with a Sender fault: delivered, or a dead letter."),
+    ] = OnFault.SETTLE
 
     queue_one_way: Annotated[
         bool, described("Store one-way messages without WS-ReliableMessaging too, in order for each connection.")
@@ -147,7 +167,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Count | None, described("Open sequences of one peer: a principal, without one an address.")
     ] = 10_000
     max_held: Annotated[Size | None, described("Messages of one sequence that may wait behind a gap.")] = 1_000_000
-    window: Annotated[Count | None, described("How far above the first missing number one is accepted.")] = None
+    window: Annotated[
+        Count | None,
+        described("How far above the first missing number one is accepted; 1: out of order none is, and none is held."),
+    ] = None
+    hold_timeout: Annotated[
+        Seconds | None,
+        described("A gap older than that is told, and by Nack asked for where its source has an address."),
+    ] = 300.0
     max_per_connection: Annotated[
         Count | None, described("Messages of one connection that may be in the store undelivered.")
     ] = None
@@ -163,6 +190,37 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Annotated[float, Meta(ge=0, le=1e10)] | None, described("How long a settled message is kept.")
     ] = 7 * 86_400.0
 
+    retain_until_archived: Annotated[
+        bool, described("A settled message is kept, whatever `retain` says, until an archive is known to hold it.")
+    ] = False
+
+    replay_targets: Annotated[
+        tuple[str, ...],
+        described(
+            "Addresses that `replay` may send to although they lead into a private network, with all below them."
+        ),
+    ] = ()
+
+    decoupled: Annotated[
+        tuple[str, ...],
+        described(
+            "Where acknowledgements and replies may be sent to: https://host, with all below it, names of hosts, "
+            'networks, or "public" for all of the Internet.'
+        ),
+    ] = ()
+    resend: Annotated[
+        tuple[Seconds, ...],
+        described("Waits before the second, third, … sending of what was not taken, or not acknowledged."),
+    ] = (3.0, 10.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0, 28_800.0)
+    send_timeout: Annotated[Seconds, described("How long an answer is waited for where something is sent.")] = 30.0
+    send_ca: Annotated[
+        str | None, described("File with the certificates, as PEM, of who vouches for servers; none: the system's.")
+    ] = None
+    send_certificate: Annotated[
+        str | None, described("File with a certificate and its key, as PEM, that servers are shown.")
+    ] = None
+    send_proxy: Annotated[str | None, described("URL of a proxy that all goes through that is sent.")] = None
+
     hold_wait: Annotated[float, Meta(ge=0, le=1e10, description="How long a two-way request waits.")] = 10.0
     max_waiting: Annotated[Size, described("Requests that may wait at a time for a gap or a running duplicate.")] = 4
     max_waiting_peer: Annotated[
@@ -170,8 +228,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
 
     trusted_proxies: Annotated[
-        tuple[str, ...], described("Addresses and networks whose connection header is believed.")
+        tuple[str, ...], described("Addresses and networks of proxies whose headers are believed.")
     ] = ()
+    address_header: Annotated[
+        str | None,
+        described("Header in which trusted proxies append their client's address: X-Forwarded-For, Forwarded."),
+    ] = None
     connection_header: Annotated[
         str | None, described("Header in which a trusted proxy names the client's connection.")
     ] = None
@@ -208,7 +270,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         gives_up = of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
         return QueuePolicy(
             retry=tuple(map(_ms, of("retry"))),
+            resend=tuple(map(_ms, of("resend"))),
             on_poison=of("on_poison"),
+            on_fault=of("on_fault"),
             acknowledge=of("acknowledge"),
             behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP if gives_up else behavior,
             incomplete_reason="sequence_terminated" if gives_up else "first_gap",
@@ -217,6 +281,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             max_expires=_ms(of("max_expires")),
             inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
             retain=None if of("retain") is None else _ms(of("retain")),
+            retain_until_archived=of("retain_until_archived"),
             bounds=Bounds(max_held=of("max_held"), max_ranges=MAX_RANGES, window=of("window")),
             room=Room(
                 max_sequences=self.max_sequences,
@@ -229,6 +294,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             connection_idle=_ms(self.connection_idle),
             connection_on_poison=self.connection_on_poison,
         )
+
+    def policies(self) -> list[QueuePolicy]:
+        """All that hold: of those without a section, and of each partner."""
+        return [self.policy(partner) for partner in (None, *self.partners.values())]
 
     def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:
         """The first partner, in the order of the file, all of whose marks fit the request; with its name."""

@@ -20,7 +20,7 @@ from importlib.util import find_spec, spec_from_loader
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["is_spyne", "one_way_operations", "speaks_soap", "understood_headers"]
+__all__ = ["application_of", "has_replies", "is_spyne", "one_way_operations", "speaks_soap", "understood_headers"]
 
 _MOVES: Final = "spyne.util.six.moves"
 _INSTALL: Final = "Install what Spyne needs on this Python: pip install 'wsrm-mq[spyne]'."
@@ -51,13 +51,13 @@ if sys.version_info >= (3, 12) and not any(isinstance(finder, SixMoves) for find
 
 def is_spyne(app: object) -> bool:
     """Whether ``app`` is a Spyne ``Application`` or a server around one, such as ``WsgiApplication``."""
-    return _application(app) is not None
+    return application_of(app) is not None
 
 
 def speaks_soap(app: object) -> bool:
     """Whether ``app`` is a Spyne application that takes SOAP. It takes nothing else: Spyne has one protocol to an
     application, and does not look at the media type."""
-    application = _application(app)
+    application = application_of(app)
     return application is not None and "soap" in application.in_protocol.type
 
 
@@ -73,13 +73,19 @@ def one_way_operations(app: object) -> frozenset[str]:
     )
 
 
+def has_replies(app: object) -> bool:
+    """Whether an operation of a Spyne application answers something; of any other application that is not known."""
+    return not (names := {name for name, _operation in _operations(app)}) or names > one_way_operations(app)
+
+
 def understood_headers(app: object) -> frozenset[str]:
     """The namespaces of the SOAP headers that a Spyne application declares with ``__in_header__``."""
     headers = (header for _name, operation in _operations(app) for header in operation.in_header or ())
     return frozenset(header.get_namespace() for header in headers)
 
 
-def _application(app: Any) -> Any | None:
+def application_of(app: Any) -> Any | None:
+    """The Spyne ``Application`` that ``app`` is or is a server around; ``None`` for any other application."""
     application = getattr(sys.modules.get("spyne.application"), "Application", None)
     if application is None:
         return None  # Spyne is not imported
@@ -88,7 +94,7 @@ def _application(app: Any) -> Any | None:
 
 def _operations(app: object) -> Iterator[tuple[str, Any]]:
     """Name and Spyne's ``MethodDescriptor`` of each operation; the first is the one whose answer is sent."""
-    application = _application(app)
+    application = application_of(app)
     if application is not None:
         for name, operations in application.interface.service_method_map.items():
             yield name, operations[0]

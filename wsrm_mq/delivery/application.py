@@ -9,11 +9,14 @@ import io
 import json
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.letters import letter
+from wsrm_mq.delivery.raised import Raised, raised
+from wsrm_mq.delivery.reply_endpoint import REPLY_ENDPOINTS, reply_endpoint
 from wsrm_mq.delivery.service_reply import (
     UnusableReply,
     check_is_of_a_service,
@@ -27,21 +30,25 @@ from wsrm_mq.envelope import (
     Headers,
     Limits,
     NotAnEnvelope,
+    ServiceFault,
     complete_reply,
+    content_type_of,
     demote,
     expand,
-    is_fault,
+    fault_in,
     scan,
     strip,
 )
 from wsrm_mq.envelope.stream import content_coding
-from wsrm_mq.events.inert import as_error
-from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.policy import OnFault, PolicyOf
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.remembered import remembered
+from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.store.storable import storable
-from wsrm_mq.versions import WSA_2004, WSA_2005, SOAPVersion
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL
 
 __all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi"]
 
@@ -53,7 +60,7 @@ CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
 Rewrite = Callable[[bytes, Headers], bytes]
 """Takes the header blocks of WS-RM out of an envelope."""
 
-_COMPRESSION: Final = "HTTP_ACCEPT_ENCODING"
+_NOT_FOR_IT: Final = ("HTTP_ACCEPT_ENCODING", REPLY_ENDPOINTS)
 """Not for the service: into an answer that is compressed no acknowledgement can be put."""
 _REDIRECTION: Final = 300
 _CLIENT_ERROR: Final = 400
@@ -62,11 +69,9 @@ _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
 """Whose environ is remembered."""
 _MAX_REPLY: Final = 256 * 1024 * 1024
-_TEXT_LENGTH: Final = 2_000
-"""Characters of what an exception says, and as many of where it was raised."""
+_CODE_LENGTH: Final = 200
+"""Characters of a fault's code."""
 _TAG: Final = re.compile(r"<[^>]*>")
-_SOAP = {version.label: version for version in SOAPVersion}
-_ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 
 @remembered(_CLIENTS, len)
@@ -77,13 +82,12 @@ def _from_json(environ: str) -> dict[str, Any]:
         "PATH_INFO": "/",
         "QUERY_STRING": "",
         "SERVER_PROTOCOL": "HTTP/1.1",
-        **{name: value for name, value in json.loads(environ).items() if name != _COMPRESSION},
+        **{name: value for name, value in json.loads(environ).items() if name not in _NOT_FOR_IT},
         "wsgi.version": (1, 0),
         "wsgi.input_terminated": True,
         "wsgi.multithread": True,
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
-        "wsrm.replay_id": "",
     }
 
 
@@ -107,21 +111,33 @@ class Application:
         self._rewrite: Rewrite | None = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
-        kept = _from_json(delivery.environ)
         refused: list[str] = []
+        failed: list[object] = []
+        known: list[bool] = []
         try:
+            kept = _from_json(delivery.environ)
             body, size = delivery.body.open(), delivery.body.size
             if self._rewrite is not None:
                 body, size = self._rewritten(body.read(), kept, self._rewrite)
-            environ = self._environ(delivery, kept, body, size, refused)
+            environ = self._environ(delivery, kept, body, size)
+            environ["wsrm.refuse"] = refused.append
+            environ["wsrm.failed"] = failed.append
+            if delivery.source is not None:
+                environ["wsrm.known"] = partial(known.append, True)
             status, headers, content = self._call(environ)
             if refused:
-                return _failure(f"refused by the application: {refused[0]}", "refused")
-            return self._judge(delivery, status, headers, content)
+                outcome = _failure(f"refused by the application: {refused[0]}", "refused")
+            else:
+                outcome = self._judge(delivery, status, headers, content)
         except UnusableReply as error:
-            return _failure(str(error), "http_error")
+            outcome = _failure(str(error), "http_error")
         except BaseException as error:  # SystemExit too: an application that exits has not taken the message
-            return _failure(_told(error), "exception")
+            failed.clear()
+            why = raised(error)
+            return Outcome(error=why.text, diagnosis=Diagnosis("exception", None, why.type, why.place))
+        if known:
+            outcome.is_known = True
+        return _explained(outcome, failed) if failed else outcome
 
     def _rewritten(self, content: bytes, kept: Mapping[str, str], rewrite: Rewrite) -> tuple[BinaryIO, int]:
         if content_coding(kept.get("HTTP_CONTENT_ENCODING", "")) == "gzip":
@@ -136,21 +152,22 @@ class Application:
         kept: Mapping[str, str],
         body: BinaryIO,
         size: int,
-        refused: list[str],
     ) -> Environ:
+        identifier, number, replay_id = delivery.key
         environ: Environ = {
             **kept,
             "CONTENT_LENGTH": str(size),
             "wsgi.input": body,
             "wsgi.errors": sys.stderr,
-            "wsrm.sequence_id": delivery.identifier,
-            "wsrm.message_number": delivery.number,
+            "wsrm.sequence_id": identifier,
+            "wsrm.message_number": number,
+            "wsrm.replay_id": replay_id,
             "wsrm.version": delivery.rm,
             "wsrm.redelivery": delivery.redelivery,
             "wsrm.attempt": delivery.attempt,
+            "wsrm.late": delivery.late,
             "wsrm.connection": delivery.connection,
             "wsrm.principal": delivery.principal,
-            "wsrm.refuse": refused.append,
         }
         if self._rewrite is not None:
             environ.pop("HTTP_CONTENT_ENCODING", None)  # it was expanded to be rewritten
@@ -164,10 +181,10 @@ class Application:
         headers: tuple[tuple[str, str], ...] = ()
         if content or delivery.wants_reply:  # else nothing of them is read or sent
             headers, content = expanded(reply_headers(fields), content, self._max_reply)
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), "") if content else ""
+        content_type = content_type_of(headers) if content else ""
         if content:
-            check_is_of_a_service(content, delivery.identifier)
-        fault = is_fault(content, content_type) if content else None
+            check_is_of_a_service(content, delivery.key.identifier)
+        fault = fault_in(content, content_type) if content else None
         if _REDIRECTION <= code < _CLIENT_ERROR:  # a framework's answer, as for a missing slash: the service never ran
             location = next((value for name, value in fields if str(name).lower() == "location"), "elsewhere")
             return _failure(f"answered {status}, to {location}: no SOAP client follows a redirect", "http_error")
@@ -175,29 +192,45 @@ class Application:
         refused_at = _SERVER_ERROR if delivery.wants_reply else _CLIENT_ERROR
         if fault is None and code >= refused_at:
             return _failure(f"answered {status} without a SOAP fault", "http_error")
-        if fault is FaultCode.RECEIVER and not delivery.wants_reply:
-            return _failure(f"answered {status} with a Receiver fault: {_excerpt(content)}", "soap_fault")
-        if fault is not None and delivery.wants_reply and self._policy_of(delivery.partner).retry_faults:
-            return _failure(f"answered {status} with a fault: {_excerpt(content)}", "soap_fault")
-        if not delivery.wants_reply and fault is not None:
-            return Outcome(remark=storable(f"answered {status} with a fault: {_excerpt(content)}"))
+        if fault is not None:
+            outcome = self._of_fault(delivery, fault, f"answered {status}", content)
+            if outcome is not None:
+                return outcome
         if not delivery.wants_reply:
             return Outcome()
-        place = None
+        place = leaving = None
         if content:
-            content, place = _with_addressing(content, content_type, delivery, is_fault=fault is not None)
-        return Outcome(ServiceReply(status, headers, content, place))
+            to = reply_endpoint(delivery.environ, is_fault=fault is not None)
+            content, place = _with_addressing(content, content_type, delivery, to, is_fault=fault is not None)
+            if to is not None and place is not None:
+                leaving = letter(to, content, content_type, self._limits)
+        return Outcome(ServiceReply(status, headers, content, place, letter=leaving))
+
+    def _of_fault(self, delivery: Delivery, fault: ServiceFault, answered: str, content: bytes) -> Outcome | None:
+        """What follows from a SOAP fault; ``None``: it is the answer that the sender waits for."""
+        policy = self._policy_of(delivery.partner)
+        code = storable(fault.code, _CODE_LENGTH) if fault.code is not None else None
+        told = f"{answered} with a fault: {_excerpt(content)}"
+        if delivery.wants_reply:
+            return _failure(told, "soap_fault", code) if policy.retry_faults else None
+        if fault.whose is FaultCode.RECEIVER:
+            return _failure(f"{answered} with a Receiver fault: {_excerpt(content)}", "soap_fault", code)
+        if policy.on_fault is OnFault.DEAD_LETTER:
+            return _failure(told, ANSWERED_WITH_FAULT, code)
+        return Outcome(remark=storable(told), diagnosis=Diagnosis(ANSWERED_WITH_FAULT, code))
 
 
 def _with_addressing(
-    content: bytes, content_type: str, delivery: Delivery, *, is_fault: bool
+    content: bytes, content_type: str, delivery: Delivery, to: EndpointReference | None, *, is_fault: bool
 ) -> tuple[bytes, HeaderPlace | None]:
     """The reply with the addressing headers that the application did not write; they are stored with it, so that a
     duplicate gets the same MessageID."""
-    addressing = _ADDRESSING[delivery.addressing]
+    addressing = ADDRESSING_OF_LABEL[delivery.addressing]
     action = addressing.soap_fault_action if is_fault else f"{delivery.action or ''}Response"
     try:
-        return complete_reply(content, content_type, _SOAP[delivery.soap], addressing, delivery.message_id, action)
+        return complete_reply(
+            content, content_type, SOAP_OF_LABEL[delivery.soap], addressing, delivery.message_id, action, to
+        )
     except NotAnEnvelope:
         return content, None
 
@@ -235,19 +268,24 @@ def call_wsgi(
     return started[0], started[1], b"".join(written)
 
 
-def _failure(error: str, fault: str) -> Outcome:
-    return Outcome(error=storable(error), fault=fault)
+def _failure(error: str, kind: str, code: str | None = None) -> Outcome:
+    return Outcome(error=storable(error), diagnosis=Diagnosis(kind, code))
 
 
-def _told(error: BaseException) -> str:
-    """What an exception says, and the last lines of its traceback: enough to find the place, little enough for a
-    column. It may be an exception that cannot even be asked for its text."""
-    said = storable(as_error(error), _TEXT_LENGTH)
-    try:
-        frames = "".join(traceback.format_tb(error.__traceback__, limit=-3))[-_TEXT_LENGTH:]
-    except BaseException:
-        frames = ""
-    return f"{said}\nTraceback (most recent call last):\n{frames}{said}\n"
+def _explained(outcome: Outcome, failed: list[object]) -> Outcome:
+    """A failure with what the application has told of its cause: the first exception, as that of others may follow
+    from it."""
+    error = next((one for one in failed if isinstance(one, BaseException)), None)
+    failed.clear()  # its traceback leads to the request, and that leads to it
+    if error is not None and (outcome.error is not None or outcome.remark is not None):
+        why = raised(error)
+        outcome.diagnosis = outcome.diagnosis._replace(exception=why.type, place=why.place)
+        outcome.error, outcome.remark = _caused(outcome.error, why), _caused(outcome.remark, why)
+    return outcome
+
+
+def _caused(text: str | None, why: Raised) -> str | None:
+    return text and f"{text}; raised {why.text}"
 
 
 def _excerpt(content: bytes) -> str:

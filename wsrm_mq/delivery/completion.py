@@ -70,12 +70,13 @@ class Patience:
 
 
 class ThreadCompletion:
-    """For a request that has a thread of its own, which waits."""
+    """For a request that has a thread of its own, which waits. ``is_bounded``: the application's time counts too, as
+    the reply may leave later."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, is_bounded: bool = False) -> None:
         self._store = store
         self._patience = Patience()
-        self.calling = self._patience.stop
+        self.calling = self._patience.go_on if is_bounded else self._patience.stop
         self.storing = self._patience.go_on
         self._is_complete = Signal()
         self._settlement: Settlement | None = None

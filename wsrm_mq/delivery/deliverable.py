@@ -6,12 +6,13 @@ import shutil
 import tempfile
 from typing import BinaryIO, Final, NamedTuple
 
-from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.delivery import Delivery, Key
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.inbound import DeliveryAssurance
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.bodies import open_body
+from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 
 __all__ = ["RUN_LENGTH", "deliverable"]
@@ -33,6 +34,20 @@ class _Bounds(NamedTuple):
     rm: str
     soap: str
     addressing: str
+    kind: str
+    replay_id: str
+    answers: int | None
+    """This and what follows: of a channel."""
+    address: str
+    parameters: str
+    is_numbered: int
+
+    @property
+    def channel(self) -> Channel | None:
+        """Where it leads; ``None``: to the application."""
+        if self.answers is None:
+            return None
+        return Channel.load(self.answers, self.address, self.parameters, self.is_numbered)
 
 
 def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
@@ -41,7 +56,7 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
         bounds = _Bounds._make(db.execute(sql.RUN_BOUNDS, {"key": claim.sequence}).fetchone())
         limit, discard_from = bounds.limit, bounds.discard_from
         rows = db.execute(
-            sql.RUN,
+            sql.RUN_REPLAYS if bounds.kind == "replay" else sql.RUN,
             {
                 "sequence": claim.sequence,
                 "lower": max(bounds.cursor, after),
@@ -51,6 +66,7 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
                 "count": RUN_LENGTH,
             },
         ).fetchall()
+    channel = bounds.channel
     return [
         Delivery(
             position=position,
@@ -68,10 +84,13 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             body=Body(body) if body is not None else _StoredBody(store, message, size),
             wants_reply=bool(wants_reply),
             attempt=deliveries + 1,
-            redelivery=deliveries > 0 or number < bounds.redelivery_below,
+            late=bool(late),
+            redelivery=deliveries > 0 or number < bounds.redelivery_below or (bool(source) and not bounds.replay_id),
             at_most_once=bounds.assurance == DeliveryAssurance.AT_MOST_ONCE,
             is_waited_for=bool(wants_reply) or waiter is not None,
             is_replay=True,
+            channel=channel,
+            source=Key(source[0], source[1], bounds.replay_id) if source else None,
         )
         for (
             position,
@@ -79,6 +98,7 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             deliveries,
             _failures,
             wants_reply,
+            late,
             waiter,
             message,
             action,
@@ -88,6 +108,7 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             connection,
             size,
             body,
+            *source,
         ) in rows
     ]
 

@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wsrm_mq.queue.arrival import Body
+from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.settle import ServiceReply
+from wsrm_mq.store.channels import Channel
 
-__all__ = ["Call", "Delivery", "Outcome"]
+__all__ = ["Call", "Delivery", "Key", "Outcome"]
+
+
+class Key(NamedTuple):
+    """What the application knows a message by: identifier and number that it came under, and the plan that makes it a
+    new one."""
+
+    identifier: str
+    number: int
+    replay_id: str = ""
 
 
 class Delivery(NamedTuple):
@@ -34,12 +45,22 @@ class Delivery(NamedTuple):
     """1 for the first try."""
     redelivery: bool = False
     """The application may have seen it before."""
+    late: bool = False
+    """Out of order: an operator had forced the sequence past it before it came."""
     at_most_once: bool = False
     """Settled before the call."""
     is_waited_for: bool = False
     """A request waits for the settlement, or may wait for it by now."""
     is_replay: bool = False
     """It was read back from the store: the second loop delivers it."""
+    channel: Channel | None = None
+    """Where it is sent; ``None``: it is delivered to the application."""
+    source: Key | None = None
+    """The key that it came under, where an operator has it delivered again: its sequence here is one of replays."""
+
+    @property
+    def key(self) -> Key:
+        return self.source or Key(self.identifier, self.number)
 
 
 @dataclass(slots=True)
@@ -50,9 +71,12 @@ class Outcome:
     reply: ServiceReply | None = None
     error: str | None = None
     remark: str | None = None
-    fault: str = ""
-    """The kind of the error, in one of a few words: ``exception``, ``http_error``, ``soap_fault``, ``refused``,
-    ``unstorable``."""
+    diagnosis: Diagnosis = UNKNOWN
+    """Of an error, or of what the remark is about."""
+    is_known: bool = False
+    """The application says that it had done it before."""
+    is_sent: bool = False
+    """It has left, and is settled only by its acknowledgement."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
     settling: Any = None

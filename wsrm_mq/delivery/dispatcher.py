@@ -36,6 +36,10 @@ from wsrm_mq.store.store import Store
 __all__ = ["Dispatcher", "OnDuty"]
 
 RUN_SECONDS: Final = 0.050
+SENDING: Final = 16
+"""So many endpoints are sent to at a time: those that hang leave the application its threads (SEC-018)."""
+LOOK_SECONDS: Final = 0.050
+"""Between two looks of a run whether an operator has stopped its sequence."""
 
 
 class OnDuty(Protocol):
@@ -95,6 +99,8 @@ class Dispatcher:
         self._on_left = on_left
         self._are_left = False
         """Sequences stand free in the store for which there was no thread."""
+        self._sends_left = False
+        """The same of those of kind outgoing, for which there are fewer threads."""
         self._is_fetching = False
         self._fetched = 0
         """The sequence that was fetched last."""
@@ -129,9 +135,17 @@ class Dispatcher:
 
     # slots
 
-    def has_slot(self, taken: int) -> bool:
+    @property
+    def sends_free(self) -> int:
+        """How many sequences of kind outgoing more may be run now."""
+        return SENDING - sum(claim.is_outgoing for claim in self._in_hand())
+
+    def has_slot(self, taken: int, is_outgoing: bool = False) -> bool:
         """Whether there is a thread for one sequence more, where the transaction that asks has taken so many. If not,
         it stays free in the store: for the next thread here, or for another process."""
+        if is_outgoing and taken >= self.sends_free:
+            self._sends_left = True
+            return False
         if taken < self.pool.free or self.takes_later(taken):
             return True
         self._on_left()
@@ -169,7 +183,7 @@ class Dispatcher:
 
         self._is_fetching, self._are_left = True, False
         try:
-            self._store.submit(lambda tx: runnable(tx, free, self._fetched), on_commit)
+            self._store.submit(lambda tx: runnable(tx, free, self._fetched, sends=self.sends_free > 0), on_commit)
         except BaseException:
             self._is_fetching = False
             raise
@@ -209,6 +223,10 @@ class Dispatcher:
             finally:
                 if run.completion is not None:
                     run.completion.complete(None)
+        if run.claim.is_outgoing and self._sends_left:
+            self._sends_left = False
+            self.pool.done()
+            self._on_left()
         if self._are_left:  # its last commit may be told already, when this thread was not free yet
             self.pool.done()
             with suppress(StoreError):
@@ -218,12 +236,17 @@ class Dispatcher:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, completion = run.claim, run.completion
         pipeline: Pipeline[Unrecorded] | None = None
-        begun = time.monotonic()
+        begun = looked = time.monotonic()
         for count, (delivery, last) in enumerate(self._messages(run), 1):
-            if self._gives_back or (pipeline is not None and pipeline.broken):
+            if self._gives_back or (pipeline is not None and (pipeline.broken or pipeline.is_over)):
                 break
+            if count > 1 and time.monotonic() - looked > LOOK_SECONDS:
+                looked = time.monotonic()
+                if not self._goes_on(claim, delivery.number):
+                    break
             if delivery.at_most_once:
-                self._settle_then_call(claim, delivery, completion)
+                if not self._settle_then_call(claim, delivery, completion):
+                    break
             else:
                 if pipeline is None and not last:
                     pipeline = Pipeline()
@@ -245,6 +268,13 @@ class Dispatcher:
     def _gives_back(self) -> bool:
         """Whether a sequence is given back although it could go on: here it ends, or is left to others."""
         return self.pool.is_stopping or not self._duty.is_on
+
+    def _goes_on(self, claim: Claim, number: int) -> bool:
+        """Whether it is still to be delivered: an operator may have held or terminated its sequence. The settlement
+        before it would say so too, and is not waited for."""
+        with self._store.reader() as db:
+            on_hold_since, discard_from = db.execute(sql.STOPS, {"key": claim.sequence}).fetchone()
+        return on_hold_since is None and (discard_from is None or number < discard_from)
 
     def _messages(self, run: _Run) -> Iterator[tuple[Delivery, bool]]:
         """What to run: each message, and whether it is the last one known. Those in memory since their commit are not
@@ -289,11 +319,13 @@ class Dispatcher:
                 self._recording.record(claim, delivery, outcome, last=last)
         return last or outcome.error is not None
 
-    def _settle_then_call(self, claim: Claim, delivery: Delivery, completion: Completion | None) -> None:
-        """At most once: a crash from here on loses the message, nothing repeats it."""
+    def _settle_then_call(self, claim: Claim, delivery: Delivery, completion: Completion | None) -> bool:
+        """At most once: a crash from here on loses the message, nothing repeats it. Answers whether another one may
+        follow."""
         done = self._recording.settle_first(claim, delivery)
         outcome = self._called(delivery, completion)
         self._recording.note(claim, delivery, outcome, done)
+        return done.goes_on
 
     def _called(self, delivery: Delivery, completion: Completion | None) -> Outcome:
         if completion is not None:

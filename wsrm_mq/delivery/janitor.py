@@ -49,6 +49,7 @@ class Janitor:
         policy_of: PolicyOf,
         events: Events | None = None,
         *,
+        prunes: bool = True,
         witness_seconds: float = WITNESS_SECONDS,
         sweep_seconds: float = SWEEP_SECONDS,
     ) -> None:
@@ -57,6 +58,8 @@ class Janitor:
         self._events = events or Events()
         self._witness_seconds = witness_seconds
         self._sweep_seconds = sweep_seconds
+        self._prunes = prunes
+        """How long things are kept is the service's to say: a process with a configuration of its own leaves them."""
         self._stopping = threading.Event()
         self.thread = Lasting("wsrm-mq-janitor", self._loop, self._broke, self._events)
         self._trouble = Repeated()
@@ -75,7 +78,7 @@ class Janitor:
         while not self._stopping.wait(self._witness_seconds):
             try:
                 self._store.bear_witness()
-                if time.monotonic() >= sweep_at:
+                if self._prunes and time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep_seconds
                     self.sweep()
                 self._trouble.over()
@@ -107,7 +110,7 @@ class Janitor:
 
     def _kept(self, partner: str | None) -> Kept:
         policy = self._policy_of(partner)
-        return Kept(policy.retain, policy.retain_ended, policy.retain_ledger)
+        return Kept(policy.retain, policy.retain_ended, policy.retain_ledger, policy.retain_until_archived)
 
     def _forget_instances(self, now: int) -> None:
         if self._stopping.is_set():

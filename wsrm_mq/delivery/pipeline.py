@@ -31,6 +31,8 @@ class Pipeline(Generic[B]):
         self._changed = threading.Condition(self._lock)
         self.broken: B | None = None
         """The first that was not settled. Nothing is to follow it."""
+        self.is_over = False
+        """A settlement found that nothing may follow it: the sequence was held, or ended, meanwhile."""
 
     def enter(self) -> None:
         """Wait until one more may be under way."""

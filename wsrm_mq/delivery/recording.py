@@ -16,17 +16,22 @@ from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.prefetch import Prefetch
+from wsrm_mq.delivery.reply_endpoint import reply_endpoint
+from wsrm_mq.delivery.undelivered import tell_undelivered
 from wsrm_mq.delivery.waiting import Waiters
+from wsrm_mq.envelope import content_type_of
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
 from wsrm_mq.queue.counts import failed, took
+from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail
 from wsrm_mq.queue.ownership import Claim, give_back, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
-from wsrm_mq.queue.settle import Settled, Settlement, add_reply, remarked, settle
+from wsrm_mq.queue.resending import sent
+from wsrm_mq.queue.settle import Settled, Settlement, add_reply, place_of, remarked, settle
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
@@ -35,8 +40,8 @@ from wsrm_mq.store.writer import Verb
 
 __all__ = ["Recording"]
 
-UNSTORABLE: Final = "unstorable"
-"""The kind of a failed attempt whose outcome could not be stored."""
+_UNSTORABLE: Final = Diagnosis("unstorable")
+"""Of an attempt whose outcome could not be stored."""
 _LONGEST: Final = 500
 _TAKEN: Final = "the service took the message, and its answer could not be stored"
 _BROKE_OFF: Final = "its run broke off"
@@ -97,6 +102,8 @@ class Recording:
         verb: Verb[Any]
         if outcome.error is not None:
             verb = self._failing(claim, delivery, outcome)
+        elif outcome.is_sent:
+            verb = self._sending(claim, delivery, release=last)
         else:
             acknowledge = None if completion is None else self._acknowledging(delivery)
             verb = _settling(claim, delivery, outcome, release=last, acknowledge=acknowledge)
@@ -110,11 +117,14 @@ class Recording:
             broken = Unrecorded(delivery, outcome, error) if done is None else None
             try:
                 if pipeline is not None:
+                    pipeline.is_over = pipeline.is_over or (isinstance(done, Settled) and not done.goes_on)
                     broken = pipeline.leave(broken)
                 if isinstance(done, Settled):
                     self.settled(claim, delivery, done, last=last and broken is None)
+                    self._tell_unsent(delivery, outcome)
                     if done.acknowledgement is not None:
-                        settlement = Settlement("delivered", outcome.reply, done.acknowledgement)
+                        reply = outcome.reply and outcome.reply._replace(header=done.reply_header)
+                        settlement = Settlement("delivered", reply, done.acknowledgement, done.letter)
                 elif done is not None:
                     self.failed(claim, delivery, done)
                 if leaves and broken is not None:
@@ -140,8 +150,26 @@ class Recording:
     def _failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
         self._prefetch.drop(claim.sequence)  # the next run reads what follows
         policy, error = self._policy_of(delivery.partner), outcome.error or ""
-        return lambda tx: fail(
-            tx, claim, delivery.position, delivery.number, error, policy, outcome.fault, outcome.seconds
+
+        def verb(tx: Transaction) -> Failed:
+            done = fail(
+                tx, claim, delivery.position, delivery.number, error, policy, outcome.diagnosis, outcome.seconds
+            )
+            if done.aftermath is not Aftermath.BURIED:
+                return done
+            return done._replace(sends=tell_undelivered(tx, claim, delivery))
+
+        return verb
+
+    def _sending(self, claim: Claim, delivery: Delivery, *, release: bool) -> Verb[Settled]:
+        return partial(
+            sent,
+            held=claim,
+            position=delivery.position,
+            number=delivery.number,
+            attempt=delivery.attempt,
+            resend=self._policy_of(delivery.partner).resend,
+            release=release,
         )
 
     # it is stored
@@ -149,11 +177,24 @@ class Recording:
     def settled(self, claim: Claim, delivery: Delivery, done: Settled, *, last: bool) -> None:
         """``last``: the claim goes on from here, where it was not given back."""
         self.is_settled(delivery, done)
+        if done.sends is not None:
+            self._give(done.sends)
+        if done.is_ack_due:
+            self._on_retry(0)
         if last and done.released:
             return self._released(claim)
         self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
         if last:
             self._give(claim, self._prefetch.take(claim.sequence, done.next_number))
+
+    def _tell_unsent(self, delivery: Delivery, outcome: Outcome) -> None:
+        """What is no envelope can leave on the response to its request, and in no request of this side's own."""
+        reply = outcome.reply
+        if reply is None or not reply.body or reply.letter is not None or delivery.is_waited_for:
+            return
+        if reply_endpoint(delivery.environ, is_fault=False) is not None:
+            of, number = content_type_of(reply.headers) or None, delivery.number
+            self._events.tell("reply.not_soap", sequence=delivery.identifier, number=number, content_type=of)
 
     def is_settled(self, delivery: Delivery, done: Settled) -> None:
         """Wake the requests that wait for it, here or in another process."""
@@ -167,6 +208,8 @@ class Recording:
             self._waiters.notify(delivery.position)
         if done.retry_at is not None:
             self._on_retry(done.retry_at)
+        if done.sends is not None:
+            self._give(done.sends)
         if done.released:
             self._on_release()
         else:
@@ -273,15 +316,18 @@ class Recording:
         else:
             try:
                 size = 0 if outcome.reply is None else len(outcome.reply.body)
-                self._store.call(_noting(claim, delivery, outcome), keep=True, size=size)
+                sends = self._store.call(_noting(claim, delivery, outcome), keep=True, size=size)
+                if sends is not None:
+                    self._give(sends)
             except StoreError:
                 raise
             except Exception as error:
                 lost = _why_not_stored(Unrecorded(delivery, outcome, error))
-                plain = Outcome(error=lost, fault=UNSTORABLE, seconds=outcome.seconds)
+                plain = Outcome(error=lost, diagnosis=_UNSTORABLE, seconds=outcome.seconds)
                 self._store.call(_noting(claim, delivery, plain), keep=True)
         if lost is not None:
             self.tell("delivery.lost", delivery, lost)
+        self._tell_unsent(delivery, outcome)
         tracing.settle(outcome, None)
         self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
         self.is_settled(delivery, done)
@@ -305,6 +351,8 @@ def _settling(
         number=delivery.number,
         reply=outcome.reply,
         remark=outcome.remark,
+        diagnosis=outcome.diagnosis,
+        is_known=outcome.is_known,
         release=release,
         waited_for=delivery.is_waited_for,
         seconds=outcome.seconds,
@@ -323,10 +371,10 @@ def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead
         record = still_mine(tx, claim)
         done: Settled | Failed
         if outcome.error is None and outcome.remark is not None and not delivery.wants_reply:
-            said = Outcome(remark=why, seconds=outcome.seconds)
+            said = Outcome(remark=why, diagnosis=_UNSTORABLE, seconds=outcome.seconds)
             done = _settling(claim, delivery, said, release=True)(tx)
         else:
-            done = fail(tx, claim, delivery.position, delivery.number, why, policy, UNSTORABLE, outcome.seconds)
+            done = fail(tx, claim, delivery.position, delivery.number, why, policy, _UNSTORABLE, outcome.seconds)
         if ran_ahead:
             mark_redelivery(tx, record)
         return done
@@ -334,20 +382,26 @@ def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead
     return verb
 
 
-def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[None]:
+def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | None]:
+    """Answers the claim on what is to be sent because of it."""
     number, position = delivery.number, delivery.position
 
-    def note(tx: Transaction) -> None:
+    def note(tx: Transaction) -> Claim | None:
+        sends = None
         record = tx.sequence(claim.sequence)
         queue = record.queue if record is not None else 0
         took(tx, queue, outcome.seconds or 0.0)
         if outcome.reply is not None:
-            add_reply(tx, position, outcome.reply)
+            header = place_of(tx, record, number, outcome.reply)
+            is_awaited = delivery.is_waited_for
+            sends = add_reply(tx, record, position, outcome.reply, header, is_awaited=is_awaited).claim
         if outcome.remark is not None:
-            remarked(tx, record, position, number, outcome.remark)
+            remarked(tx, record, position, number, outcome.remark, outcome.diagnosis)
         if outcome.error is not None:
-            tx.ledger("failed", record, number=number, position=position, reason=outcome.error, is_told=False)
-            failed(tx, queue, outcome.fault)
+            why, failure = outcome.error, outcome.diagnosis.columns
+            tx.ledger("failed", record, number=number, position=position, reason=why, failure=failure, is_told=False)
+            failed(tx, queue, outcome.diagnosis.kind)
+        return sends
 
     return note
 

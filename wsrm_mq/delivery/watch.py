@@ -25,6 +25,7 @@ from wsrm_mq.store import instances
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.instances import Neighbours, Presence
 from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -48,17 +49,18 @@ class Watch:
         policy_of: PolicyOf,
         duty: OnDuty,
         events: Events,
-        poll_seconds: float = POLL_SECONDS,
         chores: Sequence[Callable[[], None]] = (),
+        next_chore: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """``chores`` are done in every turn. ``duty``: whether it takes what can be delivered."""
+        """``chores`` are done in every turn; ``next_chore``: when one of them has something to do, ms since the epoch.
+        ``duty``: whether it takes what can be delivered."""
         self._store = store
         self._dispatcher = dispatcher
         self._waiters = waiters
         self._policy_of = policy_of
         self._events = events
-        self._poll_seconds = poll_seconds
         self._chores = chores
+        self._next_chore = next_chore
         self._duty = duty
         self._stopping = threading.Event()
         self._indexing = Indexing(store, self._stopping.is_set)
@@ -73,6 +75,8 @@ class Watch:
         self._are_left = False
         """Sequences were left to other processes since they were woken last."""
         self._trouble = Repeated()
+        self._taken = 0
+        """The sequence that was taken last: those behind it have their turn before it."""
 
     def start(self) -> None:
         """Keep looking, in an own thread."""
@@ -127,10 +131,10 @@ class Watch:
                     self._trouble.over()
             except StoreError as error:
                 self._trouble.tell(self._events, "watch.store_error", error)
-                self._stopping.wait(self._poll_seconds)
+                self._stopping.wait(POLL_SECONDS)
             except BaseException as error:
                 self._broke(error)
-                self._stopping.wait(self._poll_seconds)
+                self._stopping.wait(POLL_SECONDS)
 
     def _broke(self, error: BaseException) -> None:
         self._events.tell("watch.failed", trouble=error)
@@ -157,13 +161,21 @@ class Watch:
     def _seconds(self) -> float:
         """How long to sleep: to the next retry, at most one poll."""
         if not self._duty.is_on:  # a retry that is due is left to others
-            return min(self._poll_seconds, max(0.001, self._duty.left))
+            return min(POLL_SECONDS, max(0.001, self._duty.left))
         with self._store.reader() as db:
-            retry_at: int | None = db.execute(sql.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
-        left = self._poll_seconds if retry_at is None else (retry_at - self._store.clock()) / 1000
+            retry_at: int | None = db.execute(sql.NEXT_RETRY, {"foreign": self._foreign(db)}).fetchone()[0]
+        left = self._until(retry_at)
         if left <= 0 and self._dispatcher.pool.free <= 0:  # the next thread that comes back takes it
-            return self._poll_seconds
-        return min(self._poll_seconds, max(0.001, left))
+            left = POLL_SECONDS
+        return max(0.001, min(left, self._until(self._next_chore())))
+
+    def _foreign(self, db: Database) -> str:
+        """The queues that this process does not run, or not now."""
+        return self._store.foreign(db, sends=self._dispatcher.sends_free > 0)
+
+    def _until(self, at: int | None) -> float:
+        """Seconds, at most one poll."""
+        return POLL_SECONDS if at is None else min(POLL_SECONDS, (at - self._store.clock()) / 1000)
 
     def _stay_in_place(self, presence: Presence) -> None:
         """Without its lock file this instance would be taken for dead, and what it runs would be run twice."""
@@ -189,14 +201,21 @@ class Watch:
             self._are_left = False
             self._store.wake()
         with self._store.reader() as db:
-            look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._store.foreign(db)}
+            look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._foreign(db)}
             has_runnable, has_due, has_tails = (
                 db.execute(statement, look).fetchone() is not None
                 for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
             )
         takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
-        claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH)) if takes else []
+        claims = (
+            self._store.call(
+                lambda tx: ownership.runnable(tx, BATCH, self._taken, sends=self._dispatcher.sends_free > 0)
+            )
+            if takes
+            else []
+        )
         for claim in claims:
+            self._taken = claim.sequence
             self._dispatcher.give(claim)
         ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
         more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from wsrm_mq.envelope import (
     Headers,
     NotAnEnvelope,
-    acknowledgement_header,
+    content_type_of,
     create_sequence_response,
+    ending,
     ending_response,
-    is_fault,
+    fault_in,
+    fetched_headers,
     piggyback,
+    reply_headers,
     sequence_acknowledgement,
     soap_version_of,
 )
 from wsrm_mq.envelope import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.arrival import CreateReceipt, Receipt
+from wsrm_mq.queue.polling import Fetched
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence import faults
-from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence
+from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, SequenceAcknowledgement, TerminateSequence
 from wsrm_mq.sequence.selection import within
 from wsrm_mq.versions import SOAPVersion
 
@@ -32,10 +36,10 @@ __all__ = [
     "Answer",
     "acknowledgement",
     "as_it_is",
-    "content_type",
     "created",
     "ended",
     "fault",
+    "fetched",
     "forwarded",
     "plain",
     "refused",
@@ -62,6 +66,8 @@ class Answer(NamedTuple):
     """But for its length."""
     line: str = ""
     """The status line of an application; empty for the usual one."""
+    left: Callable[[], object] | None = None
+    """To be called when the server has taken all of it: what it carries need not leave again."""
 
 
 EMPTY: Final = Answer(202)
@@ -83,14 +89,23 @@ def fault(
     acknowledgements: tuple[SequenceAcknowledgement, ...] = (),
     *,
     sender_fault: int = 500,
+    to: EndpointReference | None = None,
 ) -> Answer:
     """``what`` as a SOAP message; nothing, or what is to be acknowledged, where it would answer a fault (F-024).
-    ``sender_fault`` is the HTTP status of one that is the sender's under SOAP 1.2; that of every other is 500."""
+    ``sender_fault`` is the HTTP status of one that is the sender's under SOAP 1.2; that of every other is 500. ``to``:
+    it is sent there."""
     if headers.is_fault:
         return acknowledgement(headers, acknowledgements)
     told = _told(acknowledgements, headers)
-    body = render_fault(what, headers.soap, headers.addressing, headers.rm, headers.message_id, told)
+    to = to or _fetched(headers.fault_to or headers.reply_to, headers)
+    body = render_fault(what, headers.soap, headers.addressing, headers.rm, headers.message_id, told, to)
     return _fault(what, headers.soap, body, sender_fault)
+
+
+def _fetched(endpoint: EndpointReference | None, headers: Headers) -> EndpointReference | None:
+    """``endpoint``, where messages to it are fetched: on the response of a request too they are addressed to it."""
+    is_fetched = endpoint is not None and headers.rm is not None and headers.rm.is_fetched(endpoint.address)
+    return endpoint if is_fetched else None
 
 
 def _fault(what: faults.Fault, soap: SOAPVersion, body: bytes, sender_fault: int) -> Answer:
@@ -111,8 +126,8 @@ def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500)
     return answer._replace(status=error.status)
 
 
-def created(receipt: Receipt, headers: Headers) -> Answer:
-    """CreateSequenceResponse."""
+def created(receipt: CreateReceipt, headers: Headers, to: EndpointReference | None = None) -> Answer:
+    """CreateSequenceResponse; ``to``: it is sent there."""
     sequence = receipt.created
     assert sequence is not None
     assert headers.addressing is not None
@@ -124,21 +139,23 @@ def created(receipt: Receipt, headers: Headers) -> Answer:
         sequence.terms.identifier,
         expires=receipt.lifetime,
         behavior=sequence.terms.behavior,
+        accept=EndpointReference(headers.to) if receipt.is_offer_accepted and headers.to is not None else None,
         acks=_told(receipt.others, headers),
+        to=to or _fetched(headers.reply_to, headers),
     )
     return _envelope(200, body, headers.soap)
 
 
-def refused(receipt: Receipt, headers: Headers, sender_fault: int = 500) -> Answer:
-    """The fault that a receipt has, with the acknowledgements that were asked for, and the final one where the sequence
-    is closed."""
+def refused(receipt: Receipt, headers: Headers, sender_fault: int = 500, to: EndpointReference | None = None) -> Answer:
+    """The fault that a receipt has, sent ``to`` an address or not, with the acknowledgements that were asked for, and
+    the final one where the sequence is closed."""
     assert receipt.fault is not None
     own = receipt.acknowledgement
     is_due = own is not None and (
         _is_asked(own, headers) or (own.final and isinstance(receipt.fault, faults.SequenceClosed))
     )
     said = (own, *receipt.others) if own is not None and is_due else receipt.others
-    return fault(receipt.fault, headers, said, sender_fault=sender_fault)
+    return fault(receipt.fault, headers, said, sender_fault=sender_fault, to=to)
 
 
 def _is_asked(own: SequenceAcknowledgement, headers: Headers) -> bool:
@@ -146,22 +163,35 @@ def _is_asked(own: SequenceAcknowledgement, headers: Headers) -> bool:
 
 
 def ended(
-    final: SequenceAcknowledgement | None, headers: Headers, others: Sequence[SequenceAcknowledgement] = ()
+    final: SequenceAcknowledgement | None,
+    headers: Headers,
+    others: Sequence[SequenceAcknowledgement] = (),
+    terminated_back: str | None = None,
+    to: EndpointReference | None = None,
 ) -> Answer:
-    """The response to CloseSequence or TerminateSequence. ``others``: what AckRequested headers asked of others."""
+    """The response to CloseSequence or TerminateSequence. ``others``: what AckRequested headers asked of others;
+    ``terminated_back``: the offered sequence, which ends with it (1.0); ``to``: it is sent there."""
     element, rm = headers.body, headers.rm
     assert isinstance(element, CloseSequence | TerminateSequence)
     assert rm is not None
     assert headers.addressing is not None
+    if terminated_back is not None:
+        told = _told((final, *others) if final else others, headers)
+        identifier, relates_to = terminated_back, headers.message_id
+        body = ending(headers.soap, headers.addressing, rm, relates_to, TerminateSequence(identifier), told)
+        return _envelope(200, body, headers.soap)
     if not rm.has_close:  # 1.0: TerminateSequence is one-way
         return acknowledgement(headers, (final, *others) if final and _is_asked(final, headers) else others)
     acknowledgements = _told((final, *others) if final else others, headers)
-    body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements)
+    to = to or _fetched(headers.reply_to, headers)
+    body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements, to)
     return _envelope(200, body, headers.soap)
 
 
-def acknowledgement(headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer:
-    """An acknowledgement that stands alone; empty where there is none."""
+def acknowledgement(
+    headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement], to: EndpointReference | None = None
+) -> Answer:
+    """An acknowledgement that stands alone; empty where there is none. ``to``: it was fetched."""
     rm, addressing, own = headers.rm, headers.addressing, headers.sequence
     if not acknowledgements or rm is None or addressing is None:
         return EMPTY
@@ -169,7 +199,7 @@ def acknowledgement(headers: Headers, acknowledgements: Sequence[SequenceAcknowl
     if not sayable:
         return EMPTY  # 1.0 cannot say that nothing was accepted
     told = within(sayable, own.number if own is not None else None)
-    return Answer(200, sequence_acknowledgement(headers.soap, addressing, rm, told), _SOAP[headers.soap])
+    return Answer(200, sequence_acknowledgement(headers.soap, addressing, rm, told, to), _SOAP[headers.soap])
 
 
 def replied(
@@ -178,11 +208,20 @@ def replied(
     """The application's answer, with the acknowledgements as headers; ``None`` where it is no SOAP envelope."""
     assert headers.rm is not None
     try:
-        fragment = acknowledgement_header(headers.rm, _told(acknowledgements, headers))
-        body = piggyback(reply.body, content_type(reply), fragment, reply.place)
+        fragment = reply_headers(headers.soap, headers.rm, reply.header, _told(acknowledgements, headers))
+        body = piggyback(reply.body, content_type_of(reply.headers), fragment, reply.place)
     except NotAnEnvelope:
         return None
     return as_it_is(reply)._replace(body=body)
+
+
+def fetched(found: Fetched) -> Answer:
+    """What a MakeConnection is answered: a message, and whether more waits. It is no answer of an application, so a
+    fault has the status 200 too (MC-007)."""
+    terms, told = found.terms, within(found.acknowledgements, None)
+    fragment = fetched_headers(terms.soap, terms.rm, found.place, told, is_pending=found.is_pending)
+    body = piggyback(found.body, found.content_type, fragment)
+    return Answer(200, body, (("Content-Type", found.content_type),))
 
 
 def as_it_is(reply: ServiceReply) -> Answer:
@@ -197,7 +236,7 @@ def forwarded(
     """The answer to a message that the application was given as it came, which answered ``reply``: 202 to a one-way
     that it took, and to a fault whatever fault it finds in it (F-024)."""
     is_taken = one_way and reply.status.startswith("200")
-    is_fault_on_fault = headers.is_fault and is_fault(reply.body, content_type(reply)) is not None
+    is_fault_on_fault = headers.is_fault and fault_in(reply.body, content_type_of(reply.headers)) is not None
     has_nothing = bool(acknowledgements) and not reply.body and reply.status.startswith("2")
     if is_taken or is_fault_on_fault or has_nothing:
         return acknowledgement(headers, acknowledgements)
@@ -206,10 +245,6 @@ def forwarded(
 
 def _told(acknowledgements: Sequence[SequenceAcknowledgement], headers: Headers) -> Sequence[SequenceAcknowledgement]:
     return within(acknowledgements, headers.sequence.number if headers.sequence is not None else None)
-
-
-def content_type(reply: ServiceReply) -> str:
-    return next((value for name, value in reply.headers if name.lower() == "content-type"), "")
 
 
 def _envelope(status: int, body: bytes, soap: SOAPVersion) -> Answer:

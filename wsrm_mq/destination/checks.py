@@ -1,43 +1,90 @@
-"""What a request must be to be taken, beyond headers that can be read: its answers can leave on its own HTTP response,
-and its body is whole, and well-formed where that is wanted."""
+"""What a request must be to be taken, beyond headers that can be read: its answers can leave, on its own HTTP response
+or to an address, and its body is whole, and well-formed where that is wanted."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.exchange import Request
+from wsrm_mq.destination.reach import Reach
 from wsrm_mq.envelope import Headers, Limits, parse_content_type
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.queue.arrival import Body
+from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.sequence import faults
-from wsrm_mq.sequence.elements import CreateSequence
+from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 
 __all__ = [
     "check_body",
     "check_create",
     "check_reply_to",
     "check_understood",
+    "fault_endpoint_of",
+    "fault_place",
+    "is_without_effect",
     "needs_reading",
+    "reply_endpoint_of",
     "shows_its_end",
     "source_of",
+    "usable_offer",
 ]
 
 
-def check_reply_to(headers: Headers) -> None:
-    """Replies leave on the response they belong to; another address has no channel yet."""
-    if headers.reply_anonymous or headers.is_one_way_address:
-        return
-    raise EnvelopeError(
-        faults.InvalidAddressingHeader(
-            "Replies are sent on the HTTP response only: ReplyTo has to be anonymous or none.",
-            header="ReplyTo",
-            detail_code="OnlyAnonymousAddressSupported",
-        ),
-        headers,
+_WITHOUT_EFFECT: Final = frozenset(
+    (
+        WSRM_1_0.action("LastMessage"),
+        WSRM_1_1.action("CloseSequenceResponse"),
+        WSRM_1_1.action("TerminateSequenceResponse"),
     )
+)
+
+
+def check_reply_to(headers: Headers, reach: Reach) -> None:
+    """ReplyTo and FaultTo of a request that is answered: on its response, or at an address that is sent to."""
+    if headers.is_one_way_address:
+        return
+    assert headers.addressing is not None
+    for header, endpoint in (("ReplyTo", headers.reply_to), ("FaultTo", headers.fault_to)):
+        is_used = header == "ReplyTo" or reply_endpoint_of(headers) is not None
+        reason = reach.refusal(endpoint, header, headers) if is_used else ""
+        if reason:
+            fault = faults.InvalidAddressingHeader(reason, header=header, detail_code="OnlyAnonymousAddressSupported")
+            raise EnvelopeError(fault, headers)
+
+
+def reply_endpoint_of(headers: Headers) -> EndpointReference | None:
+    """Where the answer is sent; ``None``: it leaves on the response, or there is none."""
+    return None if headers.reply_anonymous or headers.is_one_way_address else headers.reply_to
+
+
+def fault_endpoint_of(headers: Headers) -> EndpointReference | None:
+    """FaultTo, where that is an address of its own; what may be fetched is not sent."""
+    addressing, fault_to = headers.addressing, headers.fault_to
+    if fault_to is None or addressing is None or fault_to.address in (addressing.anonymous, addressing.none):
+        return None
+    is_of_a_kind = not headers.reply_is_fetched or (headers.rm is not None and headers.rm.is_fetched(fault_to.address))
+    return fault_to if is_of_a_kind else None
+
+
+def fault_place(receipt: Receipt, headers: Headers, reach: Reach) -> EndpointReference | None:
+    """Where the fault that a receipt has is sent: to AcksTo where it is about a sequence that is known (F-022), else to
+    FaultTo or ReplyTo (F-023); ``None``: it leaves on the response."""
+    if receipt.faults_to is not None or headers.is_fault:
+        return receipt.faults_to
+    place = fault_endpoint_of(headers) or reply_endpoint_of(headers)
+    is_fetched = place is not None and headers.rm is not None and headers.rm.is_fetched(place.address)
+    return None if is_fetched or reach.refusal(place, "FaultTo", headers) else place
+
+
+def is_without_effect(headers: Headers) -> bool:
+    """It is what a source says where there is nothing to do: CXF ends a 1.0 sequence by a LastMessage that names none,
+    and a source that was told of the end of its sequence may answer in a request of its own."""
+    return headers.sequence is None and headers.action in _WITHOUT_EFFECT
 
 
 def check_understood(headers: Headers, understood: frozenset[str] | None) -> None:
@@ -49,26 +96,45 @@ def check_understood(headers: Headers, understood: frozenset[str] | None) -> Non
         )
 
 
-def check_create(element: CreateSequence, headers: Headers) -> None:
-    reason = _why_refused(element, headers)
+def check_create(element: CreateSequence, headers: Headers, reach: Reach) -> None:
+    reason = _why_refused(element, headers, reach)
     if reason:
         raise EnvelopeError(faults.CreateSequenceRefused(reason), headers)
 
 
-def _why_refused(element: CreateSequence, headers: Headers) -> str:
+def _why_refused(element: CreateSequence, headers: Headers, reach: Reach) -> str:
     assert headers.addressing is not None
-    anonymous = headers.addressing.anonymous
     if element.uses_security:
         return f"{element.uses_security} is not offered here: no sequence is bound to a token or a TLS session."
     if element.acks_to is None:
         return "AcksTo is missing."
-    if element.acks_to.address != anonymous:
-        return (
-            f"AcksTo has to be the anonymous address {anonymous}: acknowledgements are sent on the HTTP response only."
-        )
-    if not headers.reply_anonymous:
-        return "ReplyTo has to be anonymous: the response is sent on the HTTP response only."
-    return ""
+    endpoints = (("AcksTo", element.acks_to), ("ReplyTo", headers.reply_to), ("FaultTo", headers.fault_to))
+    reasons = (reach.refusal(endpoint, header, headers) for header, endpoint in endpoints)
+    return next(filter(None, reasons), "")
+
+
+def usable_offer(element: CreateSequence, headers: Headers, reach: Reach) -> Offer | None:
+    """The offer, if replies can go out in its sequence, to a source that says where it sends its acknowledgements of
+    them."""
+    addressing, rm, offer = headers.addressing, headers.rm, element.offer
+    if offer is None or addressing is None or rm is None:
+        return None
+    has_place = not rm.has_incomplete_behavior or _is_place(element, headers, reach)
+    is_reached = headers.to not in (None, "", addressing.anonymous, addressing.none)
+    return offer if has_place and is_reached else None
+
+
+def _is_place(element: CreateSequence, headers: Headers, reach: Reach) -> bool:
+    """Whether the offer's endpoint is one: the responses, where all there is leaves on them (D-CRE-017), or an address
+    that is sent to."""
+    assert headers.addressing is not None
+    anonymous = headers.addressing.anonymous
+    if element.offer is None or element.offer.endpoint is None or element.acks_to is None:
+        return False
+    place, acks_to = element.offer.endpoint, element.acks_to
+    if place.address == anonymous:
+        return acks_to.address == anonymous and headers.reply_anonymous and not headers.reply_is_fetched
+    return not reach.refusal(place, "Endpoint", headers)
 
 
 def source_of(client: Client, body: Body, limits: Limits) -> Source:

@@ -15,8 +15,9 @@ import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
-from ipaddress import ip_address, ip_network
 from typing import Any, Final
+
+from wsrm_mq.destination.proxies import Proxies
 
 try:
     import uwsgi  # there where uWSGI serves, and nowhere else
@@ -66,7 +67,7 @@ class Connections:
     ) -> None:
         self._connection_key = connection_key
         self._header = "HTTP_" + header.upper().replace("-", "_") if header else None
-        self._trusted = tuple(ip_network(network, strict=False) for network in trusted_proxies)
+        self._proxies = Proxies(trusted_proxies)
         self._idle = idle
         self._notes_closes = notes_closes
         self._monotonic = monotonic
@@ -80,7 +81,7 @@ class Connections:
         if self._connection_key is not None:
             return self._connection_key(environ)
         address = environ.get("REMOTE_ADDR")
-        if self._header is not None and self._is_trusted(address):
+        if self._header is not None and self._proxies.are_trusted(address):
             shown = environ.get(self._header)
             if shown:
                 return str(shown)
@@ -96,12 +97,6 @@ class Connections:
         while self._closed:
             names.append(self._closed.popleft())
         return names
-
-    def _is_trusted(self, address: str | None) -> bool:
-        try:
-            return any(ip_address(address or "") in network for network in self._trusted)
-        except ValueError:
-            return False
 
     def _of(self, connection: object, address: str | None, port: object) -> str | None:
         try:

@@ -11,7 +11,7 @@ from typing import Final
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.destination.answers import Answer, plain
 from wsrm_mq.destination.request_body import told_length
-from wsrm_mq.versions import RM_VERSIONS
+from wsrm_mq.versions import RM_OF_NAMESPACE
 
 __all__ = [
     "DISGUISED_BYTES",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DISGUISED_BYTES: Final = 64 * 1024
-_RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_VERSIONS)
+_RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_OF_NAMESPACE)
 _SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
 _JSON: Final = (b"{", b"[", b'"')
 """How JSON begins, and XML or MIME does not."""
@@ -85,6 +85,11 @@ class Coverage:
             return Business.THE_APPLICATIONS
         is_soap = media_type in _SOAP_TYPES or media_type in _BINARY
         return not_rm(environ) if is_soap and _has_body(environ) else Business.DOUBTFUL
+
+    def describes(self, environ: Environ) -> bool:
+        """Whether a WSDL at this address is one of what is covered: ``/soap.wsdl`` belongs to ``/soap``."""
+        path = path_of(environ)
+        return not self._paths or self._covers(path) or self._covers(path.removesuffix(".wsdl"))
 
     def _covers(self, path: str) -> bool:
         return any(path == covered or path.startswith(covered.rstrip("/") + "/") for covered in self._paths)

@@ -15,6 +15,9 @@ from typing import Final
 from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
+from wsrm_mq.delivery.undelivered import UNDELIVERED
 from wsrm_mq.destination import answers
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.checks import (
@@ -22,42 +25,50 @@ from wsrm_mq.destination.checks import (
     check_create,
     check_reply_to,
     check_understood,
+    fault_endpoint_of,
+    fault_place,
+    is_without_effect,
     needs_reading,
+    reply_endpoint_of,
     shows_its_end,
     source_of,
+    usable_offer,
 )
 from wsrm_mq.destination.client import Client, Peer
+from wsrm_mq.destination.commits import acknowledging, asking, last_reply, sender_of, unsequenced
 from wsrm_mq.destination.copies import Copies
+from wsrm_mq.destination.elsewhere import created_there, ended_there, terminated_there
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
-from wsrm_mq.envelope import Headers, Limits, scan
+from wsrm_mq.destination.make_connection import Fetching
+from wsrm_mq.destination.reach import Reach
+from wsrm_mq.envelope import Headers, Limits, content_type_of, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept, turn_away
-from wsrm_mq.queue.arrival import Arrival, Body, Receipt, Sender
+from wsrm_mq.queue.arrival import Arrival, Body, CreateReceipt, EndReceipt, MessageReceipt, Receipt, Sender
 from wsrm_mq.queue.creation import create
-from wsrm_mq.queue.lifecycle import lifecycle, take_fault
+from wsrm_mq.queue.lifecycle import take_fault
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge
+from wsrm_mq.queue.polling import FetchReceipt
+from wsrm_mq.queue.sending import Letter
 from wsrm_mq.queue.settle import ServiceReply, Settlement
-from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     CreateSequence,
     IncompleteSequenceBehavior,
+    MakeConnection,
     SequenceAcknowledgement,
     SequenceFault,
     SequenceHeader,
     TerminateSequence,
 )
 from wsrm_mq.store.refusals import limit_named
-from wsrm_mq.versions import UNSEQUENCED, WSA_2005, RMVersion
 
 __all__ = ["RMDestination"]
 
-_UNNUMBERED: Final = SequenceHeader("", 0)
-"""Stands in an ``Arrival`` until the transaction has given it its place."""
 _NO_BODY: Final = Body(b"")
 """Stands in an ``Arrival`` that says what messages have in common."""
 
@@ -71,10 +82,12 @@ CountRefusal = Callable[[str, str | None], object]
 """Counts a refusal by reason and partner."""
 MayTake = Callable[[Sender, str], bool]
 """Looks up whether a sequence may still take messages of a sender; see ``queue.lookup``."""
+Say = Callable[[Letter], bool]
+"""Sends what is not stored, a fault; answers whether it can be sent."""
 
 
 class RMDestination:
-    """``one_way`` holds actions and ``{namespace}operation`` names."""
+    """``one_way`` holds actions and ``{namespace}operation`` names; ``has_replies``: there are other operations too."""
 
     def __init__(
         self,
@@ -82,6 +95,7 @@ class RMDestination:
         one_way: frozenset[str],
         understood: frozenset[str] | None,
         limits: Limits,
+        has_replies: bool,
         queue_one_way: bool,
         sender_fault_status: int,
         events: Events,
@@ -89,14 +103,21 @@ class RMDestination:
         hand_over: HandOver,
         refused: CountRefusal,
         may_take: MayTake,
+        reach: Reach,
+        say: Say,
+        fetching: Fetching,
     ) -> None:
         self._events = events
         self._identify = identify
         self._hand_over = hand_over
         self._refused = refused
         self._may_take = may_take
+        self._reach = reach
+        self._say = say
+        self._fetching = fetching
         self._copies = Copies()
         self._one_way = one_way
+        self._has_replies = has_replies
         self._understood = understood
         self._limits = limits
         self._scanner = Scanner(limits)
@@ -139,10 +160,12 @@ class RMDestination:
     def _begin_first(self, request: Request, kind: tuple[object, ...] | None) -> Answer | Forward | Commit:
         is_taken = self._check_further(request)
         begun = self._begin(request)
-        if not isinstance(begun, Commit) or begun.arrival is None:
+        if isinstance(begun, Commit) and begun.arrival is not None and not is_taken:
+            begun = begun._replace(verb=partial(turn_away, arrival=begun.arrival), size=0)
+        if isinstance(begun, Commit) and request.headers.acknowledgements:
+            return acknowledging(begun)
+        if not isinstance(begun, Commit) or begun.arrival is None or not is_taken:
             return begun
-        if not is_taken:
-            return begun._replace(verb=partial(turn_away, arrival=begun.arrival), size=0)
         if kind is not None:
             request.client.keep(kind, begun.arrival._replace(body=_NO_BODY))
         return begun
@@ -159,7 +182,7 @@ class RMDestination:
         if not needs_reading(request, self._limits, is_kept=is_kept):
             return True
         sequence, rm = headers.sequence, headers.rm
-        if sequence is not None and rm is not None and not self._may_take(_sender(request, rm), sequence.identifier):
+        if sequence is not None and rm is not None and not self._may_take(sender_of(request, rm), sequence.identifier):
             return False
         check_body(request, self._limits, is_kept=is_kept)
         return True
@@ -171,37 +194,52 @@ class RMDestination:
             return self._plain(request)
         rm, element = headers.rm, headers.body
         assert rm is not None  # without it a message is plain
-        sender = _sender(request, rm)
+        sender = sender_of(request, rm)
         if isinstance(element, SequenceFault):
             return Commit(lambda tx: take_fault(tx, sender, element), request)
         if isinstance(element, CreateSequence):
-            check_create(element, headers)
+            check_create(element, headers, self._reach)
+            # What is delivered as a whole has no replies.
+            held_apart = request.peer.policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+            has_replies = self._has_replies and not held_apart
+            offer = usable_offer(element, headers, self._reach) if has_replies else None
+            to = reply_endpoint_of(headers)
             creating = partial(
                 create,
                 sender=sender,
-                request=element,
+                request=replace(element, offer=offer),
                 message_id=headers.message_id,
                 policy=request.peer.policy,
                 ack_requested=headers.ack_requested,
             )
+            if to is not None:
+                creating = partial(created_there, verb=creating, headers=headers, to=to)
             return Commit(creating, request)
+        if isinstance(element, MakeConnection):
+            return self._fetching.begin(request, sender, element)
         if isinstance(element, CloseSequence | TerminateSequence):
-            if rm.has_close:  # 1.0: TerminateSequence is one-way
-                check_reply_to(headers)
-            return _asking(request, sender, element)
+            return self._ending(request, sender, element)
         if headers.sequence is not None:
             return self._message(request, sender, headers.sequence)
-        if headers.ack_requested:
-            return _asking(request, sender)
-        if headers.acknowledgements:
-            stray = headers.acknowledgements[0].identifier  # about a sequence of ours, and there is none
-            raise EnvelopeError(
-                faults.UnknownSequence("The identifier is not that of a sequence sent from here.", stray), headers
-            )
+        if headers.ack_requested or headers.acknowledgements:
+            return asking(request, sender)
+        if is_without_effect(headers):
+            return EMPTY
         raise EnvelopeError(
             faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
             headers,
         )
+
+    def _ending(self, request: Request, sender: Sender, element: CloseSequence | TerminateSequence) -> Commit:
+        headers = request.headers
+        commit = asking(request, sender, element)
+        if not sender.rm.has_close:  # 1.0: TerminateSequence is one-way
+            return commit._replace(verb=partial(terminated_there, verb=commit.verb, headers=headers))
+        check_reply_to(headers, self._reach)
+        to = reply_endpoint_of(headers)
+        if to is None:
+            return commit
+        return commit._replace(verb=partial(ended_there, verb=commit.verb, element=element, headers=headers, to=to))
 
     def _plain(self, request: Request) -> Answer | Forward | Commit:
         """An application's message outside of any sequence. What it asks for beside is answered, and changes nothing of
@@ -216,31 +254,31 @@ class RMDestination:
         else:
             then = Forward(headers, self._is_one_way(headers))
             if then.one_way and self._queue_one_way:
-                return _unsequenced(request)
-        if headers.ack_requested and headers.rm is not None:
-            return _asking(request, _sender(request, headers.rm), then=then)
+                return unsequenced(request)
+        if (headers.ack_requested or headers.acknowledgements) and headers.rm is not None:
+            return asking(request, sender_of(request, headers.rm), then=then)
         if isinstance(then, faults.Fault):
             raise EnvelopeError(then, headers)
         return EMPTY if then is None else then
 
     def _tell_of_riders(self, headers: Headers) -> None:
-        """Headers that ride on a message and are in error do not stop it; they are told (§6 row 44). An
-        acknowledgement of nothing is in no error: Metro sends it with each message, about its offered sequence."""
+        """Headers that ride on a message and are in error do not stop it; they are told (§6 row 44)."""
         for reason in headers.ignored:
             self._events.tell("header.ignored", reason=reason)
-        if headers.sequence is not None or headers.is_plain:
-            for acknowledgement in headers.acknowledgements:
-                if acknowledgement.ranges or acknowledgement.nacks:
-                    self._events.tell("acknowledgement.unknown", sequence=acknowledgement.identifier)
 
     def _message(self, request: Request, sender: Sender, header: SequenceHeader) -> Commit:
         client, headers, policy = request.client, request.headers, request.peer.policy
         empty_last = header.last and headers.body_name is None
         one_way = empty_last or self._is_one_way(headers)
+        to = None if one_way else reply_endpoint_of(headers)
         if not one_way:
-            check_reply_to(headers)
+            check_reply_to(headers, self._reach)
+        waits = not one_way and to is None
+        is_fetched = waits and headers.reply_is_fetched
+        endpoint = headers.reply_to if is_fetched else to
+        is_only_answered_now = waits and not is_fetched
         robust = policy.acknowledge is Acknowledge.DELIVERED
-        if not one_way and policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        if is_only_answered_now and policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
             raise EnvelopeError(
                 faults.MalformedMessage(
                     "The sequence is delivered only when it is complete, so no message of it can be answered; "
@@ -253,20 +291,24 @@ class RMDestination:
             receiving = tracing.receive(
                 tracing.tracer, client.kept, client.queue, headers.message_id, header.identifier, header.number
             )
+        environ = client.kept if receiving is None else receiving.environ
+        if endpoint is not None:
+            environ = with_reply_endpoints(environ, endpoint, fault_endpoint_of(headers))
         arrival = Arrival(
             sender=sender,
             header=header,
             message_id=headers.message_id,
             action=headers.action,
-            environ=client.kept if receiving is None else receiving.environ,
+            environ=environ,
             connection=request.connection,
             body=request.body,
             policy=policy,
             wants_reply=not one_way,
-            named=one_way and not robust,
+            named=not (is_only_answered_now or robust),
             empty_last=empty_last,
+            last_reply=partial(last_reply, headers) if empty_last else None,
             ack_requested=headers.ack_requested,
-            waits=not one_way or robust,
+            waits=waits or robust,
         )
         return Commit(partial(accept, arrival=arrival), request, request.body.size, arrival, receiving)
 
@@ -283,9 +325,9 @@ class RMDestination:
     def finish(self, commit: Commit, receipt: Receipt, run: RunForRequest) -> Answer | Forward | Wait:
         """What is left of a request whose verb is committed. To be called where the commit is told: here it is decided
         who runs the message, and the dispatcher has its work before the sender is answered."""
-        arrival, delivery = commit.arrival, None
-        if arrival is not None and (receipt.is_head or receipt.is_queued):
-            delivery = delivery_of(arrival, receipt)
+        delivery = None
+        if isinstance(receipt, MessageReceipt) and receipt.runs_here:
+            delivery = delivery_of(commit, receipt)
         try:
             if delivery is not None and receipt.claim is not None and delivery.is_waited_for:
                 run(receipt.claim, delivery)
@@ -295,10 +337,15 @@ class RMDestination:
             self._events.tell("store.callback_failed", trouble=error)
         for fault in receipt.other_faults:
             self._events.tell("ack_requested.unknown", sequence=fault.identifier)
+        for fault in receipt.wrong_acknowledgements:
+            if isinstance(fault, faults.UnknownSequence):
+                self._events.tell("acknowledgement.unknown", sequence=fault.identifier)
+            else:
+                self._events.tell("acknowledgement.invalid", sequence=fault.identifier)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
-        if arrival is not None and receipt.fault is None and not receipt.no_room:
-            return self._message_answer(commit.request, arrival, receipt)
+        if isinstance(receipt, MessageReceipt) and receipt.fault is None and not receipt.no_room:
+            return self._message_answer(commit, receipt)
         return self._other_answer(commit, receipt)
 
     def settled(self, commit: Commit, wait: Wait, settlement: Settlement) -> Answer:
@@ -307,25 +354,36 @@ class RMDestination:
         headers, reply = commit.request.headers, settlement.reply
         if isinstance(headers.body, CloseSequence | TerminateSequence):
             return answers.ended(settlement.acknowledgement, headers, wait.others)
-        acknowledgements = (settlement.acknowledgement, *wait.others)
+        own = settlement.acknowledgement
+        acknowledgements = wait.others if own is None else (own, *wait.others)
         if reply is not None and reply.body:
             answer = answers.replied(reply, headers, acknowledgements)
-            return answer if answer is not None else self._bare(reply, headers, acknowledgements)
+            if answer is None:
+                return self._bare(reply, headers, acknowledgements)
+            if settlement.letter is None or reply.header is not None:
+                return answer
+            return self._fetching.leaving(answer, settlement.letter)
         if settlement.outcome == "dead" and commit.arrival is not None and commit.arrival.wants_reply:
-            fault = faults.ServiceFailure("The message could not be delivered to the service; it was set aside.")
-            return answers.fault(fault, headers, acknowledgements)
+            return answers.fault(UNDELIVERED, headers, acknowledgements)
         return answers.acknowledgement(headers, acknowledgements)
 
-    def _message_answer(self, request: Request, arrival: Arrival, receipt: Receipt) -> Answer | Wait:
+    def _message_answer(self, commit: Commit, receipt: MessageReceipt) -> Answer | Wait:
         """200 with an acknowledgement that covers the message: CXF, Metro, WCF, gSOAP and zeep all take it."""
-        headers, position, age = request.headers, receipt.position, receipt.reply_age
+        request, arrival, position, age = commit.request, commit.arrival, receipt.position, receipt.reply_age
+        assert arrival is not None
+        headers = request.headers
+        if receipt.has_last_reply and position is not None:
+            return Wait(position, others=receipt.others)
         has_all = not arrival.waits or (receipt.settled and not arrival.wants_reply)
+        own = receipt.acknowledgement
+        later = EMPTY  # an acknowledgement that leaves it out would tell the source that it is lost
+        if commit.may_answer_later and arrival.named and own is not None:
+            later = answers.acknowledgement(headers, (own, *receipt.others))
         if not has_all and position is not None:  # without one it was pruned: the sender is told that it arrived
             if receipt.is_stuck:
-                return EMPTY
+                return later
             if age is None or not self._copies.acknowledges_alone(position, age):
-                return Wait(position, others=receipt.others)
-        own = receipt.acknowledgement
+                return Wait(position, later, others=receipt.others)
         if own is None:  # it came outside of any sequence
             return answers.acknowledgement(headers, receipt.others)
         if request.peer.one_way_answer == "empty" and not (headers.ack_requested or receipt.acknowledge_now):
@@ -338,16 +396,21 @@ class RMDestination:
             return self._fault_arrived(headers.body, receipt)
         if receipt.fault is not None:
             self._tell_refused(receipt.fault, peer.name)
-            return answers.refused(receipt, headers, peer.sender_fault_status)
+            return self._refusal(receipt, headers, peer)
         if receipt.no_room:
             self._tell_no_room(receipt.no_room, peer.name)
             if peer.policy.tells_room and receipt.acknowledgement is not None:  # WCF takes a 503 for a broken line
                 return answers.acknowledgement(headers, (receipt.acknowledgement, *receipt.others))
             return answers.unavailable(receipt.no_room)
-        if receipt.created is not None:
+        if receipt.is_answered_elsewhere:
+            return answers.acknowledgement(headers, receipt.others)
+        if isinstance(receipt, FetchReceipt) and (receipt.fetched is not None or receipt.others):
+            return self._fetching.answer(receipt, headers)
+        if isinstance(receipt, CreateReceipt):
             return answers.created(receipt, headers)
-        if headers.body is not None:
-            answer = answers.ended(receipt.acknowledgement, headers, receipt.others)
+        if isinstance(headers.body, CloseSequence | TerminateSequence):
+            assert isinstance(receipt, EndReceipt)
+            answer = answers.ended(receipt.acknowledgement, headers, receipt.others, receipt.terminated_back)
             if receipt.unfinished is None:
                 return answer
             return Wait(receipt.unfinished, answer, bounded=False, others=receipt.others)
@@ -356,9 +419,18 @@ class RMDestination:
         if then is not None:
             self._tell_refused(then, peer.name)
             return answers.fault(then, headers, receipt.others, sender_fault=peer.sender_fault_status)
-        if receipt.other_faults and not receipt.others:
-            return answers.fault(receipt.other_faults[0], headers, sender_fault=peer.sender_fault_status)
+        wrong = (*receipt.other_faults, *receipt.wrong_acknowledgements)
+        if wrong and not receipt.others:
+            return answers.fault(wrong[0], headers, sender_fault=peer.sender_fault_status)
         return answers.acknowledgement(headers, receipt.others)
+
+    def _refusal(self, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
+        place = fault_place(receipt, headers, self._reach)
+        if place is not None:
+            fault = answers.refused(receipt, headers, to=place)
+            if fault.status >= 400 and self._say(own_letter(place, fault.body, headers.soap)):
+                return answers.acknowledgement(headers, receipt.others)
+        return answers.refused(receipt, headers, peer.sender_fault_status)
 
     def _fault_arrived(self, arrived: SequenceFault, receipt: Receipt) -> Answer:
         """A fault is never answered with one, and the application has nothing to do with it (F-024)."""
@@ -375,7 +447,7 @@ class RMDestination:
         assert own is not None
         times = self._copies.of_bare(own.identifier, own.number)
         if times == 1:
-            of = answers.content_type(reply)
+            of = content_type_of(reply.headers)
             self._events.tell("reply.not_soap", sequence=own.identifier, number=own.number, content_type=of)
         return answers.as_it_is(reply) if times % 2 else answers.acknowledgement(headers, acknowledgements)
 
@@ -386,48 +458,3 @@ class RMDestination:
     def _tell_no_room(self, no_room: str, partner: str | None) -> None:
         self._refused(limit_named(no_room), partner)
         self._events.tell("request.no_room", reason=no_room)
-
-
-def _sender(request: Request, rm: RMVersion) -> Sender:
-    return Sender(
-        queue=request.client.queue,
-        rm=rm,
-        soap=request.headers.soap,
-        addressing=request.headers.addressing or WSA_2005,
-        principal=request.principal,
-        peer=request.client.address,
-        partner=request.peer.name,
-    )
-
-
-def _asking(
-    request: Request,
-    sender: Sender,
-    element: CloseSequence | TerminateSequence | None = None,
-    then: Forward | faults.Fault | None = None,
-) -> Commit:
-    """Have ``element`` and the AckRequested headers answered; ``then`` do with an application's message that carries
-    them what is to be done."""
-    asked = request.headers.ack_requested
-    verb = partial(lifecycle, sender=sender, element=element, policy=request.peer.policy, ack_requested=asked)
-    return Commit(verb, request, then=then)
-
-
-def _unsequenced(request: Request) -> Commit:
-    """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
-    client, headers = request.client, request.headers
-    arrival = Arrival(
-        sender=_sender(request, UNSEQUENCED),
-        header=_UNNUMBERED,
-        message_id=headers.message_id,
-        action=headers.action,
-        environ=client.kept,
-        connection=request.connection,
-        body=request.body,
-        policy=request.peer.policy,
-        ack_requested=headers.ack_requested,
-    )
-    asking = _sender(request, headers.rm) if headers.ack_requested and headers.rm is not None else None
-    return Commit(
-        partial(accept_unsequenced, arrival=arrival, asking=asking), request, request.body.size, arrival=arrival
-    )

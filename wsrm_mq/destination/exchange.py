@@ -11,7 +11,7 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.envelope import Headers
-from wsrm_mq.queue.arrival import Arrival, Body, Receipt
+from wsrm_mq.queue.arrival import Arrival, Body, MessageReceipt, Receipt
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
@@ -62,6 +62,11 @@ class Commit(NamedTuple):
     then: Forward | Fault | None = None
     """What becomes of an application's message that carries AckRequested headers, once these are answered."""
 
+    @property
+    def may_answer_later(self) -> bool:
+        """A reply that is not there in time waits to be fetched (MC-011)."""
+        return self.arrival is not None and self.arrival.wants_reply and self.request.headers.reply_is_fetched
+
 
 class Wait(NamedTuple):
     """Wait until the message at ``position`` is settled, then answer with ``settled``; or with ``otherwise``."""
@@ -74,8 +79,10 @@ class Wait(NamedTuple):
     """What AckRequested headers asked of other sequences: the answer takes it along."""
 
 
-def delivery_of(arrival: Arrival, receipt: Receipt) -> Delivery:
+def delivery_of(commit: Commit, receipt: MessageReceipt) -> Delivery:
     """What was stored, for a run that need not read it again."""
+    arrival = commit.arrival
+    assert arrival is not None
     assert receipt.position is not None
     header = receipt.given or arrival.header
     return Delivery(
@@ -93,6 +100,7 @@ def delivery_of(arrival: Arrival, receipt: Receipt) -> Delivery:
         connection=arrival.connection,
         body=arrival.body,
         wants_reply=arrival.wants_reply,
+        late=receipt.is_late,
         at_most_once=receipt.at_most_once,
         is_waited_for=arrival.waits,
     )

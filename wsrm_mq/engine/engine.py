@@ -20,13 +20,19 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from wsrm_mq import tracing
+from wsrm_mq.delivery.acknowledging import Acknowledging
 from wsrm_mq.delivery.delivery import Call
 from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.gaps import Gaps
+from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.janitor import Janitor
+from wsrm_mq.delivery.posting import Post, Posting
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.engine.duty import Duty
@@ -42,7 +48,7 @@ from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.writer import Clock, wall_clock
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "standing_aside"]
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
@@ -56,6 +62,19 @@ for operations in a process that has had no request."""
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _whole = threading.RLock()
 """Held while an engine starts and while the process forks: no child gets a store that is half open."""
+_is_aside = False
+
+
+@contextmanager
+def standing_aside() -> Iterator[None]:
+    """No engine that is made within it ever starts in this process, nor makes its store: an application is loaded, to
+    be called with what another engine delivers."""
+    global _is_aside
+    before, _is_aside = _is_aside, True
+    try:
+        yield
+    finally:
+        _is_aside = before
 
 
 class Engine:
@@ -75,7 +94,15 @@ class Engine:
         chores: Sequence[Callable[[], None]] = (),
         keep_headers: Sequence[str] = (),
         serving: Serving = NAMELESS,
+        prunes: bool = True,
+        poster: Callable[[], Post] | None = None,
+        hold_timeout: int | None = None,
     ) -> None:
+        """``poster`` makes what posts for this process; ``None``: nothing leaves in requests of its own.
+        ``hold_timeout``: ms that a gap may stay open before it is told; ``None``: for ever."""
+        self._hold_timeout = hold_timeout
+        self._prunes = prunes
+        self._poster = poster
         self._where = where
         self._keep_headers = keep_headers
         self._serving = serving
@@ -89,12 +116,13 @@ class Engine:
         self._pid = 0
         self._left_open = 0
         """The process in which a close did not finish."""
-        self._deferred = 0
-        """The process that is not to start: one that only forks those that do, or one that ends."""
+        self._deferred = os.getpid() if _is_aside else 0
+        """The process that is not to start: one that only forks those that do, one that stands aside or ends."""
         self.starts_in_child = True
         """Whether a fork's child begins to deliver by itself; else its first request does."""
         self.runs_here: Callable[[], bool] = lambda: False
         """Whether it is this thread, an event loop's, that runs what the dispatcher's threads call."""
+        self.acknowledging: Acknowledging | None = None
         self.store: Store
         self._gate: Gate
         self.waiters: Waiters
@@ -143,7 +171,8 @@ class Engine:
 
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
-        schema.ensure(store_path(self._where), keep_headers=self._keep_headers)
+        if self._deferred != os.getpid():
+            schema.ensure(store_path(self._where), keep_headers=self._keep_headers)
 
     def _start_in_worker(self) -> None:
         try:
@@ -164,7 +193,12 @@ class Engine:
         )
         store.open()
         waiters = Waiters(self._max_waiting)
-        self._gate = Gate(self._call, self.runs_here)
+        call, self.acknowledging = self._call, None
+        if self._poster is not None:
+            post = Patient(self._poster())
+            call = Posting(store, post, call)
+            self.acknowledging = Acknowledging(store, post, self._policy_of, self.events)
+        self._gate = Gate(call, self.runs_here)
         self.duty = Duty()
         dispatcher = Dispatcher(
             store,
@@ -178,9 +212,8 @@ class Engine:
             on_left=lambda: self.watch.look_elsewhere(),
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
-        chores = (*self._chores, lambda: self.janitor.thread.look_after())
-        self.watch = Watch(store, dispatcher, waiters, self._policy_of, self.duty, self.events, chores=chores)
-        self.janitor = Janitor(store, self._policy_of, self.events)
+        self.watch = self._watching(store, dispatcher, waiters)
+        self.janitor = Janitor(store, self._policy_of, self.events, prunes=self._prunes)
         self._pid = os.getpid()
         try:
             self.watch.look()
@@ -189,6 +222,16 @@ class Engine:
         except BaseException:
             self.close()
             raise
+
+    def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
+        chores = (*self._chores, lambda: self.janitor.thread.look_after())
+        watch = partial(Watch, store, dispatcher, waiters, self._policy_of, self.duty, self.events)
+        sending = self.acknowledging
+        if self._hold_timeout is not None:
+            chores += (Gaps(store, self._hold_timeout, None if sending is None else sending.say).look,)
+        if sending is None:
+            return watch(chores=chores)
+        return watch(chores=(*chores, sending.look), next_chore=sending.next_look)
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads
@@ -201,6 +244,8 @@ class Engine:
         deadline = None if timeout is None else time.monotonic() + timeout
         self.watch.stop()
         self.janitor.stop()
+        if self.acknowledging is not None:
+            self.acknowledging.stop()
         finished = self.dispatcher.stop(timeout)
         if finished:
             left = None if deadline is None else max(_LAST_COMMIT_SECONDS, deadline - time.monotonic())

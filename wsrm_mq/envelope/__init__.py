@@ -1,21 +1,24 @@
 """Bytes and elements: what comes in is scanned, what goes out is rendered.
 
-``envelope.wsdl`` is imported by itself: it is the only module here that needs lxml.
+``envelope.wsdl`` and ``envelope.policy`` are imported by themselves: they alone need lxml.
 """
 
-from wsrm_mq.envelope.content import ContentType, parse_content_type, soap_version_of
+from wsrm_mq.envelope.content import ContentType, content_type_of, parse_content_type, soap_version_of
 from wsrm_mq.envelope.duration import parse_duration, render_duration
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.render import (
-    acknowledgement_header,
     create_sequence_response,
+    ending,
     ending_response,
     fault,
+    fetched_headers,
+    last_message,
     new_message_id,
+    reply_headers,
     sequence_acknowledgement,
 )
-from wsrm_mq.envelope.reply import HeaderPlace, NotAnEnvelope, complete_reply, is_fault, piggyback
+from wsrm_mq.envelope.reply import HeaderPlace, NotAnEnvelope, ServiceFault, complete_reply, fault_in, piggyback
 from wsrm_mq.envelope.rewrite import demote, strip
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import Expanded, expand
@@ -27,19 +30,24 @@ __all__ = [
     "Headers",
     "Limits",
     "NotAnEnvelope",
-    "acknowledgement_header",
+    "ServiceFault",
     "complete_reply",
+    "content_type_of",
     "create_sequence_response",
     "demote",
+    "ending",
     "ending_response",
     "expand",
     "fault",
-    "is_fault",
+    "fault_in",
+    "fetched_headers",
+    "last_message",
     "new_message_id",
     "parse_content_type",
     "parse_duration",
     "piggyback",
     "render_duration",
+    "reply_headers",
     "scan",
     "sequence_acknowledgement",
     "soap_version_of",

@@ -9,19 +9,17 @@ from typing import Final
 from xml.parsers import expat
 
 from wsrm_mq.envelope.encoding import expat_encoding
+from wsrm_mq.envelope.fault_pass import FaultPass
 from wsrm_mq.envelope.lexical import parse_identifier
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.envelope.seen import Seen
 from wsrm_mq.envelope.source import Source, pieces
-from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.sequence.elements import SequenceFault
-from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
+from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
 
 __all__ = ["read_fault"]
 
-_CODES: Final = {**RM_VERSIONS, MAKE_CONNECTION_NAMESPACE: WSRM_1_1}
-"""The version that a fault code's namespace belongs to."""
 _CODE_PLACES: Final = frozenset((("SequenceFault", "FaultCode"), ("Fault", "faultcode"), ("Subcode", "Value")))
 """(parent, element), by local name."""
 _FAULTS: Final = frozenset(("SequenceFault", "Fault"))
@@ -37,11 +35,12 @@ def read_fault(
     else:
         head = b"".join(outline.read)
         envelope = head + b"".join(pieces(source, limits.header_bytes - len(head)))
-    found = _FaultPass(envelope, charset)
+    found = _ArrivedFault(envelope, charset)
     if found.code is not None:
         namespace, local = found.code
-        return _CODES[namespace], SequenceFault(local, _usable(found.identifier, limits))
-    is_ours = "SequenceFault" in seen.rm_blocks or any(seen.action == f"{namespace}/fault" for namespace in _CODES)
+        return RM_OF_NAMESPACE[namespace], SequenceFault(local, _usable(found.identifier, limits))
+    is_action_ours = any(seen.action == f"{namespace}/fault" for namespace in RM_OF_NAMESPACE)
+    is_ours = "SequenceFault" in seen.rm_blocks or is_action_ours
     if not is_ours:
         return None
     return seen.rms[0] if seen.rms else WSRM_1_1, SequenceFault("", _usable(found.identifier, limits))
@@ -54,41 +53,25 @@ def _usable(identifier: str | None, limits: Limits) -> str | None:
         return None
 
 
-class _FaultPass:
+class _ArrivedFault(FaultPass):
     """``code`` is (namespace, local name) of the first code in a namespace of ours, ``identifier`` the first of
     WS-RM inside the fault. What breaks off counts as far as it goes."""
 
     def __init__(self, envelope: bytes, charset: str | None) -> None:
         self.code: tuple[str, str] | None = None
         self.identifier: str | None = None
-        self._path: list[str] = []
-        self._scope: list[tuple[str, str]] = []
-        self._text: list[str] = []
         try:
             parser = expat.ParserCreate(expat_encoding(envelope[:256], charset), NAME_SEPARATOR, None)
-            parser.StartElementHandler = self._start
-            parser.EndElementHandler = self._end
-            parser.CharacterDataHandler = self._text.append
-            parser.StartNamespaceDeclHandler = lambda prefix, uri: self._scope.append((prefix or "", uri or ""))
-            parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
+            super().__init__(parser)
             parser.Parse(envelope, False)
         except (expat.ExpatError, LookupError, ValueError):
             pass
 
-    def _start(self, name: str, _attributes: dict[str, str]) -> None:
-        self._path.append(split_name(name)[1])
-        self._text.clear()
-
-    def _end(self, name: str) -> None:
-        path = self._path
-        namespace, local = split_name(name)
+    def ended(self) -> None:
+        path = self.local_path
+        namespace, local = split_name(self.path[-1])
         if self.code is None and tuple(path[-2:]) in _CODE_PLACES:
-            prefix, _, code = self._said().rpartition(":")
-            declared = dict(self._scope).get(prefix, "")
-            self.code = (declared, code) if declared in _CODES else None
+            declared, _prefix, code = self.said_name
+            self.code = (declared, code) if declared in RM_OF_NAMESPACE else None
         elif self.identifier is None and local == "Identifier" and namespace in RM_VERSIONS:
-            self.identifier = self._said() if _FAULTS.intersection(path) else None
-        path.pop()
-
-    def _said(self) -> str:
-        return "".join(self._text).strip(WHITE_SPACE)
+            self.identifier = self.said if _FAULTS.intersection(path) else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["ContentType", "parse_content_type", "soap_version_of"]
+__all__ = ["ContentType", "content_type_of", "parse_content_type", "soap_version_of"]
 
 _PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]*))')
 _ESCAPED = re.compile(r"\\(.)")
@@ -30,6 +30,11 @@ class ContentType(NamedTuple):
             return codecs.lookup(self.parameters["charset"].strip()).name
         except (KeyError, LookupError, ValueError):
             return None
+
+
+def content_type_of(fields: Iterable[tuple[str, str]]) -> str:
+    """The Content-Type among the header fields of an HTTP message; empty without one."""
+    return next((value for name, value in fields if name.lower() == "content-type"), "")
 
 
 @lru_cache(maxsize=256)

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Final
 
 from wsrm_mq.envelope.text import escape
-from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
-from wsrm_mq.versions import WSA_2004, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, WSA_2004, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
     "acknowledgements",
@@ -24,7 +24,10 @@ __all__ = [
     "addressing_headers",
     "endpoint",
     "envelope",
+    "message_pending",
     "new_message_id",
+    "parameter_headers",
+    "sequence_header",
 ]
 
 _UNMARKED: Final = (WSA_2004,)
@@ -103,7 +106,12 @@ def addressing_headers(
 ) -> str:
     """The header blocks of ``addressing_elements``, and the parameters of ``to``."""
     headers = "".join(addressing_elements(addressing, action, relates_to, to, message_id).values())
-    return headers + "".join([_echoed(addressing, p) for p in to.parameters]) if to is not None else headers
+    return headers if to is None else headers + parameter_headers(addressing, to)
+
+
+def parameter_headers(addressing: AddressingVersion, to: EndpointReference) -> str:
+    """The parameters of ``to`` as header blocks."""
+    return "".join([_echoed(addressing, parameter) for parameter in to.parameters])
 
 
 def _echoed(addressing: AddressingVersion, parameter: str) -> str:
@@ -122,6 +130,22 @@ def endpoint(addressing: AddressingVersion, reference: EndpointReference) -> str
     return f'<Address xmlns="{addressing.namespace}">{escape(reference.address)}</Address>' + (
         f'<wsa:ReferenceParameters xmlns:wsa="{addressing.namespace}">{parameters}</wsa:ReferenceParameters>'
     ) * bool(parameters)
+
+
+def sequence_header(soap: SOAPVersion, rm: RMVersion, header: SequenceHeader) -> str:
+    """The ``Sequence`` header block, which has to be understood (S-SND-002)."""
+    last = "<wsrm:LastMessage/>" if header.last else ""
+    return (
+        f'<wsrm:Sequence xmlns:wsrm="{rm.namespace}" xmlns:soap="{soap.namespace}" soap:mustUnderstand="1">'
+        f"<wsrm:Identifier>{escape(header.identifier)}</wsrm:Identifier>"
+        f"<wsrm:MessageNumber>{header.number}</wsrm:MessageNumber>{last}</wsrm:Sequence>"
+    )
+
+
+def message_pending(is_pending: bool) -> str:
+    """The ``MessagePending`` header block of a message that was fetched (WS-MakeConnection 1.1 §3.3)."""
+    said = "true" if is_pending else "false"
+    return f'<wsmc:MessagePending xmlns:wsmc="{MAKE_CONNECTION_NAMESPACE}" pending="{said}"/>'
 
 
 def acknowledgements(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> str:

@@ -9,6 +9,7 @@ from wsrm_mq.sequence.elements import (
     CloseSequence,
     CreateSequence,
     EndpointReference,
+    MakeConnection,
     SequenceAcknowledgement,
     SequenceFault,
     SequenceHeader,
@@ -16,8 +17,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
-    MAKE_CONNECTION_NAMESPACE,
-    RM_VERSIONS,
+    RM_OF_NAMESPACE,
     AddressingVersion,
     RMVersion,
     SOAPVersion,
@@ -25,11 +25,11 @@ from wsrm_mq.versions import (
 
 __all__ = ["Headers", "RMBody"]
 
-RMBody = CreateSequence | CloseSequence | TerminateSequence | SequenceFault
+RMBody = CreateSequence | CloseSequence | TerminateSequence | MakeConnection | SequenceFault
 
 _FAULT_ACTIONS: Final = frozenset(
     (
-        *(f"{namespace}/fault" for namespace in (*RM_VERSIONS, MAKE_CONNECTION_NAMESPACE)),
+        *(f"{namespace}/fault" for namespace in RM_OF_NAMESPACE),
         *(addressing.fault_action for addressing in ADDRESSING_VERSIONS.values()),
         *(addressing.soap_fault_action for addressing in ADDRESSING_VERSIONS.values()),
     )
@@ -46,7 +46,7 @@ class Headers(NamedTuple):
     soap: SOAPVersion
     addressing: AddressingVersion | None = None
     rm: RMVersion | None = None
-    """Set by an RM header block, an RM element in Body, or an RM action."""
+    """Set by an RM header block, an RM element in Body, or an RM action; those of WS-MakeConnection count as of 1.1."""
     action: str | None = None
     message_id: str | None = None
     to: str | None = None
@@ -104,7 +104,12 @@ class Headers(NamedTuple):
 
     @property
     def reply_anonymous(self) -> bool:
-        """The reply goes onto the response of this request, as it does without ReplyTo (A-005, A-006)."""
+        """The reply may go onto the response of this request, as it does without ReplyTo (A-005, A-006, MC-011)."""
         if self.reply_to is None or self.addressing is None:
             return True
-        return self.reply_to.address == self.addressing.anonymous
+        return self.reply_to.address == self.addressing.anonymous or self.reply_is_fetched
+
+    @property
+    def reply_is_fetched(self) -> bool:
+        """A reply that does not go onto the response of this request is fetched by MakeConnection."""
+        return self.rm is not None and self.reply_to is not None and self.rm.is_fetched(self.reply_to.address)

@@ -17,7 +17,7 @@ from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage, VersionMismatch
-from wsrm_mq.versions import RM_VERSIONS, SOAP_VERSIONS, SOAPVersion
+from wsrm_mq.versions import RM_OF_NAMESPACE, SOAP_VERSIONS, SOAPVersion
 
 __all__ = ["NAME_SEPARATOR", "Outline", "read_outline", "split_name"]
 
@@ -27,7 +27,7 @@ NAME_SEPARATOR: Final = "\n"
 _ENVELOPE: Final = {f"{ns}{NAME_SEPARATOR}Envelope": soap for ns, soap in SOAP_VERSIONS.items()}
 _HEADER: Final = {soap: f"{ns}{NAME_SEPARATOR}Header" for ns, soap in SOAP_VERSIONS.items()}
 _BODY: Final = {soap: f"{ns}{NAME_SEPARATOR}Body" for ns, soap in SOAP_VERSIONS.items()}
-_RM: Final = tuple(ns + NAME_SEPARATOR for ns in RM_VERSIONS)
+_RM: Final = tuple(ns + NAME_SEPARATOR for ns in RM_OF_NAMESPACE)
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -41,7 +41,7 @@ class Outline:
 
     Tags and attribute names are expanded names. ``body`` is Body itself; its only child is empty unless it is
     an RM element. ``elements`` is their number, ``read`` the bytes that were read. ``first_in_body`` is the byte
-    at which that child begins, if the pass ended with it.
+    at which that child begins; ``None`` where the pass did not end with it.
     """
 
     __slots__ = ("body", "elements", "first_in_body", "read", "root", "soap")
@@ -51,7 +51,7 @@ class Outline:
         self.root: Element | None = None
         self.body: Element | None = None
         self.elements = 0
-        self.first_in_body = -1
+        self.first_in_body: int | None = None
         self.read: list[bytes] = []
 
     @property

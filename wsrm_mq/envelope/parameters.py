@@ -13,14 +13,12 @@ from typing import Final
 from wsrm_mq.envelope.outline import NAME_SEPARATOR
 from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.envelope.text import escape_attribute
-from wsrm_mq.versions import ADDRESSING_VERSIONS, MAKE_CONNECTION_NAMESPACE, RM_VERSIONS, SOAP_VERSIONS
+from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS
 
 __all__ = ["PARAMETER_CONTAINERS", "parameter_texts"]
 
 _WSSE: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
-_NOT_ECHOED: Final = frozenset(
-    ("", *SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_VERSIONS, MAKE_CONNECTION_NAMESPACE, _WSSE)
-)
+_NOT_ECHOED: Final = frozenset(("", *SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, _WSSE))
 """A parameter in one of these would become a header block that its receiver takes for ours (§7)."""
 
 PARAMETER_CONTAINERS: Final = frozenset(

@@ -16,7 +16,9 @@ from wsrm_mq.envelope.fragments import (
     addressing_headers,
     endpoint,
     envelope,
+    message_pending,
     new_message_id,
+    sequence_header,
 )
 from wsrm_mq.envelope.soap_fault import fault
 from wsrm_mq.envelope.text import escape
@@ -25,16 +27,20 @@ from wsrm_mq.sequence.elements import (
     EndpointReference,
     IncompleteSequenceBehavior,
     SequenceAcknowledgement,
+    SequenceHeader,
     TerminateSequence,
 )
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [
-    "acknowledgement_header",
     "create_sequence_response",
+    "ending",
     "ending_response",
     "fault",
+    "fetched_headers",
+    "last_message",
     "new_message_id",
+    "reply_headers",
     "sequence_acknowledgement",
 ]
 
@@ -42,12 +48,39 @@ _VALUE: Final = "urn:the-value"
 """Stands for a value in an envelope that is rendered to be cut there."""
 
 
-def acknowledgement_header(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> bytes:
-    """A ``SequenceAcknowledgement`` header block for each of ``acks``; never mustUnderstand (D-ACK-026).
+def reply_headers(
+    soap: SOAPVersion, rm: RMVersion, place: SequenceHeader | None, acks: Iterable[SequenceAcknowledgement]
+) -> bytes:
+    """The header blocks that a reply goes out with: its ``place`` in the offered sequence, and a
+    ``SequenceAcknowledgement`` for each of ``acks``, never mustUnderstand (D-ACK-026).
 
     An acknowledgement of nothing is ``None`` in 1.1 and no block at all in 1.0 (D-ACK-005, D-ACK-006).
     """
-    return acknowledgements(rm, acks).encode()
+    said = acknowledgements(rm, acks)
+    return (said if place is None else sequence_header(soap, rm, place) + said).encode()
+
+
+def fetched_headers(
+    soap: SOAPVersion,
+    rm: RMVersion,
+    place: SequenceHeader | None,
+    acks: Iterable[SequenceAcknowledgement],
+    *,
+    is_pending: bool,
+) -> bytes:
+    """Those of ``reply_headers``, and whether more waits to be fetched (MC-006)."""
+    return reply_headers(soap, rm, place, acks) + message_pending(is_pending).encode()
+
+
+def last_message(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    relates_to: str | None,
+    to: EndpointReference | None = None,
+) -> bytes:
+    """The empty message that ends the offered sequence (1.0), but for its place there (``reply_headers``)."""
+    return envelope(soap, addressing_headers(addressing, rm.action("LastMessage"), relates_to, to), "")
 
 
 def sequence_acknowledgement(
@@ -105,6 +138,26 @@ def create_sequence_response(
     body.append("</wsrm:CreateSequenceResponse>")
     headers = addressing_headers(addressing, rm.action("CreateSequenceResponse"), relates_to, to)
     return envelope(soap, headers + acknowledgements(rm, acks), "".join(body))
+
+
+def ending(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    relates_to: str | None,
+    element: CloseSequence | TerminateSequence,
+    acks: Iterable[SequenceAcknowledgement] = (),
+    to: EndpointReference | None = None,
+) -> bytes:
+    """The end of a sequence, from this side: of one that is sent from here, on a response, as WCF and gSOAP do it in
+    1.0; of one that is received here, to its source (1.1)."""
+    local = type(element).__name__
+    headers = addressing_headers(addressing, rm.action(local), relates_to, to)
+    body = (
+        f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">'
+        f"<wsrm:Identifier>{escape(element.identifier)}</wsrm:Identifier></wsrm:{local}>"
+    )
+    return envelope(soap, headers + acknowledgements(rm, acks), body)
 
 
 def ending_response(

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 from xml.parsers import expat
 
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.encoding import expat_encoding
-from wsrm_mq.envelope.fragments import addressing_elements
+from wsrm_mq.envelope.fault_pass import FaultPass
+from wsrm_mq.envelope.fragments import addressing_elements, parameter_headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import root_part
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, split_name
 from wsrm_mq.envelope.spans import Document, Span, locate
-from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.errors import EnvelopeError, WSRMError
+from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import ADDRESSING_VERSIONS, SOAP_VERSIONS, AddressingVersion, SOAPVersion
 
-__all__ = ["HeaderPlace", "NotAnEnvelope", "complete_reply", "is_fault", "piggyback"]
+__all__ = ["HeaderPlace", "NotAnEnvelope", "ServiceFault", "complete_reply", "fault_in", "piggyback"]
 
 _LIMITS: Final = Limits()
 _PIECE: Final = 16 * 1024
 _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
 _CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
+_SUBCODE_PATH: Final = ["Code", "Subcode", "Value"]
+_LAST_PLACES: Final = (["faultcode"], ["Code"], _SUBCODE_PATH)
+"""Where the code ends there is no more of it."""
 
 HeaderPlace = tuple[int, str]
 """Where the header blocks of an envelope begin: offset into its bytes, and their codec."""
+
+
+class ServiceFault(NamedTuple):
+    whose: FaultCode
+    code: str | None
+    """As the service wrote it, without prefixes, and with the subcode of SOAP 1.2: ``Client.NoStock``,
+    ``Sender.NoStock``. ``None``: it cannot be read."""
 
 
 class NotAnEnvelope(WSRMError):
@@ -39,9 +50,10 @@ def complete_reply(
     addressing: AddressingVersion,
     relates_to: str | None,
     action: str,
+    to: EndpointReference | None = None,
 ) -> tuple[bytes, HeaderPlace]:
-    """``body`` with the addressing headers that it lacks (Action, MessageID, To, RelatesTo), and where in that more
-    header blocks can be put.
+    """``body`` with the addressing headers that it lacks (Action, MessageID, To with its parameters, RelatesTo), and
+    where in that more header blocks can be put. ``to``: an addressable receiver.
 
     Raises ``NotAnEnvelope`` for what is no envelope of the version ``soap``.
     """
@@ -55,13 +67,15 @@ def complete_reply(
         if header is not None and span.parent is header and span.namespace in ADDRESSING_VERSIONS
     }
     missing = "".join(
-        xml for local, xml in addressing_elements(addressing, action, relates_to).items() if local not in present
+        xml for local, xml in addressing_elements(addressing, action, relates_to, to).items() if local not in present
     )
+    if to is not None:
+        missing += parameter_headers(addressing, to)
     return _inserted(document, header, missing)
 
 
 def piggyback(body: bytes, content_type: str, fragment: bytes, place: HeaderPlace | None = None) -> bytes:
-    """``body`` with ``fragment`` (of ``acknowledgement_header``) as its first header blocks; ``place``, which
+    """``body`` with ``fragment`` (of ``reply_headers``) as its first header blocks; ``place``, which
     ``complete_reply`` has answered for it, spares looking for them.
 
     Raises ``NotAnEnvelope``.
@@ -73,11 +87,11 @@ def piggyback(body: bytes, content_type: str, fragment: bytes, place: HeaderPlac
     return _inserted(document, _header(document), fragment.decode())[0]
 
 
-def is_fault(body: bytes, content_type: str) -> FaultCode | None:
-    """Whose fault the reply says it is; ``None`` if it is no SOAP fault, or no envelope.
+def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
+    """The fault that the reply is; ``None`` if it is no SOAP fault, or no envelope.
 
-    A code of the application's own is its deliberate answer to what the sender sent: ``SENDER``. A fault
-    without a readable code is ``RECEIVER``.
+    A code of the application's own is its deliberate answer to what the sender sent: ``SENDER``'s. A fault
+    without a readable code is ``RECEIVER``'s.
     """
     try:
         offset, charset = _root(body, content_type)
@@ -85,58 +99,50 @@ def is_fault(body: bytes, content_type: str) -> FaultCode | None:
         return None
     first = body[offset : offset + 256]
     parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
-    fault = _FaultPass(parser)
+    fault = _ReplyFault(parser)
     try:
         for begin in range(offset, len(body), _PIECE):
             parser.Parse(body[begin : begin + _PIECE], False)
     except (_Known, expat.ExpatError, LookupError, ValueError):
         pass
-    return fault.code
+    return ServiceFault(fault.whose, fault.code) if fault.whose is not None else None
 
 
 class _Known(Exception):
     """Ends the pass."""
 
 
-class _FaultPass:
-    """Looks for the code of a fault; ``code`` is ``RECEIVER`` as soon as there is a fault at all."""
+class _ReplyFault(FaultPass):
+    """Looks for the code of a fault; ``whose`` is ``RECEIVER`` as soon as there is a fault at all."""
 
     def __init__(self, parser: expat.XMLParserType) -> None:
-        self.code: FaultCode | None = None
-        self._path: list[str] = []
-        self._scope: list[tuple[str, str]] = []
-        self._text: list[str] = []
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._text.append
-        parser.StartNamespaceDeclHandler = lambda prefix, uri: self._scope.append((prefix or "", uri or ""))
-        parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
+        super().__init__(parser)
+        self.whose: FaultCode | None = None
+        self.code: str | None = None
         parser.StartDoctypeDeclHandler = self._leave
 
     def _leave(self, *_: object) -> None:
         raise _Known
 
-    def _start(self, name: str, _attributes: dict[str, str]) -> None:
-        path = self._path
-        path.append(name)
-        self._text.clear()
+    def started(self) -> None:
+        path = self.path
         if len(path) == 3 and split_name(path[1])[1] == "Body":
-            namespace, local = split_name(name)
+            namespace, local = split_name(path[2])
             if local != "Fault" or namespace not in SOAP_VERSIONS:
                 raise _Known
-            self.code = FaultCode.RECEIVER
+            self.whose = FaultCode.RECEIVER
 
-    def _end(self, name: str) -> None:
-        path = self._path
-        if self.code is not None and [split_name(step)[1] for step in path[3:]] in _CODE_PATHS:
-            prefix, _, local = "".join(self._text).strip(WHITE_SPACE).rpartition(":")
-            if not prefix or dict(self._scope).get(prefix) == split_name(path[2])[0]:
-                self.code = _FAULT_CODES.get(local.partition(".")[0], FaultCode.SENDER)
-            else:
-                self.code = FaultCode.SENDER
-            raise _Known
-        path.pop()
-        if len(path) == 1 and split_name(name)[1] == "Body":
+    def ended(self) -> None:
+        path = self.path
+        place = self.local_path[3:] if self.whose is not None else []
+        if place in _CODE_PATHS:
+            namespace, prefix, local = self.said_name
+            is_of_soap = not prefix or namespace == split_name(path[2])[0]
+            self.whose = _FAULT_CODES.get(local.partition(".")[0], FaultCode.SENDER) if is_of_soap else FaultCode.SENDER
+            self.code = local or None
+        elif place == _SUBCODE_PATH and self.code is not None:
+            self.code = f"{self.code}.{self.said_name[-1]}"
+        if place in _LAST_PLACES or (len(path) == 2 and split_name(path[1])[1] == "Body"):
             raise _Known
 
 
@@ -157,6 +163,8 @@ def _document(body: bytes, content_type: str) -> Document:
     document = locate(body, charset, offset)
     if not document.spans or document.spans[0].local != "Envelope" or document.spans[0].namespace not in SOAP_VERSIONS:
         raise NotAnEnvelope("The reply is not a SOAP envelope.")
+    if len(document.spans) == 1:
+        raise NotAnEnvelope("The reply is an envelope without a Body.")
     return document
 
 

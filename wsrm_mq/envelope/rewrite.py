@@ -7,7 +7,7 @@ over Body, and over every other header, still holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.headers import Headers
@@ -15,7 +15,7 @@ from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS
 
-__all__ = ["demote", "strip"]
+__all__ = ["cut", "demote", "header_blocks", "strip"]
 
 _OFF: Final = {"1": "0", "true": "false"}
 _ATTRIBUTE: Final = re.compile(r"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
@@ -30,23 +30,29 @@ class _Edit(NamedTuple):
 def demote(body: bytes, headers: Headers) -> bytes:
     """``body`` with mustUnderstand switched off on the header blocks of WS-RM and WS-Addressing."""
     document = locate(body, headers.charset, headers.offset)
-    blocks = _blocks(document, (*RM_VERSIONS, *ADDRESSING_VERSIONS))
+    ours = {*RM_VERSIONS, *ADDRESSING_VERSIONS}
+    blocks = (block for block in header_blocks(document) if block.namespace in ours)
     return _edited(body, [edit for block in blocks for edit in _switched_off(document, block, headers)])
 
 
 def strip(body: bytes, headers: Headers) -> bytes:
     """``body`` without the header blocks of WS-RM."""
     document = locate(body, headers.charset, headers.offset)
-    return _edited(body, [_Edit(b.start, b.stop, b"") for b in _blocks(document, tuple(RM_VERSIONS))])
+    return cut(body, (block for block in header_blocks(document) if block.namespace in RM_VERSIONS))
 
 
-def _blocks(document: Document, namespaces: tuple[str, ...]) -> Iterator[Span]:
-    """The complete header blocks in one of ``namespaces``."""
+def header_blocks(document: Document) -> Iterator[Span]:
+    """The complete header blocks."""
     for span in document.spans:
         header = span.parent
         is_block = header is not None and header.parent is document.spans[0] and header.local == "Header"
-        if is_block and span.namespace in namespaces and span.stop >= 0:
+        if is_block and span.stop >= 0:
             yield span
+
+
+def cut(body: bytes, spans: Iterable[Span]) -> bytes:
+    """``body`` without ``spans``, which are in ascending order and do not overlap."""
+    return _edited(body, [_Edit(span.start, span.stop, b"") for span in spans])
 
 
 def _switched_off(document: Document, block: Span, headers: Headers) -> Iterator[_Edit]:

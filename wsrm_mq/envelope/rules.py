@@ -22,7 +22,7 @@ from wsrm_mq.sequence.faults import (
     MalformedMessage,
     NotUnderstood,
 )
-from wsrm_mq.versions import RM_VERSIONS, WSA_2004, WSA_2005, RMVersion
+from wsrm_mq.versions import MAKE_CONNECTION, RM_VERSIONS, WSA_2004, WSA_2005, RMVersion
 
 __all__ = ["first_fault"]
 
@@ -33,16 +33,17 @@ _HTTP_ACTION_BINDS: Final = (WSA_2005,)
 _OF_A_CREATE: Final = frozenset(("UsesSequenceSTR", "UsesSequenceSSL"))
 """A sequence is bound by them where it is created, and nowhere else; there they refuse it."""
 _HEADER_BLOCKS: Final = frozenset(("Sequence", "AckRequested", "SequenceAcknowledgement", "SequenceFault"))
-_NOTHING: Final = ""
-_FAULT: Final = "Fault"
+_NOTHING: Final = ("", "")
+_FAULT: Final = ("", "Fault")
+"""In the namespace of the envelope."""
 
 
-def _bodies(rm: RMVersion) -> dict[str, str]:
-    """What Body holds under each RM action: a local name of ours, ``Fault`` for SOAP's, empty for nothing."""
+def _bodies(rm: RMVersion) -> dict[str, tuple[str, str]]:
+    """What Body holds under each RM action, as (namespace, local name)."""
     elements = ["CreateSequence", "CreateSequenceResponse", "TerminateSequence"]
     if rm.has_close:
         elements += ["CloseSequence", "CloseSequenceResponse", "TerminateSequenceResponse"]
-    bodies = {local: local for local in elements}
+    bodies = {local: (rm.namespace, local) for local in elements}
     bodies |= {"SequenceAcknowledgement": _NOTHING, "AckRequested": _NOTHING}
     if rm.has_last_message:
         bodies["LastMessage"] = _NOTHING
@@ -51,7 +52,10 @@ def _bodies(rm: RMVersion) -> dict[str, str]:
     return {rm.action(local): body for local, body in bodies.items()}
 
 
-_BODIES: Final = {action: body for rm in RM_VERSIONS.values() for action, body in _bodies(rm).items()}
+_BODIES: Final = {action: body for rm in RM_VERSIONS.values() for action, body in _bodies(rm).items()} | {
+    MAKE_CONNECTION.action: (MAKE_CONNECTION.namespace, "MakeConnection"),
+    MAKE_CONNECTION.fault_action: _FAULT,
+}
 _CREATE: Final = frozenset(rm.action("CreateSequence") for rm in RM_VERSIONS.values())
 _ASKS_FOR_RESPONSE: Final = _CREATE | {
     rm.action(local) for rm in RM_VERSIONS.values() if rm.has_close for local in ("CloseSequence", "TerminateSequence")
@@ -60,7 +64,9 @@ _ASKS_FOR_RESPONSE: Final = _CREATE | {
 
 def _versions_go_together(seen: Seen, _http_action: str | None, _limits: Limits) -> Fault | None:
     if len(seen.rms) > 1:
-        return MalformedMessage("The message mixes the namespaces of WS-ReliableMessaging 1.0 and 1.1.")
+        return MalformedMessage(
+            "The message mixes the namespaces of WS-ReliableMessaging 1.0 and 1.1 (WS-MakeConnection goes with 1.1)."
+        )
     if len(seen.addressings) > 1:
         return InvalidAddressingHeader(
             "The message mixes WS-Addressing 2004/08 and 1.0.", header="Action", detail_code="InvalidCardinality"
@@ -114,7 +120,7 @@ def _blocks_belong_into_header(seen: Seen, _http_action: str | None, _limits: Li
         return MalformedMessage("The message has more than one Sequence header.")
     known = _HEADER_BLOCKS | _OF_A_CREATE if seen.action in _CREATE else _HEADER_BLOCKS
     for local in blocks.keys() - known:
-        if _BODIES.get(rm.action(local)) == local:
+        if _BODIES.get(rm.action(local)) == (rm.namespace, local):
             return MalformedMessage(f"{local} belongs into the Body.")
         if any(map(seen.is_mandatory, blocks[local])):
             name = rm.namespace, local
@@ -126,16 +132,23 @@ def _body_fits_action(seen: Seen, _http_action: str | None, _limits: Limits) -> 
     action, body, rm = seen.action or "", seen.body_name, seen.rms[0]
     expected = _BODIES.get(action)
     if expected is None:
-        if action.startswith(rm.action("")):
-            return ActionNotSupported(f"WS-ReliableMessaging {rm.label} has no such action.")
-        if body is not None and body[0] == rm.namespace:
-            return ActionNotSupported(f"The Body holds {body[1]}, but wsa:Action is not that of {body[1]}.")
+        for specification, namespace in _specifications(rm):
+            if action.startswith(f"{namespace}/"):
+                return ActionNotSupported(f"{specification} has no such action.")
+            if body is not None and body[0] == namespace:
+                return ActionNotSupported(f"The Body holds {body[1]}, but wsa:Action is not that of {body[1]}.")
         return None
-    namespace = seen.soap.namespace if expected == _FAULT else rm.namespace
-    if body == ((namespace, expected) if expected else None):
+    namespace, local = expected
+    if body == ((namespace or seen.soap.namespace, local) if local else None):
         return None
-    reason = f"The Body does not hold what wsa:Action says: {expected or 'nothing'}."
+    reason = f"The Body does not hold what wsa:Action says: {local or 'nothing'}."
     return CreateSequenceRefused(reason) if action in _CREATE else MalformedMessage(reason)
+
+
+def _specifications(rm: RMVersion) -> tuple[tuple[str, str], ...]:
+    """Name and namespace of each that a message of this version may speak."""
+    own = (f"WS-ReliableMessaging {rm.label}", rm.namespace)
+    return (own,) if rm.make_connection is None else (own, ("WS-MakeConnection", rm.make_connection.namespace))
 
 
 _RULES: Final[tuple[Callable[[Seen, str | None, Limits], Fault | None], ...]] = (

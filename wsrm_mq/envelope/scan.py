@@ -15,6 +15,7 @@ from wsrm_mq.envelope.arrived_fault import read_fault
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers, RMBody
 from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.make_connection import read_make_connection
 from wsrm_mq.envelope.multipart import root_part
 from wsrm_mq.envelope.outline import Outline, read_outline
 from wsrm_mq.envelope.reading import Reader
@@ -24,11 +25,12 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.faults import MalformedMessage
-from wsrm_mq.versions import RM_VERSIONS, WSA_2005, WSRM_1_1, SOAPVersion
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RM_VERSIONS, WSA_2005, WSRM_1_1, SOAPVersion
 
 __all__ = ["scan"]
 
 _DEFAULT_LIMITS: Final = Limits()
+_MAKE_CONNECTION: Final = (MAKE_CONNECTION_NAMESPACE, "MakeConnection")
 _SECURITY_MARKERS: Final = ("UsesSequenceSTR", "UsesSequenceSSL")
 _Value = TypeVar("_Value")
 
@@ -142,7 +144,9 @@ def _rm_elements(seen: Seen, reader: Reader, limits: Limits) -> _RMElements:
         told = blocks["SequenceAcknowledgement"][: limits.ack_requested]
         readable = map(_forgiving(reader.acknowledgement, ignored), told)
         acknowledgements = tuple(filter(None, readable))
-    if seen.body_name is not None and seen.body_name[0] in RM_VERSIONS and seen.outline.body is not None:
+    if seen.body_name == _MAKE_CONNECTION and seen.outline.body is not None:
+        body = read_make_connection(seen.outline.body[0])
+    elif seen.body_name is not None and seen.body_name[0] in RM_VERSIONS and seen.outline.body is not None:
         uses_security = next((marker for marker in _SECURITY_MARKERS if marker in blocks), None)
         body = reader.body(seen.outline.body[0], uses_security)
     return _RMElements(sequence, ack_requested, acknowledgements, body, tuple(ignored))

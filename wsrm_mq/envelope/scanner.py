@@ -102,10 +102,10 @@ class Scanner:
         )
 
 
-def _alike(source: bytes, first_in_body: int, headers: Headers) -> _Alike | None:
+def _alike(source: bytes, first_in_body: int | None, headers: Headers) -> _Alike | None:
     """What to remember of a message; ``None`` where its three values are not three plain texts, each in the only
     element of its name."""
-    if headers.sequence is None or headers.offset:
+    if first_in_body is None or headers.sequence is None or headers.offset:
         return None
     start_tag = _START_TAG.match(source, first_in_body)
     if start_tag is None or start_tag.end() > _LONGEST:

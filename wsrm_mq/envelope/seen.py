@@ -10,7 +10,7 @@ from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
-    MAKE_CONNECTION_NAMESPACE,
+    RM_OF_NAMESPACE,
     RM_VERSIONS,
     SOAP_VERSIONS,
     AddressingVersion,
@@ -25,8 +25,8 @@ _ADDRESSING_HEADERS: Final = {
     for ns, version in ADDRESSING_VERSIONS.items()
     for local in ("Action", "MessageID", "To", "RelatesTo", "ReplyTo", "FaultTo", "From")
 }
-_RM_ACTIONS: Final = tuple((ns + "/", version) for ns, version in RM_VERSIONS.items())
-_OURS: Final = frozenset((*SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_VERSIONS, MAKE_CONNECTION_NAMESPACE))
+_RM_ACTIONS: Final = tuple((ns + "/", version) for ns, version in RM_OF_NAMESPACE.items())
+_OURS: Final = frozenset((*SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_OF_NAMESPACE))
 
 _SOAP_1_1, _SOAP_1_2 = (f"{soap.namespace}{NAME_SEPARATOR}" for soap in SOAPVersion)
 _ROLE: Final = {SOAPVersion.SOAP_1_1: f"{_SOAP_1_1}actor", SOAPVersion.SOAP_1_2: f"{_SOAP_1_2}role"}
@@ -93,8 +93,8 @@ class Seen:
         self.body_name: tuple[str, str] | None = None
         if outline.body is not None and len(outline.body):
             self.body_name = name = split_name(outline.body[0].tag)
-            if name[0] in RM_VERSIONS:
-                self._meet(RM_VERSIONS[name[0]])
+            if name[0] in RM_OF_NAMESPACE:
+                self._meet(RM_OF_NAMESPACE[name[0]])
 
     def text(self, local: str) -> str | None:
         """The value of a simple addressing header; ``None`` if it is missing or empty."""

@@ -13,16 +13,33 @@ from wsrm_mq.sequence.faults import (
     Fault,
     FaultCode,
     FaultFamily,
+    InvalidAcknowledgement,
     MessageNumberRollover,
     NotUnderstood,
+    UnsupportedSelection,
 )
-from wsrm_mq.versions import SOAP_VERSIONS, WSA_2004, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import (
+    MAKE_CONNECTION,
+    SOAP_VERSIONS,
+    WSA_2004,
+    WSRM_1_1,
+    AddressingVersion,
+    RMVersion,
+    SOAPVersion,
+)
 
 __all__ = ["fault"]
 
 _WITHOUT_DETAIL: Final = (WSA_2004,)
 """Addressing versions whose faults have neither a third-level code nor ProblemHeaderQName."""
 
+_PREFIXES: Final = {
+    FaultFamily.RM: "wsrm",
+    FaultFamily.ADDRESSING: "wsa",
+    FaultFamily.MAKE_CONNECTION: "wsmc",
+    FaultFamily.SOAP: "",
+}
+"""Of the subcode."""
 _XML: Final = "http://www.w3.org/XML/1998/namespace"
 """Bound to the prefix xml, and to no other."""
 _NO_URI: Final = re.compile(r"""[\x00-\x20\x7f-\x9f"<>\\^`{|}\u2028\u2029]""")
@@ -55,9 +72,11 @@ def fault(
     subcode, detail = _subcode(fault, version), _detail(fault, version, rm)
     # Prefixes inside values need a declaration around them; elements of detail make their own.
     prefixes = f'xmlns:wsrm="{rm.namespace}" xmlns:wsa="{version.namespace}"'
+    if fault.family is FaultFamily.MAKE_CONNECTION:
+        prefixes += f' xmlns:wsmc="{MAKE_CONNECTION.namespace}"'
     if soap is SOAPVersion.SOAP_1_1:
         headers += _detail_header(fault, subcode, detail, version, rm)
-        body = _soap_1_1(fault, subcode, version, prefixes)
+        body = _soap_1_1(fault, subcode, detail, version, prefixes)
     else:
         headers += _soap_1_2_headers(fault)
         body = _soap_1_2(fault, subcode, detail, version, prefixes)
@@ -70,6 +89,8 @@ def _action(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
             return rm.fault_action(addressing)
         case FaultFamily.ADDRESSING:
             return addressing.fault_action
+        case FaultFamily.MAKE_CONNECTION:
+            return MAKE_CONNECTION.fault_action
         case FaultFamily.SOAP:
             return addressing.soap_fault_action
 
@@ -79,16 +100,21 @@ def _subcode(fault: Fault, addressing: AddressingVersion) -> str:
     local = {"HeaderRequired": addressing.header_required, "InvalidHeader": addressing.invalid_header}.get(
         fault.subcode, fault.subcode
     )
-    return {FaultFamily.RM: f"wsrm:{local}", FaultFamily.ADDRESSING: f"wsa:{local}", FaultFamily.SOAP: ""}[fault.family]
+    prefix = _PREFIXES[fault.family]
+    return f"{prefix}:{local}" if prefix else ""
 
 
 def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
     """The detail elements, each with its own declarations (F-001 to F-009)."""
+    if isinstance(fault, InvalidAcknowledgement) and fault.said is not None:
+        return acknowledgements(rm, (fault.said,))
     if fault.is_header_fault and fault.identifier is not None:
         detail = _element(rm, "Identifier", fault.identifier)
         if isinstance(fault, MessageNumberRollover) and rm.has_close:
             detail += _element(rm, "MaxMessageNumber", str(fault.max_number))
         return detail
+    if isinstance(fault, UnsupportedSelection):
+        return "".join(_unsupported(*name) for name in fault.elements)
     problem = getattr(fault, "header", "")
     if problem and addressing not in _WITHOUT_DETAIL:
         return (
@@ -99,6 +125,15 @@ def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
 
 def _element(rm: RMVersion, local: str, text: str) -> str:
     return f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">{escape(text)}</wsrm:{local}>'
+
+
+def _unsupported(namespace: str, local: str) -> str:
+    """Empty for a name that cannot be said, as in ``_not_understood``."""
+    if _NO_URI.search(namespace):
+        return ""
+    prefix, declaration = ("n:", f' xmlns:n="{escape_attribute(namespace)}"') if namespace else ("", "")
+    start = f'<wsmc:UnsupportedElement xmlns:wsmc="{MAKE_CONNECTION.namespace}"{declaration}>'
+    return f"{start}{prefix}{escape(local)}</wsmc:UnsupportedElement>"
 
 
 def _detail_header(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, rm: RMVersion) -> str:
@@ -121,13 +156,16 @@ def _third(fault: Fault, addressing: AddressingVersion) -> str:
     return f"wsa:{escape(local)}" if local else ""
 
 
-def _soap_1_1(fault: Fault, subcode: str, addressing: AddressingVersion, prefixes: str) -> str:
-    """There is room for one code: the most particular, as JAX-WS does it."""
+def _soap_1_1(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, prefixes: str) -> str:
+    """There is room for one code: the most particular, as JAX-WS does it. Its detail is about what Body holds."""
     particular = "" if fault.is_header_fault else _third(fault, addressing) or subcode
     code = particular or f"soap:{fault.blame.value[1]}"
+    of_body = detail if fault.family is FaultFamily.MAKE_CONNECTION else ""
     return (
         f"<soap:Fault {prefixes}><faultcode>{code}</faultcode>"
-        f'<faultstring xml:lang="en">{escape(fault.reason)}</faultstring></soap:Fault>'
+        f'<faultstring xml:lang="en">{escape(fault.reason)}</faultstring>'
+        + f"<detail>{of_body}</detail>" * bool(of_body)
+        + "</soap:Fault>"
     )
 
 

@@ -77,65 +77,71 @@ def locate(body: bytes, charset: str | None, offset: int = 0, *, into_body: bool
     ``into_body``: go on to the end of Body.
     """
     first = body[offset : offset + 256]
-    codec = codec_of(first, charset)
     parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
-    spans: list[Span] = []
-    path: list[Span] = []
-    own: dict[str, str] = {}
-    unended: list[tuple[Span, str]] = []
-    declarations = 0
-
-    def mark() -> int:
-        """Every event ends the tag before it."""
-        position = offset + parser.CurrentByteIndex
-        for span, edge in unended:
-            setattr(span, edge, position)
-        unended.clear()
-        return position
-
-    def start(name: str, _attributes: dict[str, str]) -> None:
-        nonlocal own
-        position = mark()
-        parent = path[-1] if path else None
-        outer = parent.inner if parent else {}
-        inner = {**outer, **own} if own else outer
-        span = Span(name, len(spans) + 1, parent, outer, inner, own, position)
-        own = {}
-        spans.append(span)
-        path.append(span)
-        unended.append((span, "content"))
-
-    def end(name: str) -> None:
-        mark()
-        unended.append((path.pop(), "stop"))
-        if name in _BODY and len(path) == 1:
-            raise _Enough
-
-    def declare(prefix: str | None, uri: str | None) -> None:
-        nonlocal declarations
-        declarations += 1
-        if declarations > _MAX_DECLARATIONS:
-            raise _Enough
-        own[prefix or ""] = uri or ""
-
-    def stop_in_body(name: str, attributes: dict[str, str]) -> None:
-        if len(path) == 2 and path[-1].name in _BODY and not into_body:
-            mark()
-            raise _Enough
-        start(name, attributes)
-
-    parser.StartElementHandler = stop_in_body
-    parser.EndElementHandler = end
-    parser.StartNamespaceDeclHandler = declare
-    parser.CharacterDataHandler = parser.CommentHandler = lambda _: mark() and None
-    parser.StartCdataSectionHandler = lambda: mark() and None
-    parser.StartDoctypeDeclHandler = _refuse
+    spans = _Pass(parser, offset, into_body).spans
     try:
         for begin in range(offset, len(body), _PIECE):
             parser.Parse(body[begin : begin + _PIECE], False)
     except (_Enough, expat.ExpatError, LookupError, ValueError):
         pass
-    return Document(body, codec, tuple(s for s in spans if s.content >= 0))
+    return Document(body, codec_of(first, charset), tuple(span for span in spans if span.content >= 0))
+
+
+class _Pass:
+    """Notes where elements begin and end in ``spans``. Every event ends the tag before it."""
+
+    def __init__(self, parser: expat.XMLParserType, offset: int, into_body: bool) -> None:
+        self.spans: list[Span] = []
+        self._parser = parser
+        self._offset = offset
+        self._into_body = into_body
+        self._path: list[Span] = []
+        self._declared: dict[str, str] = {}
+        """By the start tag that comes next."""
+        self._declarations = 0
+        self._unended: list[tuple[Span, str]] = []
+        """Spans whose tag has not ended, and the edge that its end is."""
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.StartNamespaceDeclHandler = self._declare
+        parser.CharacterDataHandler = parser.CommentHandler = self._between
+        parser.StartCdataSectionHandler = self._between
+        parser.StartDoctypeDeclHandler = _refuse
+
+    def _mark(self) -> int:
+        position = self._offset + self._parser.CurrentByteIndex
+        for span, edge in self._unended:
+            setattr(span, edge, position)
+        self._unended.clear()
+        return position
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        position, path, own = self._mark(), self._path, self._declared
+        if len(path) == 2 and path[-1].name in _BODY and not self._into_body:
+            raise _Enough
+        parent = path[-1] if path else None
+        outer = parent.inner if parent else {}
+        inner = {**outer, **own} if own else outer
+        span = Span(name, len(self.spans) + 1, parent, outer, inner, own, position)
+        self._declared = {}
+        self.spans.append(span)
+        path.append(span)
+        self._unended.append((span, "content"))
+
+    def _end(self, name: str) -> None:
+        self._mark()
+        self._unended.append((self._path.pop(), "stop"))
+        if name in _BODY and len(self._path) == 1:
+            raise _Enough
+
+    def _declare(self, prefix: str | None, uri: str | None) -> None:
+        self._declarations += 1
+        if self._declarations > _MAX_DECLARATIONS:
+            raise _Enough
+        self._declared[prefix or ""] = uri or ""
+
+    def _between(self, *_: object) -> None:
+        self._mark()
 
 
 def _refuse(*_: object) -> None:

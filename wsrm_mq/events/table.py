@@ -60,10 +60,25 @@ EVENTS: Final = {
     "one_way.unknown": _logged(
         WARNING, "reason", '`one_way="auto"` asks a Spyne application, and this is none: no operation is one-way'
     ),
+    "wsdl.untouched": _reported(
+        WARNING,
+        "path reason",
+        "The service answers with a WSDL that cannot be read; it went out as it is and announces nothing. Told once",
+    ),
     "acknowledgement.unknown": _logged(
         WARNING,
         "sequence",
         "An acknowledgement of messages rides on a message and names a sequence that is not sent from here",
+    ),
+    "acknowledgement.not_sent": _logged(
+        WARNING,
+        "error",
+        "An acknowledgement could not be sent to where its source wants it; the next one says the same",
+    ),
+    "acknowledgement.invalid": _logged(
+        WARNING,
+        "sequence",
+        "An acknowledgement of replies names numbers that were not sent, or contradicts an earlier one; none was taken",
     ),
     "header.ignored": _logged(
         WARNING, "reason", "A header of WS-RM that rides on a message is malformed; the message was served without it"
@@ -77,7 +92,8 @@ EVENTS: Final = {
         WARNING,
         "sequence number content_type",
         "A two-way message was answered by the service with what is no SOAP envelope, so the acknowledgement cannot "
-        "ride on it: if the message comes again, it is answered by the acknowledgement alone, in turn with the reply",
+        "ride on it: if the message comes again, it is answered by the acknowledgement alone, in turn with the reply. "
+        "Where the reply was to be sent to an address, nothing is sent",
     ),
     # deliveries
     "delivery.failed": _reported(
@@ -114,7 +130,9 @@ EVENTS: Final = {
     # sequences
     "sequence.created": _logged(DEBUG, "sequence", "A sequence was created"),
     "sequence.closed": _logged(DEBUG, "sequence number", "A sequence was closed; the number is its last"),
-    "sequence.ended": _logged(DEBUG, "sequence reason", "A sequence ended: terminated, expired or refused"),
+    "sequence.ended": _logged(
+        DEBUG, "sequence reason", "A sequence ended: terminated, expired, refused, or by an operator"
+    ),
     "sequence.fault_received": _reported(
         WARNING,
         "sequence reason",
@@ -127,7 +145,15 @@ EVENTS: Final = {
         ERROR, "sequence number error", "The last try of a message has failed: its sequence waits for an operator"
     ),
     "sequence.released_across_gap": _reported(
-        WARNING, "sequence reason", "An incomplete sequence ended; what was held is delivered across the gap"
+        WARNING,
+        "sequence reason",
+        "An incomplete sequence was closed or ended, or an operator forced it on: what was held is delivered across "
+        "the gap",
+    ),
+    "sequence.gap_open": _reported(
+        WARNING,
+        "sequence number reason",
+        "Messages have waited behind the missing one with this number for longer than `hold_timeout`; they are kept",
     ),
     "sequence.discarding": _reported(
         ERROR, "sequence number reason", "What a sequence has from this number on goes to the dead letters"
@@ -202,7 +228,9 @@ EVENTS: Final = {
         ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
     ),
     "janitor.failed": _reported(ERROR, "", "A turn of the janitor failed; the next one follows"),
-    "janitor.pruned": _logged(INFO, "messages bodies size sequences ledger", "What was kept long enough was deleted"),
+    "janitor.pruned": _logged(
+        INFO, "messages bodies size sequences ledger plans", "What was kept long enough was deleted"
+    ),
     "store.witness_not_told": _reported(
         WARNING, "error", "The witness beside the store could not be written: it lags behind, which loses nothing"
     ),
@@ -215,6 +243,12 @@ EVENTS: Final = {
         WARNING,
         "path position last",
         "What an older version stored of request headers is taken out of the messages; how far that is",
+    ),
+    "store.cut_off": _reported(
+        WARNING,
+        "path pages",
+        "The last process ended within a transaction: so many pages of it were written and are dropped. Nothing of it "
+        "was acknowledged, and all that was committed is there",
     ),
     "store.new": _reported(WARNING, "path", "A store without any sequence was opened where another one was before"),
     # `serve`
@@ -258,6 +292,7 @@ FROM_LEDGER: Final = {
     "ended": "sequence.ended",
     "fault_received": "sequence.fault_received",
     "released_across_gap": "sequence.released_across_gap",
+    "gap_open": "sequence.gap_open",
     "discarding": "sequence.discarding",
     "failed": "delivery.failed",
     "blocked": "sequence.blocked",

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from wsrm_mq.queue.counts import BOUNDS, RECEIVED
 from wsrm_mq.store.database import snapshot
 from wsrm_mq.store.port import Database
-from wsrm_mq.views.overview import OTHER, Counted, Overview, counted, overview, shown_queues
+from wsrm_mq.views.overview import OTHER, Counted, Overview, counters, overview, shown_queues
 
 __all__ = ["METRICS", "Metric", "StoreCollector"]
 
@@ -106,7 +106,8 @@ METRICS: Final = (
         "wsrm_delivery_failures_total",
         "counter",
         ("endpoint", "fault"),
-        "Attempts that failed: exception, http_error, soap_fault, refused, unstorable, holder_died, broke_off",
+        "Attempts that failed: exception, http_error, soap_fault, answered_with_fault, refused, unstorable, not_sent, "
+        "holder_died, broke_off",
         _labelled("failed"),
     ),
     Metric(
@@ -166,10 +167,24 @@ METRICS: Final = (
         _by_queue(lambda scrape: dict(scrape.at.dead_letters)),
     ),
     Metric(
+        "wsrm_dead_letters_unconfirmed",
+        "gauge",
+        ("endpoint",),
+        "Those of them that no operator has confirmed: what to be alarmed by",
+        _by_queue(lambda scrape: dict(scrape.at.unconfirmed_letters)),
+    ),
+    Metric(
+        "wsrm_replies_unacknowledged",
+        "gauge",
+        ("endpoint",),
+        "Replies in offered sequences that their sources have not acknowledged",
+        _by_queue(lambda scrape: dict(scrape.at.unacknowledged_replies)),
+    ),
+    Metric(
         "wsrm_messages_faulted",
         "gauge",
         ("endpoint",),
-        "One-way messages that the application took and answered with a fault in the last 24 hours",
+        "One-way messages that the application took and answered with a fault in the last 24 hours, not confirmed",
         _by_queue(lambda scrape: dict(scrape.at.faulted)),
     ),
     Metric(
@@ -185,6 +200,13 @@ METRICS: Final = (
         ("endpoint",),
         "Age of the oldest message that is not settled; 0 without one",
         _by_queue(_age),
+    ),
+    Metric(
+        "wsrm_unarchived_age_seconds",
+        "gauge",
+        (),
+        "How long ago the first of the messages was settled that no archive holds; 0 without one",
+        lambda scrape: (((), max(0, scrape.now - (scrape.at.unarchived or scrape.now)) / 1000),),
     ),
     Metric(
         "wsrm_instances",
@@ -231,7 +253,7 @@ class StoreCollector(Collector):
         with self._reader() as db, snapshot(db):
             shown = shown_queues(db)
             now = self._clock()
-            scrape = Scrape(now, overview(db, now), counted(db), shown)
+            scrape = Scrape(now, overview(db, now), counters(db), shown)
         for metric in METRICS:
             yield _FAMILIES[metric.kind](metric, scrape)
 

@@ -8,32 +8,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested, is_due
-from wsrm_mq.queue.arrival import Arrival, Receipt
-from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.lookup import find
+from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested, fall_due, is_due
+from wsrm_mq.queue.arrival import Arrival, MessageReceipt
+from wsrm_mq.queue.ending import apply_step, bury
+from wsrm_mq.queue.lookup import find, look_around
+from wsrm_mq.queue.offered import number_reply
 from wsrm_mq.queue.ownership import take
-from wsrm_mq.queue.room import TooLarge, crowded, lack_of_room
-from wsrm_mq.sequence.faults import SequenceTerminated
-from wsrm_mq.sequence.inbound import DeliveryAssurance, Disposition, GaveUp, Step, decline, receive
+from wsrm_mq.queue.room import crowded, lack_of_room
+from wsrm_mq.queue.sending import send
+from wsrm_mq.queue.settle import ServiceReply, add_reply
+from wsrm_mq.sequence.inbound import DeliveryAssurance, Disposition, Outgrew, Step, decline, receive
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["accept", "accept_into", "look_around", "turn_away"]
+__all__ = ["accept", "accept_into", "turn_away"]
 
-_STUCK: Final = (DeliveryState.BLOCKED, DeliveryState.RETRYING)
+_STUCK: Final = (DeliveryState.HELD, DeliveryState.BLOCKED, DeliveryState.RETRYING)
 
 
-def accept(tx: Transaction, arrival: Arrival) -> Receipt:
+def accept(tx: Transaction, arrival: Arrival) -> MessageReceipt:
     """Take one message of a sequence: step, message, entry, claim, in this transaction."""
-    receipt = Receipt()
+    receipt = MessageReceipt()
     record = find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
         accept_into(tx, record, arrival, receipt)
-        receipt.acknowledgement = acknowledged(record, arrival.policy, lambda: tx.used_bytes)
+        if record.acks_to is None:
+            receipt.acknowledgement = acknowledged(record, arrival.policy, lambda: tx.used_bytes)
+            record.ack_waits = False
+        else:
+            asked = any(one.identifier == arrival.header.identifier for one in arrival.ack_requested)
+            fall_due(tx, record, receipt, arrival.policy, asked=asked)
+            receipt.acknowledgement = record.value.acknowledgement() if receipt.fault is not None else None
         if arrival.policy.acknowledgement_interval is not None:
             receipt.acknowledge_now = is_due(tx, record, receipt, arrival.policy.acknowledgement_interval)
     tx.counts[receipt.outcome, record.queue if record is not None else 0, arrival.sender.rm.label] += 1
@@ -43,10 +51,10 @@ def accept(tx: Transaction, arrival: Arrival) -> Receipt:
     return receipt
 
 
-def turn_away(tx: Transaction, arrival: Arrival) -> Receipt:
+def turn_away(tx: Transaction, arrival: Arrival) -> MessageReceipt:
     """Refuse a message that ``may_take`` said no to: its body was not looked at. Where the sequence is there by now,
     the sender is told to come again."""
-    receipt = Receipt()
+    receipt = MessageReceipt()
     record = find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is None or record.value.state in ENDED:
         return accept(tx, arrival)
@@ -55,7 +63,7 @@ def turn_away(tx: Transaction, arrival: Arrival) -> Receipt:
 
 
 def accept_into(
-    tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt, *, has_room: bool = False
+    tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt, *, has_room: bool = False
 ) -> None:
     """Take one message of this sequence. ``has_room``: that was asked already."""
     number = arrival.header.number
@@ -64,24 +72,35 @@ def accept_into(
         arrival.header,
         tx.now,
         bounds=arrival.policy.bounds,
+        held=record.held,
         named=arrival.named,
         empty_last=arrival.empty_last,
     )
+    lack: str | Outgrew = ""
     if step.act is Act.ACCEPT and not has_room:
-        step = _within_room(tx, record, arrival, step)
+        lack = _lack_of_room(tx, record, arrival, step)
+    if isinstance(lack, Outgrew):
+        step = receive(record.value, lack, tx.now)
+    elif lack:
+        step = decline(record.value, tx.now, lack)
     accepted = number if step.act is Act.ACCEPT and step.disposition is None else None
-    apply_step(tx, record, step, accepted=accepted, reason=step.no_room or None)
+    apply_step(tx, record, step, accepted=accepted, reason=lack.reason if isinstance(lack, Outgrew) else None)
     if accepted is not None and not record.value.terms.ordered:
         record.wait(tx.now, None)  # it need not wait for another one's retry
     receipt.act, receipt.fault = step.act, step.fault
     if step.no_room:
         receipt.turn_away(step.no_room)
     if step.act is Act.ACCEPT:
-        is_held = number >= record.value.limit
+        is_held = number >= record.value.limit and step.disposition is None
         if is_held:
             record.hold(arrival.body.size)
         receipt.position = _store(tx, record, arrival, step.disposition)
         receipt.settled = step.disposition is not None
+        if arrival.last_reply is not None and record.outgoing is not None:
+            _answer_last(tx, record, arrival, receipt)
+        if step.is_late:
+            receipt.is_late = True
+            tx.execute(sql.MARK_LATE, {"key": receipt.position})
         receipt.outcome = "held" if is_held else "discarded" if receipt.settled else "accepted"
     elif step.act is Act.REPEAT:
         record.duplicates += 1
@@ -90,29 +109,26 @@ def accept_into(
     if step.act is not None or step.ended_now:
         is_head = accepted is not None and record.cursor == number
         receipt.claim = take(tx, record, has_thread=is_head and arrival.waits)
-        receipt.is_head = is_head and receipt.claim is not None
-    if accepted is not None:
-        runs_here = receipt.claim is None and record.owner == tx.instance
-        receipt.is_queued = runs_here and receipt.outcome == "accepted"
+        if receipt.claim is not None:
+            receipt.runs_here = is_head
+        elif accepted is not None:
+            receipt.runs_here = record.owner == tx.instance and receipt.outcome == "accepted"
+    receipt.partner = record.partner
+    receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
+    receipt.is_stuck = not receipt.settled and record.owner is None and record.delivery_state(tx.now) in _STUCK
     look_around(tx, record, receipt)
 
 
-def _within_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> Step:
-    """``step``, or, where there is no room for what it accepts, another in its place: it was not taken yet."""
+def _lack_of_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> str | Outgrew:
+    """Why there is no room for what ``step`` would accept; empty: there is."""
     number, room = arrival.header.number, arrival.policy.room
     is_held = number >= step.sequence.limit
-    no_room = ""
+    lack: str | Outgrew = ""
     if is_held or room.max_store is not None:
-        no_room = lack_of_room(tx, record, number, arrival.body.size, held=is_held, room=room)
-    if not no_room and room.max_per_connection is not None:
-        no_room = _lack_on_connection(tx, record, arrival)
-    if not no_room:
-        return step
-    if not isinstance(no_room, TooLarge):
-        return decline(record.value, tx.now, no_room)
-    ended = receive(record.value, GaveUp("max_held_bytes"), tx.now)
-    fault = SequenceTerminated(no_room, arrival.header.identifier, ours=True)
-    return ended._replace(act=None, fault=fault, no_room=no_room)
+        lack = lack_of_room(tx, record, number, arrival.body.size, held=is_held, room=room)
+    if not lack and room.max_per_connection is not None:
+        lack = _lack_on_connection(tx, record, arrival)
+    return lack
 
 
 def _lack_on_connection(tx: Transaction, record: SequenceRecord, arrival: Arrival) -> str:
@@ -142,7 +158,7 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
     )
     if body.content is None:
         tx.write_body(message, body.size, body.open())
-    settled = disposition is not None
+    discarded = None if disposition is Disposition.LATE_REFUSED else disposition
     position = tx.add_entry(
         {
             "id": message,
@@ -151,23 +167,46 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
             "sequence": record.id,
             "number": arrival.header.number,
             "wants_reply": int(arrival.wants_reply),
-            "named": int(arrival.named or settled),
+            "named": int(arrival.named or discarded is not None),
             "waiter": tx.instance_name if arrival.waits else None,
-            "outcome": "discarded" if settled else None,
-            "reason": disposition.value if disposition else None,
-            "settled_at": tx.now if settled else None,
+            "outcome": "discarded" if discarded else None,
+            "reason": discarded.value if discarded else None,
+            "settled_at": tx.now if discarded else None,
         }
     )
-    if disposition is not None:
-        number = arrival.header.number
+    number = arrival.header.number
+    if discarded is not None:
         record.passed(number) if record.cursor == number else None
-        tx.ledger("discarded", record, number=number, position=position, reason=disposition.value)
+        tx.ledger("discarded", record, number=number, position=position, reason=discarded.value)
+    elif disposition is not None:
+        bury(tx, record, position, number, disposition.value)
     return position
 
 
-def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: Receipt) -> None:
+def _answer_last(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt) -> None:
+    """Answer the last message with the last one of the offered sequence, unless replies are still to come there: on the
+    response, or where the acknowledgements go."""
+    assert receipt.position is not None
+    assert arrival.last_reply is not None
+    if record.is_unsettled or record.held:
+        return
+    header = number_reply(tx, record, is_last=True)
+    if header is None:
+        return
+    if record.acks_to is not None:
+        receipt.sends = send(tx, record, arrival.last_reply(record.acks_to), header.number).claim
+        return
+    letter = arrival.last_reply(None)
+    reply = ServiceReply("200 OK", (("Content-Type", letter.content_type),), letter.body)
+    add_reply(tx, record, receipt.position, reply, header)
+    receipt.has_last_reply = True
+
+
+def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt) -> None:
     """A duplicate: find the first copy, and let its outcome wake this request too."""
-    if arrival.header.number < record.cursor and not arrival.wants_reply:
+    is_answered_here = record.outgoing is not None and record.acks_to is None
+    receipt.has_last_reply = arrival.last_reply is not None and is_answered_here
+    if arrival.header.number < record.cursor and not (arrival.wants_reply or receipt.has_last_reply):
         receipt.settled = True  # as everything below the cursor, and no more is asked for
         return
     found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}).fetchone()
@@ -180,11 +219,3 @@ def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: 
         receipt.reply_age = tx.now - found[4]
     if arrival.waits and not receipt.settled:
         tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
-
-
-def look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
-    receipt.sequence = record.id
-    receipt.partner = record.partner
-    receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
-    receipt.is_stuck = not receipt.settled and record.owner is None and record.delivery_state(tx.now) in _STUCK
-    receipt.needs_watch = record.discarding or record.owner not in (None, tx.instance)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.lookup import find
-from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.room import buffer_remaining
-from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement
-from wsrm_mq.sequence.inbound import receive
+from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement
+from wsrm_mq.sequence.inbound import Terms, receive
 from wsrm_mq.sequence.states import Act
+from wsrm_mq.store.channels import ACKS_DUE
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["acknowledged", "answer_ack_requested", "is_due"]
+__all__ = ["DueAcknowledgement", "acknowledged", "answer_ack_requested", "due_elsewhere", "fall_due", "is_due"]
+
+_COLLECTED_FOR: Final = 200
+"""How long acknowledgements are collected that are sent by themselves, in ms, where no interval is configured."""
 
 
 def acknowledged(record: SequenceRecord, policy: QueuePolicy, used: Callable[[], int]) -> SequenceAcknowledgement:
@@ -39,6 +44,40 @@ def is_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, interval: 
     return True
 
 
+def fall_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, policy: QueuePolicy, *, asked: bool) -> None:
+    """An acknowledgement is to be sent to where this sequence has them sent: at once where the source asks, or does not
+    know what it has to know (D-ACK-024), else with what else comes in the interval (D-ACK-023)."""
+    interval = _COLLECTED_FOR if policy.acknowledgement_interval is None else policy.acknowledgement_interval
+    due_at = tx.now if asked or receipt.outcome == "held" else tx.now + interval
+    if record.ack_due_at is None or due_at < record.ack_due_at or record.ack_due_at > tx.now + interval:
+        record.ack_due_at = due_at
+        receipt.needs_watch = True
+
+
+class DueAcknowledgement(NamedTuple):
+    """One that is sent by itself, and where to."""
+
+    to: EndpointReference
+    terms: Terms
+    said: SequenceAcknowledgement
+
+
+def due_elsewhere(tx: Transaction, policy_of: PolicyOf, count: int) -> list[DueAcknowledgement]:
+    """Take up to ``count`` acknowledgements that are to be sent now. One that is lost on its way is not sent again: the
+    next one says the same (D-ACK-025), and a source that waits for it sends its messages again."""
+    tx.write_sequences()
+    due = []
+    for (key,) in tx.execute(ACKS_DUE, {"now": tx.now, "count": count, "foreign": tx.foreign()}).fetchall():
+        record = tx.sequence(key)
+        if record is None or record.acks_to is None:
+            continue
+        record.ack_due_at = None
+        said = acknowledged(record, policy_of(record.partner), lambda: tx.used_bytes)
+        if said.ranges or record.value.terms.rm.has_none:
+            due.append(DueAcknowledgement(record.acks_to, record.value.terms, said))
+    return due
+
+
 def answer_ack_requested(
     tx: Transaction,
     sender: Sender,
@@ -60,5 +99,7 @@ def answer_ack_requested(
         if record is None or answer.fault is not None:
             assert answer.fault is not None
             receipt.other_faults += (answer.fault,)
+        elif record.acks_to is not None:
+            fall_due(tx, record, receipt, policy, asked=True)
         else:
             receipt.others += (acknowledged(record, policy, lambda: tx.used_bytes),)

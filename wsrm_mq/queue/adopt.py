@@ -60,7 +60,7 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
     record = tx.sequence(key)
     assert record is not None
     is_open = record.value.state not in ENDED
-    (unsettled,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": key}).fetchone()
+    (unsettled,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": key, "lower": 1}).fetchone()
     gives_up = bool(unsettled) and not deliver
     free(record)
     if gives_up:

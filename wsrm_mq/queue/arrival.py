@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Arrival", "Body", "Receipt", "Sender"]
+if TYPE_CHECKING:
+    from wsrm_mq.queue.sending import Letter
+
+__all__ = ["Arrival", "Body", "CreateReceipt", "EndReceipt", "MessageReceipt", "Receipt", "Sender"]
 
 
 class Sender(NamedTuple):
@@ -82,6 +86,8 @@ class Arrival(NamedTuple):
     named: bool = True
     empty_last: bool = False
     ack_requested: tuple[AckRequested, ...] = ()
+    last_reply: Callable[[EndpointReference | None], Letter] | None = None
+    """Of a 1.0 LastMessage without a body: the one that answers it, where the source has offered a sequence."""
     waits: bool = False
     """A request waits here for what becomes of it: its answer depends on that."""
 
@@ -92,44 +98,73 @@ class Receipt:
     act: Act | None = None
     fault: Fault | None = None
     no_room: str = ""
-    given: SequenceHeader | None = None
-    """The place that a message without WS-RM got."""
-    acknowledgement: SequenceAcknowledgement | None = None
-    """The acknowledgement of the carrying message's sequence."""
     outcome: str = "refused"
     """The same in a word, as it is counted; see ``counts.RECEIVED``."""
-    acknowledge_now: bool = False
-    """It may not be put off: see ``acknowledgement_interval``."""
+    acknowledgement: SequenceAcknowledgement | None = None
+    """Of the sequence that the request is about."""
     others: tuple[SequenceAcknowledgement, ...] = ()
     """What AckRequested headers asked for, of other sequences."""
     other_faults: tuple[Fault, ...] = ()
-    position: int | None = None
-    settled: bool = False
-    claim: Claim | None = None
-    is_head: bool = False
-    """The claim's first message is this one: it can be run without reading it again."""
-    is_queued: bool = False
-    """Deliverable, and this instance already runs its sequence: the run will come to it."""
+    wrong_acknowledgements: tuple[Fault, ...] = ()
+    """What acknowledgements on it have in error, that are about sequences sent from here."""
     sequence: int = 0
     """Key of the sequence."""
-    partner: str | None = None
-    """Of the sequence: its policy rules retries."""
-    at_most_once: bool = False
-    """What the sequence was granted, whatever the policy says by now."""
-    reply_age: int | None = None
-    """A duplicate: how long ago the reply of the first copy was stored, and left, ms."""
-    is_stuck: bool = False
-    """Its sequence is blocked or waits for a retry: that takes longer than a request waits."""
+    claim: Claim | None = None
+    sends: Claim | None = None
+    """On what is to be sent because of it."""
+    is_answered_elsewhere: bool = False
+    """The answer is stored to be sent: none leaves on the response."""
+    faults_to: EndpointReference | None = None
+    """Where a fault about the sequence is sent; ``None``: it leaves on the response."""
     needs_watch: bool = False
     """Another instance runs the sequence, or died while it did; or a tail has to be moved to the dead letters."""
-    created: InboundSequence | None = None
-    """CreateSequence: the sequence that answers it."""
-    lifetime: int = 0
-    """CreateSequence: the granted Expires, in ms."""
-    unfinished: int | None = None
-    """Close and Terminate: position of the last message that runs or may run and is not named yet."""
 
     def turn_away(self, no_room: str) -> None:
         """Nothing was recorded; the sender is told to come again."""
         self.no_room = no_room
         self.outcome = "no_room"
+
+
+class MessageReceipt(Receipt):
+    """Of a message."""
+
+    position: int | None = None
+    settled: bool = False
+    given: SequenceHeader | None = None
+    """The place that a message without WS-RM got."""
+    partner: str | None = None
+    """Of the sequence: its policy rules retries."""
+    at_most_once: bool = False
+    """What the sequence was granted, whatever the policy says by now."""
+    is_late: bool = False
+    """An operator had forced the sequence past it."""
+    runs_here: bool = False
+    """The claim begins with this message, or this instance runs its sequence and will come to it: it can be run
+    without reading it again."""
+    is_stuck: bool = False
+    """Its sequence is held, is blocked, or waits for a retry: that takes longer than a request waits."""
+    acknowledge_now: bool = False
+    """The acknowledgement may not be put off: see ``acknowledgement_interval``."""
+    has_last_reply: bool = False
+    """It is the last message of its sequence, and is answered with that of the offered one."""
+    reply_age: int | None = None
+    """A duplicate: how long ago the reply of the first copy was stored, and left, ms."""
+
+
+class CreateReceipt(Receipt):
+    """Of a CreateSequence."""
+
+    created: InboundSequence | None = None
+    """The sequence that answers it."""
+    lifetime: int = 0
+    """The granted Expires, in ms."""
+    is_offer_accepted: bool = False
+
+
+class EndReceipt(Receipt):
+    """Of a CloseSequence or TerminateSequence."""
+
+    unfinished: int | None = None
+    """Position of the last message that runs or may run and is not named yet."""
+    terminated_back: str | None = None
+    """1.0: the offered sequence, which the response terminates."""

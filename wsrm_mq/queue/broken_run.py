@@ -10,6 +10,7 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.failure import after_failure
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, still_mine
 from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.store import repairs
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -48,10 +49,10 @@ def let_go_dropped(tx: Transaction, dropped: Iterable[Claim], policy_of: PolicyO
 
 def mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
     """Mark what a run may have called whose process is gone. In order that is the head and what may have run ahead of
-    its settlement; without order it may be any."""
+    its settlement; without order it may be any, and so where numbers that came late lie before it."""
     settle_cursor(tx, record)
     beyond = None
-    if record.value.terms.ordered:
+    if record.value.terms.ordered and record.value.late is None:
         bounds = {"sequence": record.id, "lower": record.cursor, "upper": record.value.limit}
         beyond = tx.execute(sql.NTH_LIVE, {**bounds, "skip": RUN_AHEAD + 1}).fetchone()
     record.redelivery_below = max(record.redelivery_below, beyond[0] if beyond else record.value.limit)
@@ -70,13 +71,14 @@ def take_from_dead(
     tx: Transaction, record: SequenceRecord, event: str = "holder_died", why: str = _DIED
 ) -> Left | None:
     """Free a sequence whose owner died, or whose run did. What it may have been running is marked as a possible
-    redelivery; its death counts as a delivery of the head, from the third in a row also as a failure. ``None`` where
-    nothing is deliverable."""
+    redelivery; its death counts as a delivery of the message that it was at, from the third in a row also as a
+    failure. ``None`` where nothing is deliverable."""
+    since = record.running_since
     free(record)
     mark_redelivery(tx, record)
-    if not record.has_next:
+    if not record.is_unsettled:
         return None
-    head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
+    head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": _ran(tx, record, since)}).fetchone()
     if head is None:
         return None
     position = head[0]
@@ -84,6 +86,16 @@ def take_from_dead(
     failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(event, record, number=number, position=position, attempt=deaths, reason=why)
     return Left(position, number, failures, deaths)
+
+
+def _ran(tx: Transaction, record: SequenceRecord, since: int | None) -> int:
+    """The number that a run was at which has settled nothing after ``since``. Where numbers come late that need not be
+    the lowest: a run comes back to them when it is through."""
+    if record.value.late is None:
+        return record.cursor
+    row = {"sequence": record.id, "limit": record.value.limit, "since": since}
+    (number,) = tx.execute(repairs.RUN_IS_AT, row).fetchone()
+    return record.cursor if number is None else int(number)
 
 
 def _end_run(tx: Transaction, record: SequenceRecord, policy_of: PolicyOf, event: str, why: str) -> None:

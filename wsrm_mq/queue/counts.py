@@ -33,8 +33,8 @@ def delivered(tx: Transaction, queue: int, seconds: float | None, is_replay: boo
         tx.counts["replayed", queue, ""] += 1
 
 
-def failed(tx: Transaction, queue: int, fault: str, seconds: float | None = None) -> None:
-    tx.counts["failed", queue, fault] += 1
+def failed(tx: Transaction, queue: int, kind: str, seconds: float | None = None) -> None:
+    tx.counts["failed", queue, kind] += 1
     if seconds is not None:
         took(tx, queue, seconds)
 

@@ -11,11 +11,12 @@ import uuid
 from typing import Final
 
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.arrival import CreateReceipt, Sender
 from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.offered import accept_offer
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
-from wsrm_mq.sequence.elements import AckRequested, CreateSequence
+from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointReference, Offer
 from wsrm_mq.sequence.faults import CreateSequenceRefused
 from wsrm_mq.sequence.inbound import Lapsed, Terms, grant, receive
 from wsrm_mq.sequence.states import ENDED, State
@@ -38,9 +39,9 @@ def create(
     message_id: str | None,
     policy: QueuePolicy,
     ack_requested: tuple[AckRequested, ...] = (),
-) -> Receipt:
+) -> CreateReceipt:
     """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
-    receipt = Receipt()
+    receipt = CreateReceipt()
     _create(tx, sender, request, message_id, policy, receipt)
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
     return receipt
@@ -52,7 +53,7 @@ def _create(
     request: CreateSequence,
     message_id: str | None,
     policy: QueuePolicy,
-    receipt: Receipt,
+    receipt: CreateReceipt,
 ) -> None:
     queue = tx.queue_named(sender.queue)
     if queue is not None and not tx.serves(queue):
@@ -67,6 +68,7 @@ def _create(
         is_enough = request.expires is None or lifetime <= request.expires
         if record is not None and is_enough and _still_answers(record, sender, tx.now):
             receipt.created, receipt.lifetime = record.value, lifetime
+            receipt.is_offer_accepted = _is_answered_in(record, request.offer)
             return
     no_room = full(tx, policy.room)
     if no_room:
@@ -96,10 +98,26 @@ def _create(
         peer=sender.peer,
         partner=sender.partner,
         created_at=tx.now,
+        acks_to=_elsewhere(request.acks_to, sender),
+        acks_fetched_by=_fetched_by(request.acks_to, sender),
     )
     record = tx.add_sequence(record, create_id)
     tx.ledger("created", record)
     receipt.created, receipt.lifetime = value, (value.terms.expires_at or tx.now) - tx.now
+    if request.offer is not None:
+        receipt.is_offer_accepted = accept_offer(tx, record, sender, request.offer, policy.max_expires)
+
+
+def _elsewhere(acks_to: EndpointReference | None, sender: Sender) -> EndpointReference | None:
+    """Where acknowledgements are sent; ``None``: they leave on the responses."""
+    if acks_to is None or acks_to.address == sender.addressing.anonymous or sender.rm.is_fetched(acks_to.address):
+        return None
+    return acks_to
+
+
+def _fetched_by(acks_to: EndpointReference | None, sender: Sender) -> str | None:
+    """The address where acknowledgements may be fetched that no response takes along."""
+    return acks_to.address if acks_to is not None and sender.rm.is_fetched(acks_to.address) else None
 
 
 def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
@@ -110,6 +128,13 @@ def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
     spoken = (sender.rm, sender.soap, sender.addressing)
     is_own = record.principal == sender.principal
     return is_own and is_open and (terms.rm, terms.soap, terms.addressing) == spoken
+
+
+def _is_answered_in(record: SequenceRecord, offer: Offer | None) -> bool:
+    """Whether the replies to a sequence go out in the one that ``offer`` names."""
+    if offer is None or record.outgoing is None:
+        return False
+    return record.outgoing.value.terms.identifier == offer.identifier
 
 
 def new_identifier() -> str:

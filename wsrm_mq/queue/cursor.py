@@ -9,7 +9,7 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["move_past", "settle_cursor"]
+__all__ = ["count_unsettled", "move_past", "settle_cursor"]
 
 
 def settle_cursor(tx: Transaction, record: SequenceRecord) -> None:
@@ -20,9 +20,16 @@ def settle_cursor(tx: Transaction, record: SequenceRecord) -> None:
     record.cursor = limit if lowest is None else lowest
 
 
+def count_unsettled(tx: Transaction, record: SequenceRecord, lower: int) -> int:
+    """Of the numbers from ``lower`` on."""
+    (count,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": record.id, "lower": lower}).fetchone()
+    return int(count)
+
+
 def move_past(tx: Transaction, record: SequenceRecord, number: int) -> None:
-    """``number`` was settled. In order it was the lowest; without order a lower one may still wait for a retry."""
-    if record.value.terms.ordered:
+    """``number`` was settled. In order it was the lowest; without order, and where lower ones may come late, another
+    may still wait."""
+    if record.value.terms.ordered and record.value.late is None:
         record.passed(number)
     else:
         settle_cursor(tx, record)

@@ -6,12 +6,15 @@ entries follow to the dead-letter queue in batches.
 
 from __future__ import annotations
 
-from wsrm_mq.sequence.inbound import Step, TimePassed, receive
+from wsrm_mq.queue.cursor import count_unsettled
+from wsrm_mq.queue.forgetting import forget
+from wsrm_mq.queue.offered import end_outgoing
+from wsrm_mq.sequence.inbound import InboundSequence, Step, TimePassed, receive
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["apply_step", "bury", "bury_batch", "bury_tails", "due", "expire", "expire_due"]
+__all__ = ["apply_step", "bury", "bury_tails", "due", "expire", "expire_due"]
 
 
 def apply_step(
@@ -21,21 +24,34 @@ def apply_step(
     *,
     accepted: int | None = None,
     reason: str | None = None,
+    actor: str | None = None,
 ) -> None:
-    """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life."""
+    """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life. ``reason``: why
+    it is closed or ended; ``actor``: the operator who did it."""
     discard_from = step.sequence.discard_from
     newly_discarding = discard_from is not None and discard_from != record.value.discard_from
-    record.follow(step.sequence, accepted)
+    _follow(tx, record, step.sequence, accepted)
     if step.closed_now:
-        tx.ledger("closed", record, number=step.sequence.last_number)
+        tx.ledger("closed", record, number=step.sequence.last_number, reason=reason, actor=actor)
     if step.ended_now:
+        if record.outgoing is not None:
+            end_outgoing(tx, record)
         record.ended_at = tx.now
-        tx.ledger("ended", record, reason=reason or str(step.sequence.state))
+        tx.ledger("ended", record, reason=reason or str(step.sequence.state), actor=actor)
     if step.released_across.ranges:
         tx.ledger("released_across_gap", record, reason=f"missing {step.released_across}")
     if newly_discarding:
         record.discarding = True
         tx.ledger("discarding", record, number=discard_from, reason=step.sequence.discard_reason)
+
+
+def _follow(tx: Transaction, record: SequenceRecord, value: InboundSequence, accepted: int | None) -> None:
+    """The record takes the next value. Where a part of what it held was settled before its turn, what it holds still is
+    counted: the ranges cannot tell it."""
+    before, held = record.value, record.held
+    record.follow(value, accepted)
+    if record.held and value.limit != before.limit and held != before.held:
+        record.release(count_unsettled(tx, record, value.limit))
 
 
 def due(tx: Transaction, count: int) -> list[int]:
@@ -48,6 +64,9 @@ def expire(tx: Transaction, key: int) -> bool:
     record = tx.sequence(key)
     if record is None:
         return False
+    if record.kind == "outgoing":
+        forget(tx, record)
+        return True
     step = receive(record.value, TimePassed(), tx.now)
     if step.ended_now:
         apply_step(tx, record, step)
@@ -76,17 +95,11 @@ def bury(
     is_told: bool = True,
 ) -> None:
     """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
-    dead_letters = tx.dead_letters(record.queue)
-    row = {"key": position, "dead_letters": dead_letters, "reason": reason, "now": tx.now}
+    home = record.queue if record.plan is None else tx.home(record.queue)
+    row = {"key": position, "dead_letters": tx.dead_letters(home), "origin": home, "reason": reason, "now": tx.now}
     if tx.execute(sql.BURY, row).rowcount:
-        if number in record.value.unnamed:
-            record.value = record.value._replace(unnamed=record.value.unnamed.remove(number))
+        record.name(number, tx.now)
         tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
-
-
-def bury_batch(tx: Transaction, key: int, count: int = 500) -> bool:
-    """Move up to ``count`` given-up entries to the dead letters; answers whether there are more."""
-    return _bury_up_to(tx, key, count) == count
 
 
 def bury_tails(tx: Transaction, count: int = 500) -> bool:
@@ -101,9 +114,9 @@ def bury_tails(tx: Transaction, count: int = 500) -> bool:
 
 
 def _bury_up_to(tx: Transaction, key: int, count: int) -> int:
-    """How many entries were moved; fewer than ``count``: they were the last."""
+    """How many entries were moved; fewer than ``count``: they were the last, or have to wait."""
     record = tx.sequence(key)
-    if record is None or not record.discarding or record.value.discard_from is None:
+    if record is None or not record.discarding or record.value.discard_from is None or record.keeps_tail:
         return 0
     lower = record.value.discard_from
     doomed = tx.execute(sql.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()

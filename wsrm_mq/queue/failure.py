@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import move_past
+from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.ending import apply_step, bury
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
@@ -14,6 +15,7 @@ from wsrm_mq.sequence.inbound import GaveUp, receive
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.storable import storable
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["Aftermath", "Failed", "after_failure", "fail"]
@@ -31,6 +33,8 @@ class Failed(NamedTuple):
     attempt: int
     retry_at: int | None
     released: bool
+    sends: Claim | None = None
+    """On what is to be sent because of it."""
 
 
 def fail(
@@ -40,18 +44,23 @@ def fail(
     number: int,
     error: str,
     policy: QueuePolicy,
-    fault: str = "",
+    diagnosis: Diagnosis = UNKNOWN,
     seconds: float | None = None,
 ) -> Failed:
-    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on.
-    ``fault`` is the kind of the error, see ``Outcome``."""
+    """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on. What was
+    answered with a fault is put aside at once: the application has said that another try would not help."""
     record = still_mine(tx, held)
     error = storable(error)
     tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
     failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
-    tx.ledger("failed", record, number=number, position=position, attempt=failures, reason=error)
-    failed(tx, record.queue, fault, seconds)
-    aftermath = after_failure(tx, record, position, number, failures, policy, error)
+    tx.ledger(
+        "failed", record, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
+    )
+    failed(tx, record.queue, diagnosis.kind, seconds)
+    if diagnosis.kind == ANSWERED_WITH_FAULT:
+        aftermath = _put_aside(tx, record, position, number, ANSWERED_WITH_FAULT)
+    else:
+        aftermath = after_failure(tx, record, position, number, failures, policy, error)
     goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
     if goes_on:
         released = give_back(tx, held)
@@ -71,14 +80,26 @@ def after_failure(
     error: str,
 ) -> Aftermath:
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
-    if failures <= len(policy.retry):
-        retry_at = tx.now + policy.retry[failures - 1]
+    if record.value.is_given_up(number):  # while it ran: it goes with what is given up
+        return Aftermath.ENDED
+    ladder = policy.resend if record.kind == "outgoing" else policy.retry
+    if failures <= len(ladder):
+        retry_at = tx.now + ladder[failures - 1]
         tx.execute(sql.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})
         if record.value.terms.ordered:
             record.wait(tx.now, retry_at)
         return Aftermath.RETRY
-    on_poison = policy.on_poison if record.is_rm else policy.connection_on_poison
-    return _POISON[on_poison](tx, record, position, number, error)
+    return _POISON[_on_poison(policy, record)](tx, record, position, number, error)
+
+
+def _on_poison(policy: QueuePolicy, record: SequenceRecord) -> OnPoison:
+    """A dead letter that fails again is one again: no operator's order depends on it. A plan's does. What is sent has
+    no order."""
+    if record.kind == "outgoing":
+        return OnPoison.DEAD_LETTER
+    if record.kind == "replay":
+        return OnPoison.DEAD_LETTER if record.plan is None else OnPoison.BLOCK
+    return policy.on_poison if record.is_rm else policy.connection_on_poison
 
 
 def _block(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
@@ -88,7 +109,11 @@ def _block(tx: Transaction, record: SequenceRecord, position: int, number: int, 
 
 
 def _dead_letter(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
-    bury(tx, record, position, number, "max_failures")
+    return _put_aside(tx, record, position, number, "max_failures")
+
+
+def _put_aside(tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str) -> Aftermath:
+    bury(tx, record, position, number, reason)
     move_past(tx, record, number)
     return Aftermath.BURIED
 

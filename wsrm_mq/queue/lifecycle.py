@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.accept import look_around
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.arrival import EndReceipt, Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.lookup import find
+from wsrm_mq.queue.lookup import find, look_around
+from wsrm_mq.queue.offered import answered_by, is_terminated_back, take_outgoing
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence import faults
@@ -41,15 +41,20 @@ def lifecycle(
     element: CloseSequence | TerminateSequence | None,
     policy: QueuePolicy,
     ack_requested: tuple[AckRequested, ...] = (),
-) -> Receipt:
+) -> EndReceipt:
     """CloseSequence, TerminateSequence, or AckRequested alone."""
-    receipt = Receipt()
+    receipt = EndReceipt()
     identifier = element.identifier if element is not None else None
     if element is not None:
         record = find(tx, sender, element.identifier, receipt)
         if record is not None:
             _end(tx, record, element, receipt)
             receipt.acknowledgement = record.value.acknowledgement()
+            if isinstance(element, TerminateSequence) and record.outgoing is not None and is_terminated_back(record):
+                receipt.terminated_back = record.outgoing.value.terms.identifier
+        elif (answered := answered_by(tx, sender, element.identifier)) is not None:
+            take_outgoing(tx, answered, element)
+            receipt.fault = None
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, identifier)
     return receipt
 
@@ -62,7 +67,9 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
         receipt.fault = faults.UnknownSequence("The fault names no sequence, or is none of WS-ReliableMessaging.")
         return receipt
     record = find(tx, sender, arrived.identifier, receipt)
-    if record is None or record.value.state in ENDED:
+    if record is None:
+        return _about_replies(tx, sender, arrived, arrived.identifier, receipt)
+    if record.value.state in ENDED:
         return receipt
     step = receive(record.value, arrived, tx.now)
     said = {"sequence": record.id, "event": "fault_received", "reason": arrived.code}
@@ -75,7 +82,25 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
     return receipt
 
 
-def _end(tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: Receipt) -> None:
+def _about_replies(
+    tx: Transaction, sender: Sender, arrived: SequenceFault, identifier: str, receipt: Receipt
+) -> Receipt:
+    """Take a fault about the sequence that the source has offered, if it is that."""
+    record = answered_by(tx, sender, identifier)
+    if record is None:
+        return receipt
+    receipt.fault, receipt.act = None, Act.IGNORE
+    take_outgoing(tx, record, arrived)
+    reason = f"{arrived.code}, about {identifier}"
+    said = {"sequence": record.id, "event": "fault_received", "reason": reason}
+    if tx.execute(sql.IN_LEDGER, said).fetchone() is None:
+        tx.ledger("fault_received", record, reason=reason)
+    return receipt
+
+
+def _end(
+    tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: EndReceipt
+) -> None:
     step = receive(record.value, element, tx.now)
     running = max((upper for _lower, upper in record.value.unnamed), default=None)
     apply_step(tx, record, step)

@@ -12,7 +12,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["find", "may_take"]
+__all__ = ["find", "look_around", "may_take"]
 
 
 def may_take(db: Database, sender: Sender, identifier: str) -> bool:
@@ -22,7 +22,7 @@ def may_take(db: Database, sender: Sender, identifier: str) -> bool:
     if row is None:
         return False
     record = SequenceRecord.load(row, EMPTY, EMPTY)
-    return record.principal == sender.principal and record.value.state not in ENDED
+    return record.is_rm and record.principal == sender.principal and record.value.state not in ENDED
 
 
 def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> SequenceRecord | None:
@@ -31,6 +31,7 @@ def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> 
     record = tx.sequence_named(identifier)
     known = (
         record is not None
+        and record.is_rm
         and record.principal == sender.principal
         and record.value.terms.rm is sender.rm
         and record.queue == tx.queue_named(sender.queue)
@@ -49,3 +50,10 @@ def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> 
         )
         return None
     return record
+
+
+def look_around(tx: Transaction, record: SequenceRecord, receipt: Receipt) -> None:
+    """Put down what is to be done about the sequence once this is committed."""
+    receipt.sequence = record.id
+    receipt.needs_watch = receipt.needs_watch or record.discarding or record.owner not in (None, tx.instance)
+    receipt.faults_to = record.acks_to

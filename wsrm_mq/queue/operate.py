@@ -1,41 +1,78 @@
-"""What an operator does to a sequence: each act is one transaction and leaves its ledger row."""
+"""What an operator does to a sequence: each act is one transaction and leaves its ledger row.
+
+A process that runs the sequence is not asked: its next commit sees what was changed, so a run stops behind the message
+that it is at. The peer learns of an end by the fault that its next message gets.
+"""
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.queue.cursor import settle_cursor
-from wsrm_mq.queue.ending import bury
-from wsrm_mq.store import instances
+from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
+from wsrm_mq.queue.ending import apply_step, bury
+from wsrm_mq.queue.idle import make_idle, owner_lives
+from wsrm_mq.queue.plans import is_held_by_plan
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
+from wsrm_mq.sequence.inbound import GaveUp, Late, OperatorClose, forced, receive
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.states import ENDED, Act, State
 from wsrm_mq.store import statements as sql
-from wsrm_mq.store.database import file_of
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["resume", "skip"]
+__all__ = ["TERMINATED", "Ended", "Forced", "close", "force", "hold", "note", "resume", "skip", "terminate"]
+
+TERMINATED: Final = "terminated_by_operator"
+"""What dead letters are marked with, where the rest of a sequence was given up."""
 
 
-def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int:
-    """Try a sequence again now, from the first step of the ladder: one that is blocked, waits for its next retry, or
-    was run by a process that died. Answers the number that will be tried."""
-    record, left_by_dead = _idle(tx, identifier)
-    position, number = _stopper(tx, record)
-    if record.blocked is None and record.retry_at is None and not left_by_dead:
-        raise NotAllowed(f"{identifier} is neither blocked nor waiting for a retry; there is nothing to resume.")
-    record.blocked = None
-    record.wait(tx.now, None)
-    tx.execute(sql.BEGIN_LADDER, {"key": position})
+def hold(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int | None:
+    """Deliver nothing more of a sequence until it is resumed, also after its end, or that of a plan that holds it;
+    what comes is still accepted. Answers the number that is being run, which is let end."""
+    record = _named(tx, identifier)
+    if record.on_hold_since is not None and not is_held_by_plan(tx, record):
+        raise NotAllowed(f"{identifier} is held already.")
+    if record.is_over:
+        raise NotAllowed(f"{identifier} has ended and has nothing left to deliver; there is nothing to hold.")
+    record.on_hold_since = tx.now
+    is_run = record.owner is not None and owner_lives(tx, record.owner) is not False
+    runs = record.cursor if is_run and record.is_unsettled else None
+    tx.ledger("held", record, number=runs, reason=reason, actor=actor)
+    return runs
+
+
+def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int | None:
+    """Try a sequence again now, from the first step of the ladder: one that is held, is blocked, waits for its next
+    retry, or was run by a process that died. Answers the number that will be tried; ``None``: it was held and has
+    nothing to deliver now."""
+    record = _named(tx, identifier)
+    if record.on_hold_since is None:
+        left_by_dead = make_idle(tx, record)
+        stopper: tuple[int, int] | None = _stopper(tx, record)
+        if record.blocked is None and record.retry_at is None and not left_by_dead:
+            raise NotAllowed(f"{identifier} is not held, blocked or waiting for a retry; there is nothing to resume.")
+    else:
+        record.on_hold_since = None
+        stopper = _next(tx, record)
+    position, number = stopper or (None, None)
+    if record.owner is None and position is not None:
+        record.blocked = None
+        record.wait(tx.now, None)
+        tx.execute(sql.BEGIN_LADDER, {"key": position})
     tx.ledger("resumed", record, number=number, position=position, reason=reason, actor=actor)
     return number
 
 
 def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: str) -> int:
     """Send the message that stops a sequence to the dead letters and let the sequence go on. Answers its position."""
-    record, _left_by_dead = _idle(tx, identifier)
+    record = _named(tx, identifier)
+    make_idle(tx, record)
     if number not in record.value.received:
         raise NotAllowed(
             f"number {number} of {identifier} was never received; only what stops a sequence can be skipped. "
-            "A gap is filled by the source, or left when it closes or terminates the sequence."
+            "A gap is filled by the source; sequence force goes past it."
         )
     position, stopper = _stopper(tx, record)
     if number != stopper:
@@ -48,35 +85,123 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
     return position
 
 
-def _idle(tx: Transaction, identifier: str) -> tuple[SequenceRecord, bool]:
-    """The sequence, which no live process runs; and whether it was taken from a process that died. That needs no other
-    process: a lock that is free proves the death, and nothing that the dead one might still write would fit."""
+class Forced(NamedTuple):
+    to: int
+    """What is held is deliverable up to this number."""
+    released: int
+    """Messages that were held."""
+    missing: AckRanges
+    """Numbers that delivery goes past."""
+
+
+def force(
+    tx: Transaction, identifier: str, *, to: int | None = None, late: Late = Late.ACCEPT, actor: str, reason: str
+) -> Forced:
+    """Deliver what is held across a gap: the next received run; or across every gap up to number ``to``, and what
+    follows that without a gap. ``late`` rules the missing numbers of the sequence from now on."""
+    record = _named(tx, identifier)
+    before, held = record.value, record.held
+    behavior, highest = before.terms.behavior, before.received.highest
+    if behavior is not IncompleteSequenceBehavior.NO_DISCARD:
+        raise NotAllowed(
+            f"{identifier} was granted with {behavior.value}: its source was told that nothing is delivered across a "
+            "gap. Ask for what is missing, or terminate it."
+        )
+    if not record.held:
+        raise NotAllowed(f"{identifier} holds nothing behind a gap; there is nothing to force.")
+    if to is not None and not before.limit <= to <= highest:
+        raise NotAllowed(f"what {identifier} holds lies from {before.limit} to {highest}; number {to} does not.")
+    step = forced(before, to, late)
+    last = step.sequence.limit - 1
+    tx.ledger("forced", record, number=last, reason=reason, actor=actor)
+    apply_step(tx, record, step)
+    return Forced(last, held - record.held, step.released_across)
+
+
+class Ended(NamedTuple):
+    """What a sequence has left that takes no new number."""
+
+    missing: AckRanges
+    """Numbers below the highest received that never came."""
+    delivers: int
+    """Messages that are not settled and still are delivered."""
+    gives_up: int
+    """Messages that go to the dead letters, in batches that follow."""
+
+
+def close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> Ended:
+    """Close a sequence in its source's stead: it takes no new number, and its behavior rules what is held."""
+    record = _named(tx, identifier)
+    step = receive(record.value, OperatorClose(), tx.now)
+    if step.act is not Act.CLOSE:
+        raise NotAllowed(f"{identifier} {_why_not_closed(record)}")
+    apply_step(tx, record, step, reason=reason, actor=actor)
+    return _left(tx, record)
+
+
+def _why_not_closed(record: SequenceRecord) -> str:
+    state, rm = record.value.state, record.value.terms.rm
+    if state in ENDED:
+        return "has ended."
+    if state is State.CLOSED:
+        return "is closed already."
+    if not record.is_rm:
+        return "is a connection's and has no source that could be told; terminate it."
+    if not rm.has_close:
+        return f"speaks WS-ReliableMessaging {rm.label}, which has no close; terminate it."
+    return "is over: its time has run out."
+
+
+def terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reason: str) -> Ended:
+    """End a sequence; its source is told SequenceTerminated. ``drain``: what was accepted is still delivered, as its
+    behavior rules; else it goes to the dead letters, but for what is being run."""
+    record = _named(tx, identifier)
+    unsettled = count_unsettled(tx, record, 1)
+    if record.value.state in ENDED and (drain or not unsettled):
+        left = f"; what it has left ({unsettled}) is delivered" if unsettled else " and has nothing left to deliver"
+        raise NotAllowed(f"{identifier} has ended{left}.")
+    if not drain:
+        if record.owner is not None and owner_lives(tx, record.owner) is False:
+            take_from_dead(tx, record)
+        record.on_hold_since = record.blocked = None
+        record.wait(tx.now, None)
+    step = receive(record.value, GaveUp(None if drain else TERMINATED), tx.now)
+    tx.ledger("terminated", record, reason=reason, actor=actor)
+    apply_step(tx, record, step, reason=None if drain else TERMINATED, actor=actor)
+    return _left(tx, record)
+
+
+def note(tx: Transaction, identifier: str, *, actor: str, reason: str) -> None:
+    """Write down what is worth knowing about a sequence."""
+    tx.ledger("noted", _named(tx, identifier), reason=reason, actor=actor)
+
+
+def _left(tx: Transaction, record: SequenceRecord) -> Ended:
+    value = record.value
+    gives_up = 0 if value.discard_from is None else count_unsettled(tx, record, value.discard_from)
+    return Ended(value.received.gaps(), count_unsettled(tx, record, 1) - gives_up, gives_up)
+
+
+def _named(tx: Transaction, identifier: str) -> SequenceRecord:
     record = tx.sequence_named(identifier)
     if record is None:
         raise NotFound(f"There is no sequence {identifier}.")
-    if record.owner is None:
-        return record, False
-    name, has_ended = tx.execute(sql.INSTANCE, {"key": record.owner}).fetchone()
-    holds_lock = instances.holds_lock(file_of(tx.db), name)
-    if holds_lock:
-        raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
-    if holds_lock is None and not has_ended:
-        raise NotAllowed(
-            f"{identifier} was being run by a process whose lock file is missing, and so not known to be dead. Start "
-            "the service if no process lives: it finds out within seconds. Then try again."
-        )
-    take_from_dead(tx, record)
-    return record, True
+    return record
 
 
 def _stopper(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:
-    """Position and number of the message that blocks it, else of the next to be delivered. Without order they
-    differ: a lower number may wait for its retry."""
+    """Position and number of the message that blocks it, else of the next to be delivered."""
+    found = _next(tx, record)
+    if found is None:
+        raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver: nothing of it is stopped.")
+    return found
+
+
+def _next(tx: Transaction, record: SequenceRecord) -> tuple[int, int] | None:
+    """Without order the two differ: a lower number may wait for its retry."""
     settle_cursor(tx, record)
     if record.blocked is not None:
         _failures, _deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": record.blocked}).fetchone()
         return record.blocked, number
     found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
-    if found is None or not record.cursor < record.value.deliver_below:
-        raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver: nothing of it is stopped.")
-    return found[0], record.cursor
+    return None if found is None or not record.is_unsettled else (found[0], record.cursor)

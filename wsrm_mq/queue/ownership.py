@@ -39,6 +39,8 @@ class Claim(NamedTuple):
 
     sequence: int
     fence: int
+    is_outgoing: bool = False
+    """What it has is sent, not delivered to the application."""
 
 
 def take(tx: Transaction, record: SequenceRecord, *, has_thread: bool = False) -> Claim | None:
@@ -46,14 +48,15 @@ def take(tx: Transaction, record: SequenceRecord, *, has_thread: bool = False) -
     run it: then it stays free for whichever process has one first. ``has_thread``: a request brings one along."""
     if record.owner is not None or record.delivery_state(tx.now) is not DeliveryState.READY:
         return None
-    if not (tx.serves(record.queue) and (has_thread or tx.takes_slot())):
+    is_outgoing = record.kind == "outgoing"
+    if not (tx.serves(record.queue) and (has_thread or tx.takes_slot(is_outgoing=is_outgoing))):
         return None
     record.owner = tx.instance
     record.fence += 1
     record.running_since = tx.now
     if record.retry_at is not None:
         record.wait(tx.now, None)
-    return Claim(record.id, record.fence)
+    return Claim(record.id, record.fence, is_outgoing)
 
 
 def claim(tx: Transaction, key: int) -> Claim | None:
@@ -117,13 +120,14 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
     return int(due) if due is not None else tx.now
 
 
-def runnable(tx: Transaction, count: int, after: int = 0) -> list[Claim]:
+def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = True) -> list[Claim]:
     """Take up to ``count`` sequences that are deliverable and have no owner. In turn: those that follow the key
-    ``after``, then the others. Those that were freed earlier in this transaction are among them."""
+    ``after``, then the others. Those that were freed earlier in this transaction are among them. ``sends``: those of
+    kind outgoing too."""
     tx.write_sequences()
     claims: list[Claim] = []
     for begin in (after, 0) if after else (0,):
-        search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign, "after": begin}
+        search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign(sends=sends), "after": begin}
         keys = [key for (key,) in tx.execute(sql.RUNNABLE, search)]
         claims += [taken for key in keys if (taken := claim(tx, key)) is not None]
     return claims

@@ -11,7 +11,7 @@ from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 
-__all__ = ["MAX_RANGES", "Acknowledge", "OnPoison", "PolicyOf", "QueuePolicy"]
+__all__ = ["MAX_RANGES", "Acknowledge", "OnFault", "OnPoison", "PolicyOf", "QueuePolicy"]
 
 MAX_RANGES: Final = 4_096
 """Separate ranges of numbers in one sequence: what an acknowledgement says, and a row each."""
@@ -28,6 +28,15 @@ class OnPoison(enum.StrEnum):
     """The sequence ends; the source is told SequenceTerminated."""
 
 
+class OnFault(enum.StrEnum):
+    """What happens to a one-way message that the application answered with a fault which is its sender's."""
+
+    SETTLE = "settle"
+    """It is settled as delivered, and remarked upon."""
+    DEAD_LETTER = "dead_letter"
+    """It goes to the dead letters and the sequence goes on."""
+
+
 class Acknowledge(enum.StrEnum):
     STORED = "stored"
     DELIVERED = "delivered"
@@ -40,7 +49,12 @@ class QueuePolicy:
 
     retry: tuple[int, ...] = (1_000, 5_000, 15_000, 60_000, 300_000)
     """The ladder: how long to wait before the second, third, … try. Empty: no second try."""
+    resend: tuple[int, ...] = tuple(
+        1_000 * step for step in (3, 10, 30, 120, 600, 1800, 3600, 7200, 14400, 28800, 28800)
+    )
+    """The same for what this side sends, where it is not taken, or not acknowledged: a day in all."""
     on_poison: OnPoison = OnPoison.BLOCK
+    on_fault: OnFault = OnFault.SETTLE
     acknowledge: Acknowledge = Acknowledge.STORED
     behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     incomplete_reason: str = "first_gap"
@@ -62,6 +76,8 @@ class QueuePolicy:
     """Any fault of a two-way operation counts as a failure, not as the answer."""
     retain: int | None = 7 * 24 * 3_600_000
     """How long a settled message is kept; ``None``: for ever."""
+    retain_until_archived: bool = False
+    """Nothing is deleted before an archive holds it."""
     retain_ended: int = 30 * 24 * 3_600_000
     """How long an ended sequence is remembered."""
     retain_ledger: int = 30 * 24 * 3_600_000

@@ -1,10 +1,12 @@
 """What is deleted, and when: messages that were settled long ago, then sequences that ended long ago, each with what
-the ledger says of it; then what the ledger has said of nothing of the kind long ago.
+the ledger says of it; then plans of replays, and what the ledger has said of nothing of the kind long ago.
 
 Nothing that is needed goes: what is unsettled, dead letters, and of a sequence that still answers duplicates the
 stored replies. The ranges stay until the sequence is forgotten, so no sequence answers differently before that: a
 number that was received is known as received without its entry. A sequence is forgotten when its end is long ago and
 nothing of it is kept any more; from then on it is unknown, which is what it answered to nearly everything before.
+
+Where that is asked for, nothing goes before an archive that was confirmed holds it (``queue.archiving``).
 
 Looking for it only reads. What is found is deleted in batches, each a short transaction of its own with one row in
 the ledger.
@@ -12,12 +14,14 @@ the ledger.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from wsrm_mq.store import archiving
 from wsrm_mq.store import pruning as sql
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
 from wsrm_mq.store.port import Database
@@ -45,6 +49,9 @@ GRACE: Final = 60_000
 """ms. A request that waits for a message reads what became of it after it is settled."""
 
 
+_LARGEST: Final = 2**63 - 1
+
+
 class Kept(NamedTuple):
     """How long something is kept, in ms; ``None``: for ever."""
 
@@ -54,6 +61,8 @@ class Kept(NamedTuple):
     """A sequence, once it has ended."""
     ledger: int | None = None
     """A row of the ledger that is about neither a message nor a sequence; that of no partner holds for all."""
+    until_archived: bool = False
+    """Nor before an archive holds it."""
 
 
 KeptOf = Callable[[str | None], Kept]
@@ -71,9 +80,14 @@ class Pruned(NamedTuple):
     sequences: int = 0
     ledger: int = 0
     """Rows of the ledger beside those that went with what they were about."""
+    plans: int = 0
+    """Of replays."""
 
     def plus(self, other: Pruned) -> Pruned:
         return Pruned(*map(sum, zip(self, other, strict=True)))
+
+    def minus(self, other: Pruned) -> Pruned:
+        return Pruned(*map(operator.sub, self, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +102,40 @@ class Batch:
     """Messages that lose their body only, with its size."""
     sequences: tuple[int, ...] = ()
     ledger: tuple[int, ...] = ()
+    plans: tuple[str, ...] = ()
+    archived: Mapping[int, int] = field(default_factory=dict)
+    """Positions that lose their entry or body only while an archive holds them, with their messages."""
+    archived_sequences: tuple[int, ...] = ()
+    """Those of ``sequences`` that are forgotten only while an archive holds them."""
     actor: str | None = None
     reason: str | None = None
 
     def __call__(self, tx: Transaction) -> Pruned:
-        """Delete what is still there: another process may prune too. What was found settled stays settled, and what was
-        found ended stays ended."""
+        """Delete what is still there, and still held by an archive where it has to be: another process may prune, and
+        an operator act, meanwhile. What was found settled stays settled, and what was found ended stays ended."""
+        waits = self.archived or self.archived_sequences
+        return (self._held(tx) if waits else self)._deleted(tx)
+
+    def _held(self, tx: Transaction) -> Batch:
+        """Without what no archive holds any more."""
+        lost = {one for (one,) in tx.execute(sql.UNARCHIVED, (as_json([*self.archived]),)).fetchall()}
+        kept = {self.archived[one] for one in lost}
+        sequences = tx.execute(sql.UNARCHIVED_SEQUENCES, (as_json(self.archived_sequences),)).fetchall()
+        return replace(
+            self,
+            entries=tuple(one for one in self.entries if one not in lost),
+            messages={key: size for key, size in self.messages.items() if key not in kept},
+            bodies={key: size for key, size in self.bodies.items() if key not in kept},
+            sequences=tuple(one for one in self.sequences if (one,) not in sequences),
+        )
+
+    def _deleted(self, tx: Transaction) -> Pruned:
         pruned = Pruned(sequences=_forget(tx, self.sequences))
         if self.ledger:
             dropped_rows = tx.execute(sql.DROP_LEDGER, (as_json(self.ledger),)).rowcount
             pruned = pruned._replace(ledger=dropped_rows)
+        if self.plans:
+            pruned = pruned._replace(plans=tx.execute(sql.DROP_PLANS, (as_json(self.plans),)).rowcount)
         entries = as_json(self.entries)
         tx.execute(sql.DROP_REPLIES, (entries,))
         gone = tx.execute(sql.DROP_ENTRIES, (entries,)).fetchall()
@@ -121,6 +159,7 @@ class Batch:
             pruned.bodies and f"{pruned.bodies} bodies of messages whose replies are still wanted",
             pruned.size and f"{pruned.size} bytes",
             pruned.sequences and f"{pruned.sequences} ended sequences",
+            pruned.plans and f"{pruned.plans} ended plans",
         )
         text = ", ".join(part for part in what if part)
         return f"{text}: {self.reason}" if self.reason else text
@@ -147,15 +186,24 @@ def batches(
                 entries=tuple(row.position for row in due if not row.only_body),
                 messages={row.message: row.size for row in due if not row.only_body},
                 bodies={row.message: row.size for row in due if row.only_body},
+                archived={row.position: row.message for row in due if terms[row.partner].until_archived},
                 actor=actor,
                 reason=reason,
             )
     if ended:
-        for keys in _over(reader, terms, now, max(ended), max(settled, default=0)):
-            yield Batch(Pruned(sequences=len(keys)), sequences=keys, actor=actor, reason=reason)
+        for over in _over(reader, terms, now, max(ended), max(settled, default=0)):
+            yield Batch(
+                Pruned(sequences=len(over)),
+                sequences=tuple(key for key, _partner in over),
+                archived_sequences=tuple(key for key, partner in over if terms[partner].until_archived),
+                actor=actor,
+                reason=reason,
+            )
     general = terms[None]
+    if general.ended is not None and (plans := _ended_plans(reader, now - general.ended)):
+        yield Batch(Pruned(plans=len(plans)), plans=plans, actor=actor, reason=reason)
     if general.ledger is not None:
-        for keys in _old_ledger(reader, now - general.ledger):
+        for keys in _old_ledger(reader, now - general.ledger, general.until_archived):
             yield Batch(Pruned(ledger=len(keys)), ledger=keys, actor=actor, reason=reason)
 
 
@@ -167,11 +215,20 @@ class _Due(NamedTuple):
     size: int
     only_body: int
     """Its reply is still wanted, and the entry that leads to it."""
+    is_archived: int
+
+    def goes(self, term: Kept | None, now: int) -> bool:
+        if term is None or term.settled is None or (term.until_archived and not self.is_archived):
+            return False
+        return self.settled_at <= now - max(term.settled, GRACE)
 
 
 def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -> Iterator[list[_Due]]:
     with reader() as db:
-        bounds = {"after": 0, "horizon": _horizon(db, latest), "latest": latest, "count": BATCH}
+        horizon = _horizon(db, latest)
+        if all(term.until_archived for term in terms.values()):
+            horizon = min(horizon, db.execute(archiving.LAST_ARCHIVED).fetchone()[0])
+        bounds = {"after": 0, "horizon": horizon, "latest": latest, "count": BATCH}
     while True:
         with reader() as db:
             rows = [_Due._make(row) for row in db.execute(sql.DUE, bounds)]
@@ -180,8 +237,7 @@ def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -
         taken: list[_Due] = []
         size = 0
         for row in rows:
-            term = terms.get(row.partner)
-            if term is not None and term.settled is not None and row.settled_at <= now - max(term.settled, GRACE):
+            if row.goes(terms.get(row.partner), now):
                 if taken and size + row.size > BATCH_BYTES:
                     break
                 taken.append(row)
@@ -193,21 +249,25 @@ def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -
 
 def _over(
     reader: Reader, terms: dict[str | None, Kept], now: int, latest: int, settled: int
-) -> Iterator[tuple[int, ...]]:
+) -> Iterator[list[tuple[int, str | None]]]:
+    """Keys of sequences, and their partners."""
     bounds = {"at": 0, "key": 0, "latest": latest, "settled": settled, "count": SEQUENCES}
     while True:
         with reader() as db:
             rows = db.execute(sql.OVER, bounds).fetchall()
         if not rows:
             return
-        bounds["at"], bounds["key"], _partner = rows[-1]
-        keys = tuple(key for at, key, partner in rows if _is_over(terms.get(partner), now - at))
-        if keys:
-            yield keys
+        bounds["at"], bounds["key"], *_ = rows[-1]
+        if over := [(key, partner) for at, key, partner, held in rows if _is_over(terms.get(partner), now - at, held)]:
+            yield over
 
 
-def _old_ledger(reader: Reader, latest: int) -> Iterator[tuple[int, ...]]:
-    bounds = {"at": 0, "key": 0, "latest": latest, "count": LEDGER}
+def _old_ledger(reader: Reader, latest: int, until_archived: bool) -> Iterator[tuple[int, ...]]:
+    upto = _LARGEST
+    if until_archived:
+        with reader() as db:
+            (upto,) = db.execute(archiving.ARCHIVED_LEDGER).fetchone()
+    bounds = {"at": 0, "key": 0, "latest": latest, "upto": upto, "count": LEDGER}
     while True:
         with reader() as db:
             rows = db.execute(sql.OLD_LEDGER, bounds).fetchall()
@@ -217,8 +277,16 @@ def _old_ledger(reader: Reader, latest: int) -> Iterator[tuple[int, ...]]:
         yield tuple(key for _at, key in rows)
 
 
-def _is_over(term: Kept | None, age: int) -> bool:
-    return term is not None and term.ended is not None and age >= term.ended
+def _ended_plans(reader: Reader, latest: int) -> tuple[str, ...]:
+    """Of which no sequence is kept. They are few: each is an act of an operator."""
+    with reader() as db:
+        return tuple(plan for (plan,) in db.execute(sql.OLD_PLANS, (latest,)))
+
+
+def _is_over(term: Kept | None, age: int, is_archived: int) -> bool:
+    if term is None or term.ended is None or (term.until_archived and not is_archived):
+        return False
+    return age >= term.ended
 
 
 def _horizon(db: Database, latest: int) -> int:

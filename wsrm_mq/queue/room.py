@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import Bounds
+from wsrm_mq.sequence.inbound import Bounds, Outgrew
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Room", "TooLarge", "buffer_remaining", "crowded", "full", "lack_of_room", "not_ours", "too_many_sequences"]
+__all__ = ["Room", "buffer_remaining", "crowded", "full", "lack_of_room", "not_ours", "too_many_sequences"]
 
 MOST_REMAINING: Final = 4_096
 """The largest BufferRemaining that is told."""
@@ -46,17 +46,16 @@ class Room:
     """Of the store: above it only that is taken which fills a gap."""
 
 
-class TooLarge(str):
-    """Why a message is not taken, where it never could be: its sequence is held as a whole."""
-
-
-def lack_of_room(tx: Transaction, record: SequenceRecord, number: int, size: int, *, held: bool, room: Room) -> str:
-    """Why message ``number`` of ``size`` bytes, which will be ``held`` or not, cannot be taken; empty: it can be."""
+def lack_of_room(
+    tx: Transaction, record: SequenceRecord, number: int, size: int, *, held: bool, room: Room
+) -> str | Outgrew:
+    """Why message ``number`` of ``size`` bytes, which will be ``held`` or not, cannot be taken now, or never; empty: it
+    can be."""
     as_a_whole = record.value.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
     if held and as_a_whole:
         too_large = _over_own_bytes(tx, record, size, room)
         if too_large:
-            return TooLarge(too_large)
+            return Outgrew(too_large)
     fills_gap = number == record.value.expected and (held or record.held > 0)
     if fills_gap:
         return ""

@@ -10,30 +10,36 @@ from typing import NamedTuple
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.counts import delivered
 from wsrm_mq.queue.cursor import move_past
+from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
+from wsrm_mq.queue.offered import number_reply
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.sequence.elements import SequenceAcknowledgement
-from wsrm_mq.sequence.ranges import EMPTY, AckRanges
+from wsrm_mq.queue.sending import NOT_SENT, Letter, Sent, send
+from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.replies import ADD_REPLY, OUTCOME_AND_REPLY
 from wsrm_mq.store.space import space
 from wsrm_mq.store.storable import storable
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = [
-    "ANSWERED_WITH_FAULT",
+    "KNOWN",
     "ServiceReply",
     "Settled",
     "Settlement",
     "add_reply",
+    "place_of",
     "remarked",
     "settle",
     "settlement",
 ]
 
-ANSWERED_WITH_FAULT = "answered_with_fault"
-"""The application took a one-way message and answered a fault, which the source does not read: event and reason."""
+KNOWN = "known"
+"""Reason of a replay that the application had done before, and has not done again."""
 
 
 class ServiceReply(NamedTuple):
@@ -44,6 +50,10 @@ class ServiceReply(NamedTuple):
     body: bytes
     place: tuple[int, str] | None = None
     """Where its header blocks begin, offset and codec, while that is known: it is not stored."""
+    header: SequenceHeader | None = None
+    """Its place in the sequence that the source has offered, once it has one."""
+    letter: Letter | None = None
+    """The same as it is sent, where that is not on the response to its request: it is stored by itself."""
 
 
 class Settled(NamedTuple):
@@ -51,10 +61,20 @@ class Settled(NamedTuple):
     """The sequence was given back."""
     waiter: str | None
     """Name of the instance where a request waits for this."""
+    goes_on: bool
+    """More of the sequence may be delivered. Else its run ends here, whatever it has read already."""
     next_number: int
     """Where the sequence goes on, if it was not released."""
     acknowledgement: SequenceAcknowledgement | None = None
     """What an acknowledgement says now, if that was asked for."""
+    reply_header: SequenceHeader | None = None
+    """The place that the reply has got in the offered sequence."""
+    sends: Claim | None = None
+    """On what is to be sent because of it."""
+    is_ack_due: bool = False
+    """An acknowledgement is to be sent by itself."""
+    letter: int | None = None
+    """Position of the reply as it waits to be sent or fetched."""
 
 
 def settle(
@@ -67,14 +87,16 @@ def settle(
     release: bool = False,
     waited_for: bool = False,
     remark: str | None = None,
+    diagnosis: Diagnosis = UNKNOWN,
+    is_known: bool = False,
     seconds: float | None = None,
     is_replay: bool = False,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
 ) -> Settled:
     """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
-    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it;
-    ``seconds``: how long it took; ``is_replay``: it was read back from the store; ``acknowledge`` makes the
-    acknowledgement for a request that is answered with it.
+    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it, with
+    its ``diagnosis``; ``is_known``: it had done it before; ``seconds``: how long it took; ``is_replay``: it was read
+    back from the store; ``acknowledge`` makes the acknowledgement for a request that is answered with it.
     Raises ``FenceLost`` where another instance, or a later claim, has the sequence by now."""
     record = still_mine(tx, held)
     waiter = None
@@ -84,65 +106,110 @@ def settle(
         waiter = found[0] if found else None
     else:
         tx.delivered(position)
+    if record.value.unnamed is not EMPTY:
+        record.name(number, tx.now)
+    reply_header, sent = None, NOT_SENT
     if reply is not None:
-        add_reply(tx, position, reply)
+        reply_header = place_of(tx, record, number, reply)
+        sent = add_reply(tx, record, position, reply, reply_header, is_awaited=waiter is not None)
     if remark is not None:
-        remarked(tx, record, position, number, remark)
+        remarked(tx, record, position, number, remark, diagnosis)
+    elif is_known:
+        tx.execute(sql.REMARK, {"key": position, "reason": KNOWN})
     delivered(tx, record.queue, seconds, is_replay)
-    if record.value.unnamed is not EMPTY and number in record.value.unnamed:
-        record.value = record.value._replace(unnamed=record.value.unnamed.remove(number))
     move_past(tx, record, number)
     record.running_since = tx.now
-    acknowledgement = None if acknowledge is None else acknowledge(tx, record)
-    return Settled(release and _give_back_quickly(tx, held, record), waiter, record.cursor, acknowledgement)
+    acknowledgement = None
+    if acknowledge is not None and record.acks_to is None:
+        acknowledgement = acknowledge(tx, record)
+        record.ack_waits = False
+    goes_on = record.has_next
+    released = release and _give_back_quickly(tx, held, record, goes_on)
+    is_ack_due = record.ack_due_at == tx.now
+    return Settled(
+        released, waiter, goes_on, record.cursor, acknowledgement, reply_header, sent.claim, is_ack_due, sent.position
+    )
 
 
-def remarked(tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str) -> None:
+def remarked(
+    tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str, diagnosis: Diagnosis
+) -> None:
     """Write down what the application answered to a message that it took: the source does not read it."""
     tx.execute(sql.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
-    tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=storable(remark))
+    said, failure = storable(remark), diagnosis.columns
+    tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=said, failure=failure)
 
 
-def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord) -> bool:
+def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord, goes_on: bool) -> bool:
     """``give_back``, without a query in the usual cases: nothing is deliverable, or the next message is."""
-    if not record.has_next:
+    if not goes_on:
         free(record)
         return True
     return False if record.value.terms.ordered else give_back(tx, held)
 
 
-def add_reply(tx: Transaction, position: int, reply: ServiceReply) -> None:
+def place_of(tx: Transaction, record: SequenceRecord | None, number: int, reply: ServiceReply) -> SequenceHeader | None:
+    """The place of the reply to message ``number`` in the sequence that the source has offered, if it has one: what is
+    no envelope can carry no number. In order no reply comes after the one to the last message."""
+    if record is None or record.outgoing is None or reply.place is None:
+        return None
+    is_last = number == record.value.last_number and record.value.terms.ordered
+    return number_reply(tx, record, is_last=is_last)
+
+
+def add_reply(
+    tx: Transaction,
+    record: SequenceRecord | None,
+    position: int,
+    reply: ServiceReply,
+    header: SequenceHeader | None,
+    *,
+    is_awaited: bool = False,
+) -> Sent:
+    """Store the reply to the message at ``position``, which has the place ``header`` in the offered sequence, and have
+    it sent or fetched where it has an endpoint. ``is_awaited``: it may leave on the response to its request."""
+    sent = NOT_SENT
+    if record is not None and reply.letter is not None:
+        number = None if header is None else header.number
+        sent = send(tx, record, reply.letter, number, is_awaited=is_awaited)
     tx.execute(
-        sql.ADD_REPLY,
+        ADD_REPLY,
         {
             "entry": position,
             "status": reply.status,
             "headers": as_json(reply.headers),
             "stored_at": tx.now,
             "body": reply.body,
+            "sequence": None if header is None or record is None else record.id,
+            "number": None if header is None else header.number,
+            "letter": sent.position,
         },
     )
+    return sent
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
     outcome: str
     reply: ServiceReply | None
-    acknowledgement: SequenceAcknowledgement
-    """What an acknowledgement of its sequence says now."""
+    acknowledgement: SequenceAcknowledgement | None
+    """What an acknowledgement of its sequence says now; ``None``: that is sent by itself."""
+    letter: int | None = None
+    """Position of the reply as it waits to be fetched, should it not leave on a response."""
 
 
 def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -> Settlement | None:
     """How the message at ``position`` was settled; ``None`` while it is not. The acknowledgement tells the room that is
     left where ``policy`` wants that."""
-    found = db.execute(sql.OUTCOME_AND_REPLY, {"key": position}).fetchone()
+    found = db.execute(OUTCOME_AND_REPLY, {"key": position}).fetchone()
     if found is None or found[0] is None:
         return None
-    outcome, sequence, status, headers, body = found
+    outcome, sequence, status, headers, body, reply_number, letter = found
     reply = None if status is None else ServiceReply(status, tuple((n, v) for n, v in json.loads(headers)), body)
-    row = db.execute(sql.SEQUENCE_BY_ID, {"key": sequence}).fetchone()
-    ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": sequence})))
-    unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": sequence}))
-    record = SequenceRecord.load(row, ranges, unnamed)
+    record = SequenceRecord.read(db, sequence)
+    if reply is not None and reply_number is not None and record.outgoing is not None:
+        reply = reply._replace(header=record.outgoing.value.header(reply_number))
+    if record.acks_to is not None and policy is not None:
+        return Settlement(outcome, reply, None, letter)
     said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: space(db).used)
-    return Settlement(outcome, reply, said)
+    return Settlement(outcome, reply, said, letter)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wsrm_mq.queue.accept import accept_into
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Arrival, Receipt, Sender
+from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import apply_step, expire
 from wsrm_mq.queue.room import crowded, full, not_ours
@@ -22,10 +22,10 @@ from wsrm_mq.store.transaction import Transaction
 __all__ = ["accept_unsequenced", "end_connections"]
 
 
-def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None = None) -> Receipt:
-    """Take one message as the next of its connection. Its header is made here: ``Receipt.given``. ``asking``: in whose
-    name the AckRequested headers on it are answered."""
-    receipt = Receipt()
+def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None = None) -> MessageReceipt:
+    """Take one message as the next of its connection. Its header is made here: ``MessageReceipt.given``. ``asking``: in
+    whose name the AckRequested headers on it are answered."""
+    receipt = MessageReceipt()
     queue = tx.queue_named(arrival.sender.queue)
     no_room = _lack_of_room(tx, arrival, queue)
     if no_room:
@@ -99,6 +99,7 @@ def _begin(tx: Transaction, arrival: Arrival) -> SequenceRecord:
         partner=sender.partner,
         connection=arrival.connection,
         created_at=tx.now,
+        kind="connection",
     )
     record = tx.add_sequence(record, None)
     if arrival.connection is not None:

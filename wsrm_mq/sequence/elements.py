@@ -15,6 +15,7 @@ __all__ = [
     "CreateSequence",
     "EndpointReference",
     "IncompleteSequenceBehavior",
+    "MakeConnection",
     "Offer",
     "SequenceAcknowledgement",
     "SequenceFault",
@@ -98,6 +99,16 @@ class CloseSequence:
 class TerminateSequence:
     identifier: str
     last_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MakeConnection:
+    """A request for a message that waits (WS-MakeConnection 1.1 §3.2)."""
+
+    address: str | None
+    """Messages to this very address are asked for."""
+    unsupported: tuple[tuple[str, str], ...] = ()
+    """(namespace, local name) of what it would select them by beside, each once."""
 
 
 @dataclass(frozen=True, slots=True)

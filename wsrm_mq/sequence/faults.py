@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar
 
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
+
 __all__ = [
     "ActionMismatch",
     "ActionNotSupported",
@@ -18,15 +20,18 @@ __all__ = [
     "Fault",
     "FaultCode",
     "FaultFamily",
+    "InvalidAcknowledgement",
     "InvalidAddressingHeader",
     "LastMessageNumberExceeded",
     "MalformedMessage",
     "MessageNumberRollover",
+    "MissingSelection",
     "NotUnderstood",
     "SequenceClosed",
     "SequenceTerminated",
     "ServiceFailure",
     "UnknownSequence",
+    "UnsupportedSelection",
     "VersionMismatch",
     "WSRMRequired",
 ]
@@ -46,6 +51,7 @@ class FaultFamily(enum.Enum):
 
     RM = "rm"
     ADDRESSING = "addressing"
+    MAKE_CONNECTION = "make_connection"
     SOAP = "soap"
     """No subcode."""
 
@@ -85,6 +91,17 @@ class SequenceTerminated(Fault):
 class UnknownSequence(Fault):
     family = FaultFamily.RM
     subcode = "UnknownSequence"
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidAcknowledgement(Fault):
+    """``said`` is the acknowledgement that cannot be true; the fault repeats it."""
+
+    said: SequenceAcknowledgement | None = None
+
+    family = FaultFamily.RM
+    subcode = "InvalidAcknowledgement"
     is_header_fault = True
 
 
@@ -163,6 +180,27 @@ class ActionMismatch(Fault):
 class ActionNotSupported(Fault):
     family = FaultFamily.ADDRESSING
     subcode = "ActionNotSupported"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSelection(Fault):
+    """MakeConnection says nothing of which message it asks for (WS-MakeConnection 1.1 §4.2)."""
+
+    code = FaultCode.RECEIVER
+    family = FaultFamily.MAKE_CONNECTION
+    subcode = "MissingSelection"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedSelection(Fault):
+    """``elements`` are (namespace, local name) of what MakeConnection selects by and this side does not
+    (WS-MakeConnection 1.1 §4.1)."""
+
+    elements: tuple[tuple[str, str], ...] = ()
+
+    code = FaultCode.RECEIVER
+    family = FaultFamily.MAKE_CONNECTION
+    subcode = "UnsupportedSelection"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,14 @@ __all__ = [
     "GaveUp",
     "InboundSequence",
     "Lapsed",
+    "Late",
+    "OperatorClose",
+    "Outgrew",
     "Step",
     "Terms",
     "TimePassed",
     "decline",
+    "forced",
     "grant",
     "receive",
 ]
@@ -68,6 +72,18 @@ class Disposition(enum.StrEnum):
     """At most once, in order: a higher number was delivered before."""
     EMPTY_LAST_MESSAGE = "empty_last_message"
     """1.0: a message that only says which number is the last."""
+    LATE_REFUSED = "late_refused"
+    """An operator forced the sequence past it and refuses what comes late. It goes to the dead letters: it is
+    acknowledged, as its source would else send it again for ever, or give the whole sequence up."""
+
+
+class Late(enum.StrEnum):
+    """What becomes of a missing number that arrives after an operator forced the sequence past its gap."""
+
+    ACCEPT = "accept"
+    """It is delivered at once, out of order, marked late."""
+    REFUSE = "refuse"
+    """It goes to the dead letters, see ``Disposition.LATE_REFUSED``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,8 @@ class InboundSequence(NamedTuple):
     discard_from: int | None = None
     """Unsettled numbers from here on go to the dead letters; they are never delivered."""
     discard_reason: str | None = None
+    late: Late | None = None
+    """Set by ``forced``."""
 
     @property
     def expected(self) -> int:
@@ -128,6 +146,9 @@ class InboundSequence(NamedTuple):
     @property
     def deliver_below(self) -> int:
         return self.limit if self.discard_from is None else min(self.limit, self.discard_from)
+
+    def is_given_up(self, number: int) -> bool:
+        return self.discard_from is not None and number >= self.discard_from
 
     @property
     def due_at(self) -> int | None:
@@ -170,14 +191,29 @@ class Lapsed:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``, it is held as a
-    whole and has grown too large, or the store may have forgotten what it acknowledged."""
+    """This side ends the sequence: a message could not be delivered and the queue says ``terminate``, or the store may
+    have forgotten what it acknowledged."""
 
     discard_reason: str | None = "sequence_failed"
     """What is unsettled goes to the dead letters, marked with this; ``None``: the behavior decides."""
 
 
-Input = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | SequenceFault | TimePassed | Lapsed | GaveUp
+@dataclass(frozen=True, slots=True)
+class Outgrew:
+    """A new message would make a sequence that is held as a whole larger than it may be; ``reason`` says by what. To
+    be sent again later does not help it."""
+
+    reason: str
+    discard_reason: str = "max_held_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorClose:
+    """An operator closes the sequence in its source's stead."""
+
+
+FromSource = SequenceHeader | AckRequested | CloseSequence | TerminateSequence | SequenceFault
+Input = FromSource | TimePassed | Lapsed | GaveUp | Outgrew | OperatorClose
 
 
 class Step(NamedTuple):
@@ -187,6 +223,8 @@ class Step(NamedTuple):
     act: Act | None = None
     fault: faults.Fault | None = None
     disposition: Disposition | None = None
+    is_late: bool = False
+    """An operator had forced the sequence past the accepted number."""
     no_room: str = ""
     """Not accepted and not recorded, for want of room; the reason, for the log. The sender is told to come again."""
     released_across: AckRanges = EMPTY
@@ -208,28 +246,30 @@ def receive(
     now: int,
     *,
     bounds: Bounds = Bounds(),
+    held: int | None = None,
     named: bool = True,
     empty_last: bool = False,
 ) -> Step:
     """Take one event and answer the next sequence and what must happen because of it.
 
-    ``now`` is in ms since the epoch. ``named=False`` accepts the message without letting acknowledgements name it
-    yet; ``empty_last`` says that the message is a 1.0 LastMessage with an empty body. A sequence whose time is over
-    ends first, and the event meets the ended one.
+    ``now`` is in ms since the epoch. ``held``: how many accepted numbers wait, where some that lie behind a gap were
+    settled before their turn; ``None``: all that lie there. ``named=False`` accepts the message without letting
+    acknowledgements name it yet; ``empty_last`` says that the message is a 1.0 LastMessage with an empty body. A
+    sequence whose time is over ends first, and the event meets the ended one.
     """
     due_at = sequence.due_at
     if due_at is not None and now >= due_at:
         expired = _move(sequence, Trigger.EXPIRED, event, now)
         if isinstance(event, TimePassed):
             return expired
-        step = receive(expired.sequence, event, now, bounds=bounds, named=named, empty_last=empty_last)
+        step = receive(expired.sequence, event, now, bounds=bounds, held=held, named=named, empty_last=empty_last)
         return step._replace(ended_now=True, released_across=expired.released_across)
     if isinstance(event, TimePassed):
         return Step(sequence, Act.IGNORE)
     trigger = _classify(sequence, event)
     if TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger].act is Act.ACCEPT:
         assert isinstance(event, SequenceHeader)
-        return _accept(sequence, event, now, bounds, named, empty_last)
+        return _accept(sequence, event, now, bounds, held, named, empty_last)
     return _move(sequence, trigger, event, now)
 
 
@@ -261,6 +301,10 @@ def _classify(sequence: InboundSequence, event: Input) -> Trigger:
             return Trigger.EXPIRED
         case GaveUp():
             return Trigger.FAILED
+        case Outgrew():
+            return Trigger.OUTGROWN
+        case OperatorClose():
+            return Trigger.OPERATOR_CLOSE
     raise TypeError(f"{event!r} is no input of a sequence")
 
 
@@ -273,16 +317,25 @@ def _contradicts(sequence: InboundSequence, stated: int | None) -> bool:
 
 
 def _accept(
-    sequence: InboundSequence, header: SequenceHeader, now: int, bounds: Bounds, named: bool, empty_last: bool
+    sequence: InboundSequence,
+    header: SequenceHeader,
+    now: int,
+    bounds: Bounds,
+    held: int | None,
+    named: bool,
+    empty_last: bool,
 ) -> Step:
     number, terms = header.number, sequence.terms
     # What fills the first gap is always taken: it makes room.
-    no_room = "" if number == sequence.received.expected else _no_room(sequence, number, bounds)
+    no_room = "" if number == sequence.received.expected else _no_room(sequence, number, bounds, held)
     if no_room:
         return decline(sequence, now, no_room)
     disposition = None
+    is_late = sequence.late is not None and number < sequence.limit
     if empty_last and header.last:
         disposition = Disposition.EMPTY_LAST_MESSAGE
+    elif is_late and sequence.late is Late.REFUSE:
+        disposition = Disposition.LATE_REFUSED
     elif terms.assurance is DeliveryAssurance.AT_MOST_ONCE and terms.ordered and number < sequence.limit:
         disposition = Disposition.LATE
     received = sequence.received.add(number)
@@ -296,8 +349,9 @@ def _accept(
         unnamed=sequence.unnamed if named or disposition else sequence.unnamed.add(number),
         limit=_limit(sequence, received, number, last_number),
         last_number=last_number,
+        late=sequence.late,
     )
-    return Step(accepted, Act.ACCEPT, disposition=disposition)
+    return Step(accepted, Act.ACCEPT, disposition=disposition, is_late=is_late)
 
 
 def _limit(sequence: InboundSequence, received: AckRanges, number: int, last_number: int | None) -> int:
@@ -311,10 +365,12 @@ def _limit(sequence: InboundSequence, received: AckRanges, number: int, last_num
     return max(sequence.limit, received.highest + 1) if sequence.terms.skips_gaps else sequence.limit
 
 
-def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
+def _no_room(sequence: InboundSequence, number: int, bounds: Bounds, held: int | None) -> str:
     """Why ``number``, which lies behind a gap, cannot be taken."""
     expected = sequence.received.expected
     if bounds.window is not None and number >= expected + bounds.window:
+        if bounds.window == 1:
+            return f"number {number} came before number {expected}, and none is held: window is 1"
         return f"number {number} is beyond the window of {bounds.window} from {expected}"
     if (
         bounds.max_ranges is not None
@@ -324,9 +380,7 @@ def _no_room(sequence: InboundSequence, number: int, bounds: Bounds) -> str:
         return f"{len(sequence.received)} ranges are open, max_ranges is {bounds.max_ranges}"
     held_apart = sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
     if bounds.max_held is not None and not held_apart and _would_be_held(sequence, number):
-        received = sequence.received
-        few = received.highest - sequence.limit < bounds.max_held  # so many fit there; to count takes longer
-        held = 0 if few else sequence.held
+        held = sequence.held if held is None else held
         if held >= bounds.max_held:
             return f"{held} messages are held behind number {expected}, max_held is {bounds.max_held}"
     return ""
@@ -339,6 +393,16 @@ def decline(sequence: InboundSequence, now: int, no_room: str) -> Step:
     return Step(following, no_room=no_room)
 
 
+def forced(sequence: InboundSequence, to: int | None, late: Late) -> Step:
+    """Let delivery go on past a gap: to the end of the next received run; or past every gap up to ``to``, which is not
+    below ``limit`` and not above the highest number received, and on to the next gap. What is missing there is treated
+    as ``late`` from now on. Only for a sequence whose behavior is NoDiscard: another was announced to the source."""
+    before, received = sequence.limit, sequence.received
+    last = received.first_from(before, received.highest) if to is None else to
+    following = sequence._replace(limit=received.end_of(last + 1) + 1, late=late)
+    return Step(following, released_across=AckRanges(((before, following.limit - 1),)).without(received))
+
+
 def _would_be_held(sequence: InboundSequence, number: int) -> bool:
     return number > sequence.limit and not sequence.terms.skips_gaps
 
@@ -346,12 +410,12 @@ def _would_be_held(sequence: InboundSequence, number: int) -> bool:
 def _move(sequence: InboundSequence, trigger: Trigger, event: Input, now: int) -> Step:
     """What the table says of anything but an accepted message."""
     answer, state = TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger]
-    act, fault = (answer, None) if isinstance(answer, Act) else (None, _fault(sequence, answer))
+    act, fault = (answer, None) if isinstance(answer, Act) else (None, _fault(sequence, answer, state, event))
     if fault is not None and sequence.state in ENDED:
         return Step(sequence, fault=fault)
     following = sequence if fault is not None else _with_last(sequence, event)
     moves = state is not sequence.state
-    if isinstance(event, GaveUp) and event.discard_reason is not None:
+    if isinstance(event, GaveUp | Outgrew) and event.discard_reason is not None:
         following = following._replace(discard_from=1, discard_reason=event.discard_reason)
     elif moves:
         following = _apply_behavior(following)
@@ -374,11 +438,12 @@ def _with_last(sequence: InboundSequence, event: Input) -> InboundSequence:
     return sequence
 
 
-def _fault(sequence: InboundSequence, fault: type[faults.Fault]) -> faults.Fault:
+def _fault(sequence: InboundSequence, fault: type[faults.Fault], after: State, event: Input) -> faults.Fault:
     identifier = sequence.terms.identifier
+    reason = event.reason if isinstance(event, Outgrew) else _REASONS[fault]
     if fault is faults.MessageNumberRollover:
-        return faults.MessageNumberRollover(_REASONS[fault], identifier, max_number=_LARGEST_NUMBER)
-    return fault(_REASONS[fault], identifier, ours=sequence.state is State.FAILED)
+        return faults.MessageNumberRollover(reason, identifier, max_number=_LARGEST_NUMBER)
+    return fault(reason, identifier, ours=after is State.FAILED)
 
 
 def _apply_behavior(sequence: InboundSequence) -> InboundSequence:

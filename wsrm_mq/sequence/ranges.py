@@ -47,6 +47,12 @@ class AckRanges:
                 merged.append((number, number))
         return cls(tuple(merged))
 
+    @classmethod
+    def parse(cls, text: str) -> AckRanges:
+        """The ranges that ``str`` has written."""
+        parts = (part.partition("-") for part in text.split(",") if part)
+        return cls(tuple((int(low), int(high or low)) for low, _dash, high in parts))
+
     def __iter__(self) -> Iterator[AckRange]:
         return iter(self.ranges)
 
@@ -112,6 +118,20 @@ class AckRanges:
             if lower <= upper:
                 left.append((lower, upper))
         return AckRanges(tuple(left))
+
+    def within(self, other: AckRanges) -> AckRanges:
+        """The numbers that are in both."""
+        return self.without(self.without(other))
+
+    def union(self, other: AckRanges) -> AckRanges:
+        """The numbers that are in one of them."""
+        joined: list[AckRange] = []
+        for lower, upper in sorted((*self.ranges, *other.ranges)):
+            if joined and lower <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], upper))
+            else:
+                joined.append((lower, upper))
+        return AckRanges(tuple(joined))
 
     def end_of(self, number: int) -> int:
         """The upper end of the range that holds ``number``; ``number - 1`` where none does."""

@@ -27,6 +27,8 @@ __all__ = [
 class DeliveryState(enum.StrEnum):
     """What the delivery of a sequence does now."""
 
+    HELD = "held"
+    """An operator holds it: nothing more of it is delivered until an operator resumes it."""
     BLOCKED = "blocked"
     """A message stopped it: an operator resumes the sequence or skips the message."""
     RUNNING = "running"
@@ -47,31 +49,35 @@ ANY: Final = None
 Row = tuple[bool | None, ...]
 
 DELIVERY: Final[tuple[tuple[DeliveryState, Row], ...]] = (
-    # blocked: an entry stopped it. owned: an instance has it. unsettled: the cursor is below the limit and
-    # discard_from. paused: a retry is not due. discarding: a tail is given up. holding: numbers wait at the limit.
+    # on_hold: an operator holds it. blocked: an entry stopped it. owned: an instance has it. unsettled: the cursor is
+    # below the limit and discard_from. paused: a retry is not due. discarding: a tail is given up. holding: numbers
+    # wait at the limit.
     #
-    #                          blocked owned  unsettled paused discarding holding
-    (DeliveryState.BLOCKED,    (True,  ANY,   ANY,      ANY,   ANY,       ANY)),
-    (DeliveryState.RUNNING,    (False, True,  ANY,      ANY,   ANY,       ANY)),
-    (DeliveryState.RETRYING,   (False, False, True,     True,  ANY,       ANY)),
-    (DeliveryState.READY,      (False, False, True,     False, ANY,       ANY)),
-    (DeliveryState.DISCARDING, (False, False, False,    ANY,   True,      ANY)),
-    (DeliveryState.WAITING,    (False, False, False,    ANY,   False,     True)),
-    (DeliveryState.IDLE,       (False, False, False,    ANY,   False,     False)),
+    #                          on_hold blocked owned  unsettled paused discarding holding
+    (DeliveryState.HELD,       (True,  ANY,    ANY,   ANY,      ANY,   ANY,       ANY)),
+    (DeliveryState.BLOCKED,    (False, True,   ANY,   ANY,      ANY,   ANY,       ANY)),
+    (DeliveryState.RUNNING,    (False, False,  True,  ANY,      ANY,   ANY,       ANY)),
+    (DeliveryState.RETRYING,   (False, False,  False, True,     True,  ANY,       ANY)),
+    (DeliveryState.READY,      (False, False,  False, True,     False, ANY,       ANY)),
+    (DeliveryState.DISCARDING, (False, False,  False, False,    ANY,   True,      ANY)),
+    (DeliveryState.WAITING,    (False, False,  False, False,    ANY,   False,     True)),
+    (DeliveryState.IDLE,       (False, False,  False, False,    ANY,   False,     False)),
 )  # fmt: skip
 
 ENTRY: Final[tuple[tuple[tuple[str, str | None], Row], ...]] = (
     # State and reason of an entry without an outcome. given_up: its number is at or above discard_from. beyond: at or
-    # above the limit. blocked: its sequence is. paused: it or its sequence waits for a retry. at_head: it is the cursor
-    # of a sequence that an instance owns.
+    # above the limit. blocked, on_hold: its sequence is. paused: it or its sequence waits for a retry. at_head: it is
+    # the cursor of a sequence that an instance owns; an operator who holds that lets it end.
     #
-    #                        given_up beyond blocked paused at_head
-    (("held", "sequence"),   (True,   ANY,   ANY,    ANY,   ANY)),
-    (("held", "gap"),        (False,  True,  ANY,    ANY,   ANY)),
-    (("held", "sequence"),   (False,  False, True,   ANY,   ANY)),
-    (("held", "backoff"),    (False,  False, False,  True,  ANY)),
-    (("leased", None),       (False,  False, False,  False, True)),
-    (("ready", None),        (False,  False, False,  False, False)),
+    #                        given_up beyond blocked on_hold paused at_head
+    (("held", "sequence"),   (True,   ANY,   ANY,    ANY,    ANY,   ANY)),
+    (("held", "gap"),        (False,  True,  ANY,    ANY,    ANY,   ANY)),
+    (("held", "sequence"),   (False,  False, True,   ANY,    ANY,   ANY)),
+    (("held", "operator"),   (False,  False, False,  True,   ANY,   False)),
+    (("leased", None),       (False,  False, False,  True,   ANY,   True)),
+    (("held", "backoff"),    (False,  False, False,  False,  True,  ANY)),
+    (("leased", None),       (False,  False, False,  False,  False, True)),
+    (("ready", None),        (False,  False, False,  False,  False, False)),
 )  # fmt: skip
 
 Result = TypeVar("Result")
@@ -104,6 +110,7 @@ def is_unsettled(cursor: int, limit: int, discard_from: int | None) -> bool:
 
 def delivery_state(
     *,
+    on_hold_since: int | None,
     blocked: int | None,
     owner: int | None,
     cursor: int,
@@ -117,6 +124,7 @@ def delivery_state(
 ) -> DeliveryState:
     """The state of a sequence's delivery. Parameters are columns of its row; ``now`` is in ms since the epoch."""
     return _DELIVERY[
+        on_hold_since is not None,
         blocked is not None,
         owner is not None,
         is_unsettled(cursor, limit, discard_from),

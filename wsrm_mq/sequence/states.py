@@ -55,8 +55,10 @@ class Trigger(enum.Enum):
     TERMINATE_CONTRADICTED = "TerminateSequence whose LastMsgNumber contradicts what is known"
     EXPIRED = "Expires, counted from creation, or the inactivity limit; or room is made where it was never used"
     FAILED = "this side gives the sequence up"
+    OUTGROWN = "a new number, of a sequence that is held as a whole and has no room for it: it never will"
     ABANDONED = "SequenceTerminated or UnknownSequence from the source"
     ACCUSED = "another fault from the source"
+    OPERATOR_CLOSE = "an operator closes the sequence in its source's stead"
 
     __hash__ = object.__hash__
 
@@ -97,8 +99,10 @@ def _ended(state: State, answer: type[faults.Fault] = faults.UnknownSequence) ->
         Trigger.EXPIRED: Cell(Act.IGNORE, state),
         # What was accepted before the end is still delivered, and may fail for good.
         Trigger.FAILED: Cell(Act.END, state),
+        Trigger.OUTGROWN: Cell(answer, state),
         Trigger.ABANDONED: Cell(Act.IGNORE, state),
         Trigger.ACCUSED: Cell(Act.IGNORE, state),
+        Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, state),
     }
 
 
@@ -125,8 +129,10 @@ _1_1: Final[Table] = {
         Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
         Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
         Trigger.FAILED: Cell(Act.END, State.FAILED),
+        Trigger.OUTGROWN: Cell(faults.SequenceTerminated, State.FAILED),
         Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
         Trigger.ACCUSED: Cell(Act.IGNORE, State.CREATED),
+        Trigger.OPERATOR_CLOSE: Cell(Act.CLOSE, State.CLOSED),
     },
     State.CLOSED: {
         Trigger.NEW: Cell(faults.SequenceClosed, State.CLOSED),
@@ -142,8 +148,10 @@ _1_1: Final[Table] = {
         Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
         Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
         Trigger.FAILED: Cell(Act.END, State.FAILED),
+        Trigger.OUTGROWN: Cell(faults.SequenceTerminated, State.FAILED),
         Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
         Trigger.ACCUSED: Cell(Act.IGNORE, State.CLOSED),
+        Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, State.CLOSED),
     },
     **_ENDED,
 }
@@ -156,6 +164,7 @@ _1_0: Final[Table] = {
         Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.REFUSED),
         Trigger.LAST_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
         Trigger.CLOSE: Cell(faults.MalformedMessage, State.CREATED),
+        Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, State.CREATED),
     },
     # 1.0 has no close. Where the table is asked all the same, it answers as for an open sequence's end.
     State.CLOSED: {
@@ -173,7 +182,12 @@ _1_0: Final[Table] = {
 # A sequence that this side numbers is one of 1.1, but for its time: a connection that was silent for so long is over.
 _UNSEQUENCED: Final[Table] = {
     **_1_1,
-    State.CREATED: {**_1_1[State.CREATED], Trigger.EXPIRED: Cell(Act.END, State.TERMINATED)},
+    State.CREATED: {
+        **_1_1[State.CREATED],
+        Trigger.EXPIRED: Cell(Act.END, State.TERMINATED),
+        # No source can be told; an operator terminates it, and the connection's next message begins another.
+        Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, State.CREATED),
+    },
     State.CLOSED: {**_1_1[State.CLOSED], Trigger.EXPIRED: Cell(Act.END, State.TERMINATED)},
 }
 

@@ -6,11 +6,13 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from wsrm_mq.events.inert import inert
 
-__all__ = ["JSONLines", "TextLines", "log_to_stderr"]
+__all__ = ["JSONLines", "TextLines", "keep_quiet", "log_to_stderr", "silence"]
 
 
 class TextLines(logging.Formatter):
@@ -45,6 +47,21 @@ class JSONLines(logging.Formatter):
 
 
 _FORMATS: Final = {"text": TextLines, "json": JSONLines}
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing is logged, by no library: for one that logs what it also raises."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def keep_quiet() -> None:
+    """Let a command write no log to a terminal that it talks on itself; a log that was set up goes on."""
+    logging.getLogger("wsrm_mq").addHandler(logging.NullHandler())
 
 
 def log_to_stderr(level: str, form: str) -> None:

@@ -18,7 +18,21 @@ from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import is_alive
 from wsrm_mq.store.port import Database
 
-__all__ = ["NAMELESS", "Serving", "admit", "foreign", "hand_over", "queue_name", "served", "take_queues"]
+__all__ = [
+    "FETCHED",
+    "NAMELESS",
+    "OUTGOING",
+    "Serving",
+    "admit",
+    "fetched_queue",
+    "foreign",
+    "hand_over",
+    "outgoing_queue",
+    "queue_name",
+    "sent_queue",
+    "served",
+    "take_queues",
+]
 
 _WITH_BACKLOG: Final = """SELECT DISTINCT queue FROM entry INDEXED BY entry_live
     WHERE outcome IS NULL AND sequence IS NOT NULL"""
@@ -29,11 +43,38 @@ def queue_name(path: str) -> str:
     return path.replace("#", "%23")
 
 
+OUTGOING: Final = "replay/"
+"""No path begins so: an outgoing queue has what a plan replays to a target of its own, and only its run serves it."""
+
+
+def outgoing_queue(plan: str) -> str:
+    """What the names of the outgoing queues of this plan begin with, and what its run serves as a path."""
+    return f"{OUTGOING}{plan}"
+
+
+SENT: Final = "send/"
+FETCHED: Final = "fetch/"
+"""No path begins so either: what this side says of its own accord about the sequences of a path. The one is sent, the
+other waits to be fetched (WS-MakeConnection)."""
+
+
+def sent_queue(queue: str) -> str:
+    """The queue of what is sent about sequences of ``queue``."""
+    return SENT + queue.removeprefix("/")
+
+
+def fetched_queue(queue: str) -> str:
+    """The queue of what is fetched about sequences of ``queue``: nothing but a fetch takes it from there."""
+    return FETCHED + queue.removeprefix("/")
+
+
 class Serving(NamedTuple):
-    """What a process serves; without ``paths`` all that there are."""
+    """What a process serves; without ``paths`` all that there are but outgoing queues. ``sends``: it also sends what
+    leaves in requests of this side's own."""
 
     application: str | None = None
     paths: tuple[str, ...] | None = None
+    sends: bool = False
 
     @classmethod
     def load(cls, application: str | None, paths: str | None) -> Serving:
@@ -46,14 +87,27 @@ class Serving(NamedTuple):
     def covers(self, queue: str) -> bool:
         return not self.paths or any(_is_below(queue, queue_name(path)) for path in self.paths)
 
+    @property
+    def is_run(self) -> bool:
+        """It runs a plan, and serves nothing else."""
+        return self.paths is not None and any(path.startswith(OUTGOING) for path in self.paths)
+
     def overlaps(self, other: Serving) -> bool:
         """Whether there is a path that both cover."""
+        if self.is_run or other.is_run:
+            return False
         if not (self.paths and other.paths):
             return True
         return any(other.covers(queue_name(path)) for path in self.paths) or any(map(self.covers, other.paths))
 
     def may_run(self, queue: str, application: str | None) -> bool:
         """Whether what waits in the queue of this name is for this process."""
+        if queue.startswith(FETCHED):
+            return False
+        if queue.startswith(SENT):
+            return self.sends and self.covers("/" + queue.removeprefix(SENT))
+        if queue.startswith(OUTGOING) != self.is_run:
+            return False
         return (application is None or application == self.application) and self.covers(queue)
 
 
@@ -105,16 +159,17 @@ def take_queues(db: sqlite3.Connection, serving: Serving) -> list[tuple[str, str
     return left
 
 
-def foreign(db: Database, serving: Serving) -> list[int]:
-    """The keys of the queues that this process may not run."""
+def foreign(db: Database, serving: Serving, *, sends: bool = True) -> list[int]:
+    """The keys of the queues that this process may not run, or not now, where it ``sends`` nothing more."""
+    serving = serving if sends else serving._replace(sends=False)
     if serving.paths:
         rows: Iterable[tuple[int, str, str | None]] = db.execute(
-            "SELECT id, name, application FROM queue WHERE kind = 'app'"
+            "SELECT id, name, application FROM queue WHERE kind IN ('app', 'outgoing')"
         )
     else:
         rows = db.execute(
             """SELECT id, name, application FROM queue
-            WHERE kind = 'app' AND application IS NOT NULL AND application IS NOT ?""",
+            WHERE kind = 'outgoing' OR (kind = 'app' AND application IS NOT NULL AND application IS NOT ?)""",
             (serving.application,),
         )
     return [key for key, name, application in rows if not serving.may_run(name, application)]

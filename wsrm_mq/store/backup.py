@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.files import sync_directory
 from wsrm_mq.store import identity, instances
 from wsrm_mq.store.beside import is_locked
 from wsrm_mq.store.database import checkpoint, connect_reader, store_errors
@@ -205,8 +206,4 @@ def _put(part: Path, target: Path, force: bool) -> None:
             ) from error
         except OSError:  # a file system without links
             part.rename(target)
-    handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_directory(target.parent)

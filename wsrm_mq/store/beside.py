@@ -61,7 +61,7 @@ def keep_private(store: Path, events: Events) -> None:
 def is_locked(file: Path) -> bool | None:
     """Whether a process holds the lock on this file; ``None`` where there is no such file."""
     try:
-        handle = os.open(file, os.O_RDWR | os.O_NOFOLLOW)
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError:  # not known: a live process must not be taken for dead

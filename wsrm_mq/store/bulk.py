@@ -28,6 +28,7 @@ __all__ = [
     "PROGRESS",
     "RANGES",
     "REFUSALS",
+    "REPLAYS",
     "STEADY",
     "Bulk",
     "BulkInsert",
@@ -95,6 +96,7 @@ ENTRIES: Final = BulkInsert(
     "reason",
     "settled_at",
 )
+REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "sequence", "number", "wants_reply", "replay_of")
 RANGES: Final = BulkInsert(
     range_,
     conflict=lambda plain: plain.on_conflict_do_update(

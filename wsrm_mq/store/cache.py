@@ -114,7 +114,7 @@ class Cache:
         """Keys by name, the first that was asked for first out."""
         self.served: set[int] = set()
         """Keys of queues that the process may run. No other takes one of them away while this one lives."""
-        self.has_slot: Callable[[int], bool] = lambda _taken: True
+        self.has_slot: Callable[[int, bool], bool] = lambda _taken, _is_outgoing: True
         """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
         self.last_position: int | None = None
         """The last that was given; ``None``: not asked yet."""

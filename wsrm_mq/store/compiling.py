@@ -6,13 +6,13 @@ So SQLAlchemy describes a statement, for SQLite now and for another database lat
 from __future__ import annotations
 
 import re
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import ClauseElement
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ["compiled", "positional"]
+__all__ = ["bound", "compiled", "positional"]
 
 _DIALECT: Final = sqlite.dialect(paramstyle="named")
 
@@ -22,6 +22,13 @@ def compiled(statement: ClauseElement) -> str:
     text = cast(SQLCompiler, statement.compile(dialect=_DIALECT))
     constants = {name: _literal(bind.effective_value) for name, bind in text.binds.items() if not bind.required}
     return re.sub(r":(\w+)", lambda found: constants.get(found[1], found[0]), str(text))
+
+
+def bound(statement: ClauseElement) -> tuple[str, dict[str, Any]]:
+    """The SQL text of ``statement``, and the values of its parameters but those that are given when it is run: for one
+    that is made of what a user wrote."""
+    text = cast(SQLCompiler, statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}))
+    return str(text), {name: bind.effective_value for name, bind in text.binds.items() if not bind.required}
 
 
 def positional(statement: ClauseElement) -> str:

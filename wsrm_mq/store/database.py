@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from wsrm_mq.store.rescue import lost, removed
 
 __all__ = [
     "BUSY_TIMEOUT_MS",
+    "CopyConnection",
     "Obstacle",
     "begin",
     "checkpoint",
@@ -31,6 +33,7 @@ __all__ = [
     "connect_writer",
     "create_file",
     "file_of",
+    "only_reading",
     "refuse_place",
     "snapshot",
     "store_errors",
@@ -84,6 +87,8 @@ def store_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:  # SQLite's own words quote a schema that is damaged
+        raise StoreCorrupt(f"{path}: has text that is no UTF-8.") from error
 
 
 def create_file(path: Path) -> None:
@@ -104,7 +109,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     """The writer's connection. The file has to exist. Autocommit mode: every transaction is begun in words."""
     refuse_place(path)
     with store_errors(path):
-        db = _open(path, "rw")
+        db = _open(path, "mode=rw")
         try:
             if not write_ahead(db):
                 raise StoreUnavailable(f"{path}: write-ahead logging cannot be switched on.")
@@ -138,7 +143,8 @@ class Obstacle(NamedTuple):
 
 def why_not_written(db: Database, seconds: float) -> Obstacle | None:
     """Try for so long to get the write lock with a reader's connection, and give it back at once; ``None`` where that
-    goes well."""
+    goes well. To a user who may only read SQLite gives a reader's transaction for BEGIN IMMEDIATE, and refuses what
+    would write in it."""
     end = time.monotonic() + seconds
     try:
         db.execute("PRAGMA busy_timeout = 0")
@@ -146,14 +152,20 @@ def why_not_written(db: Database, seconds: float) -> Obstacle | None:
         while True:
             try:
                 db.execute("BEGIN IMMEDIATE")
-                db.execute("ROLLBACK")
+                try:
+                    db.execute("DELETE FROM ledger WHERE FALSE")
+                finally:
+                    db.execute("ROLLBACK")
                 return None
             except sqlite3.OperationalError as error:
                 code = error.sqlite_errorcode & 0xFF
                 if code == sqlite3.SQLITE_BUSY and time.monotonic() < end:
                     time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
                 elif code == sqlite3.SQLITE_BUSY:
-                    return Obstacle(f"another program has held the write lock for {seconds:g} s", is_of_asker=False)
+                    return Obstacle(
+                        f"another program holds the write lock, and did not give it back within {seconds:g} s",
+                        is_of_asker=False,
+                    )
                 elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
                     text = "this user may not write to the store, so it is not known whether a service can"
                     return Obstacle(text, is_of_asker=True)
@@ -188,9 +200,31 @@ def _when_free(db: sqlite3.Connection, statement: str, *, wait: bool = True) -> 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A connection that can only read. It sees every commit that came before its statement."""
     with store_errors(path):
-        db = _open(path, "rw")
-        db.execute("PRAGMA query_only = ON")
-        return db
+        return only_reading(path, "mode=rw")
+
+
+def only_reading(
+    path: Path, parameters: str, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
+    """A connection, opened with these parameters of the URI, that can only read."""
+    db = _open(path, parameters, factory)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+class CopyConnection(sqlite3.Connection):
+    """A connection to a copy that lies in a directory of its own, and goes with it."""
+
+    original: Path
+    """The store that it is a copy of."""
+    lock: int
+    """An open file: that it is locked says that the copy is in use."""
+
+    def close(self) -> None:
+        place = _opened_file(self).parent
+        super().close()
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(self.lock)
 
 
 @contextmanager
@@ -209,23 +243,28 @@ def checkpoint(db: Database) -> None:
 
 
 def file_of(db: Database) -> Path:
-    """The store's file, of a connection to it."""
+    """The store's file, of a connection to it or to a copy of it."""
+    return db.original if isinstance(db, CopyConnection) else _opened_file(db)
+
+
+def _opened_file(db: Database) -> Path:
     return Path(next(file for _number, name, file in db.execute("PRAGMA database_list") if name == "main"))
 
 
-def _open(path: Path, mode: str) -> sqlite3.Connection:
+def _open(path: Path, parameters: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
     gone: StoreError | None = lost(path)
     if gone is None and not path.exists():
         gone = StoreUnavailable(f"{path}: there is no such store.", about(path, "Create it with `wsrm-mq store init`."))
     if gone is not None:
         raise removed(path) or gone
     db = sqlite3.connect(
-        f"file:{_quoted(path)}?mode={mode}",
+        f"file:{_quoted(path)}?{parameters}",
         uri=True,
         timeout=BUSY_TIMEOUT_MS / 1000,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
+        factory=factory,
     )
     try:
         db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")

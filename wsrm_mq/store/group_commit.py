@@ -23,6 +23,7 @@ from wsrm_mq.store.identity import ADVANCE
 from wsrm_mq.store.rescue import FileIds
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Write, total_size
 
 __all__ = ["Clock", "GroupCommit"]
@@ -69,7 +70,7 @@ class GroupCommit:
         self.commits = 0
         self.committed_verbs = 0
 
-    def bound(self, has_slot: Callable[[int], bool]) -> None:
+    def bound(self, has_slot: Callable[[int, bool], bool]) -> None:
         self._cache.has_slot = has_slot
 
     @property
@@ -114,7 +115,8 @@ class GroupCommit:
             self.at_lock = False
             if not self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0]):
                 self.guard.check_newest(db)
-            tx = Transaction(db, self._clock(), self._cache, self.instance, self.instance_name, self.tally)
+            session = Session(db, self._cache, self.instance, self.instance_name, self.tally)
+            tx = Transaction(session, self._clock())
             for write in batch:
                 write.error = None
                 write.result = write.verb(tx)
@@ -131,6 +133,7 @@ class GroupCommit:
                     db.execute("ROLLBACK")
                 return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         try:
+            self._count(batch)
             tx.committed()
             self.guard.committed(self._cache.last_position or 0, mark)
             for event, fields in tx.notices:
@@ -138,7 +141,6 @@ class GroupCommit:
         except BaseException as error:  # committed is committed: callbacks say so, and nothing is run again
             self._cache.clear()
             self._events.tell("store.callback_failed", trouble=error)
-        self._count(batch)
         return None
 
     def _count(self, batch: list[Write[Any]]) -> None:

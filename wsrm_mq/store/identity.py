@@ -10,7 +10,8 @@ messages and deliver others twice, in silence. Two things tell:
   with less than its witness was put there from elsewhere.
 
 What neither can tell: a snapshot of the whole directory takes the witness along; and of a file copied from under a
-running service, the last seconds.
+running service, the last seconds. What was made of the state that was lost so, as an archive is, is known by its
+**epoch**: each run of the service has a random token, and the store knows which mark was reached in which.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ __all__ = [
     "Witness",
     "admit",
     "advance",
+    "begin_epoch",
     "convict",
+    "epoch_at",
     "identify",
+    "is_of_another_past",
     "is_older",
     "rename",
     "stamp",
@@ -51,6 +55,11 @@ __all__ = [
 ]
 
 
+EPOCHS: Final = 10_000
+"""So many are kept, the newest."""
+_BEGIN: Final = "INSERT OR REPLACE INTO epoch (mark, token) SELECT mark, lower(hex(randomblob(8))) FROM identity"
+_KEEP: Final = "DELETE FROM epoch WHERE mark <= (SELECT mark FROM epoch ORDER BY mark DESC LIMIT 1 OFFSET ?)"
+_AT: Final = "SELECT token FROM epoch WHERE mark <= ? ORDER BY mark DESC LIMIT 1"
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
 UNFINISHED: Final = """
 SELECT id FROM sequence WHERE state <> 'ended' OR owner IS NOT NULL
@@ -76,6 +85,23 @@ def identify(db: Database) -> Identity:
 def advance(tx: Transaction) -> Identity:
     """Move the mark. The witness is told when this is committed."""
     return Identity(*tx.execute(ADVANCE).fetchall()[0])
+
+
+def begin_epoch(db: Database) -> None:
+    """From this mark on another run of the service writes. It may have been put back from a copy before."""
+    db.execute(_BEGIN)
+    db.execute(_KEEP, (EPOCHS,))
+
+
+def epoch_at(db: Database, mark: int) -> str | None:
+    """The token of the run that the store had this mark in; ``None`` where that is not known."""
+    row = db.execute(_AT, (mark,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def is_of_another_past(epoch: str | None, here: str | None) -> bool:
+    """Whether what was read in ``epoch`` is not what this store had at that mark, which was ``here``."""
+    return epoch is not None and here is not None and epoch != here
 
 
 def rename(tx: Transaction) -> None:

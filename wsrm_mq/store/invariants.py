@@ -16,7 +16,21 @@ from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.schema import HEAD, revision
 
-__all__ = ["INVARIANTS", "Finding", "Invariant", "all_findings", "first_wrong"]
+__all__ = [
+    "ACCOUNTED_FOR",
+    "INVARIANTS",
+    "IN_RANGES",
+    "ONE_OUTCOME",
+    "Finding",
+    "Invariant",
+    "all_findings",
+    "first_wrong",
+]
+
+ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
+IN_RANGES: Final = "every entry's number is in the ranges"
+ONE_OUTCOME: Final = "a settled entry has one outcome, a time, and may be acknowledged"
+"""These are asked of exports too, and of many stores at once: see ``spark.jobs.audit``."""
 
 PIECE: Final = 5_000
 MOST_FINDINGS: Final = 20
@@ -53,7 +67,7 @@ _LAST_POSITION: Final = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entr
 
 INVARIANTS: Final = (
     Invariant(
-        "every acknowledged number has its entry, or was pruned",
+        ACCOUNTED_FOR,
         "sequence",
         f"""WITH behind (sequence, entries) AS MATERIALIZED (
             SELECT sequence, count(*) FROM entry
@@ -68,7 +82,7 @@ INVARIANTS: Final = (
         ) WHERE received <> entries + pruned""",
     ),
     Invariant(
-        "every entry's number is in the ranges",
+        IN_RANGES,
         "entry",
         """SELECT id, 'number ' || number || ' of sequence ' || sequence FROM entry e
         WHERE id BETWEEN :lower AND :upper AND sequence IS NOT NULL AND number > coalesce((
@@ -115,6 +129,19 @@ INVARIANTS: Final = (
         WHERE e.id BETWEEN :lower AND :upper AND e.outcome = 'delivered'""",
     ),
     Invariant(
+        "an open sequence in order delivers up to its first gap, unless an operator forced it",
+        "sequence",
+        """SELECT id, 'limit is ' || "limit" || ', expected ' || expected FROM sequence
+        WHERE id BETWEEN :lower AND :upper AND state = 'created' AND ordered = 1 AND assurance <> 'at_most_once'
+          AND behavior <> 'DiscardEntireSequence' AND late IS NULL AND "limit" <> expected""",
+    ),
+    Invariant(
+        "what came late is of a sequence that an operator forced",
+        "entry",
+        """SELECT e.id, 'number ' || e.number FROM entry e JOIN sequence s ON s.id = e.sequence
+        WHERE e.id BETWEEN :lower AND :upper AND e.late = 1 AND s.late IS NULL""",
+    ),
+    Invariant(
         "what stops a sequence is there and not settled",
         "sequence",
         """SELECT id, 'position ' || blocked FROM sequence s
@@ -130,7 +157,7 @@ INVARIANTS: Final = (
           AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
     ),
     Invariant(
-        "a settled entry has one outcome, a time, and may be acknowledged",
+        ONE_OUTCOME,
         "entry",
         """SELECT id, coalesce(outcome, 'no outcome') || ', named ' || named FROM entry
         WHERE id BETWEEN :lower AND :upper
@@ -144,6 +171,21 @@ INVARIANTS: Final = (
           AND (q.kind IS NOT 'dead_letter' OR e.reason IS NULL OR e.origin IS NULL)""",
     ),
     Invariant(
+        "a sequence of replays has ended, and its entries replay messages of one sequence",
+        "sequence",
+        """SELECT s.id, 'position ' || e.id || ' has message ' || e.message FROM sequence s
+        JOIN entry e ON e.sequence = s.id LEFT JOIN entry arrived ON arrived.id = e.message
+        WHERE s.id BETWEEN :lower AND :upper AND s.kind = 'replay'
+          AND (s.state <> 'ended' OR e.replay_of IS NULL OR arrived.sequence IS NOT s.replay_of)""",
+    ),
+    Invariant(
+        "what is replayed is settled",
+        "entry",
+        """SELECT e.id, coalesce(e.outcome, 'no outcome') || ', position ' || r.id || ' replays it'
+        FROM entry e JOIN entry r ON r.message = e.message AND r.replay_of = e.id
+        WHERE e.id BETWEEN :lower AND :upper AND (e.outcome IS NULL OR e.outcome = 'dead')""",
+    ),
+    Invariant(
         "an entry has its message, and its body until it is settled",
         "entry",
         """SELECT e.id, CASE WHEN m.id IS NULL THEN 'no message ' || e.message ELSE 'no body' END
@@ -155,6 +197,14 @@ INVARIANTS: Final = (
         "message",
         """SELECT id, length(body) || ' bytes of ' || body_size FROM message
         WHERE id BETWEEN :lower AND :upper AND body IS NOT NULL AND length(body) <> body_size""",
+    ),
+    Invariant(
+        "a reply that has a number has one that was given in the sequence that it goes out in",
+        "entry",
+        """SELECT r.entry, 'number ' || r.number || ', given ' || coalesce(o.given, 'none')
+        FROM reply r LEFT JOIN outgoing o ON o.sequence = r.sequence
+        WHERE r.entry BETWEEN :lower AND :upper AND r.number IS NOT NULL
+          AND r.number NOT BETWEEN 1 AND coalesce(o.given, 0)""",
     ),
     Invariant(
         "the index of connections has every message up to its watermark, and none behind it",
@@ -222,10 +272,13 @@ TABLES: Final = (
     "refusal",
     "ledger",
     "message",
+    "plan",
     "sequence",
     "entry",
     "range",
     "reply",
+    "outgoing",
+    "channel",
     "connection_message",
     "sequence_entry",
     "watermark",

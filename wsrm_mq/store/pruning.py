@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from wsrm_mq.store.archiving import held_by_archive
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.late_index import BY_SEQUENCE
 
 _LISTED: Final = "(SELECT value FROM json_each(?))"
 _SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"
-_NOT_OVER: Final = "(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled)"
+_REPLAYED: Final = "EXISTS (SELECT 1 FROM entry r WHERE r.message = {0}.message AND r.replay_of >= {0}.id)"
+"""It stays as long as its replay, which has its key."""
+UNARCHIVED: Final = f"SELECT w.value FROM json_each(?) w WHERE NOT {held_by_archive('messages', 'position', 'w.value')}"
+UNARCHIVED_SEQUENCES: Final = (
+    f"SELECT w.value FROM json_each(?) w WHERE NOT {held_by_archive('sequences', 'sequence', 'w.value')}"
+)
+"""Which of these no archive holds as they are now."""
+_NOT_OVER: Final = f"(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled OR {_REPLAYED.format('e')})"
 
 # what is due
 
@@ -24,16 +32,17 @@ SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE
 """Of the last position up to ``?``."""
 DUE: Final = f"""
 SELECT e.id, m.id, e.settled_at, s.partner, iif(m.body IS NULL, 0, m.body_size),
-       e.wants_reply = 1 AND s.state <> 'ended'
+       e.wants_reply = 1 AND s.state <> 'ended', {held_by_archive("messages", "position", "e.id")}
 FROM entry e JOIN message m ON m.id = e.message LEFT JOIN sequence s ON s.id = e.sequence
 WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.format("e.")} AND e.settled_at <= :latest
-  AND NOT (e.wants_reply = 1 AND s.state <> 'ended' AND m.body IS NULL)
+  AND NOT (e.wants_reply = 1 AND s.state <> 'ended' AND m.body IS NULL) AND NOT {_REPLAYED.format("e")}
 ORDER BY e.id LIMIT :count
 """
 OVER: Final = f"""
-SELECT s.ended_at, s.id, s.partner FROM sequence s
+SELECT s.ended_at, s.id, s.partner, {held_by_archive("sequences", "sequence", "s.id")} FROM sequence s
 WHERE (s.ended_at, s.id) > (:at, :key) AND s.ended_at <= :latest AND s.state = 'ended' AND s.owner IS NULL
-  AND s.id < (SELECT max(id) FROM sequence)
+  AND s.id < (SELECT max(id) FROM sequence) AND NOT EXISTS (SELECT 1 FROM sequence r WHERE r.replay_of = s.id)
+  AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.answers = s.id)
   AND NOT EXISTS (
       SELECT 1 FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id AND {_NOT_OVER}
   )
@@ -46,14 +55,17 @@ ORDER BY s.ended_at, s.id LIMIT :count
 sequence would have to write."""
 OLD_LEDGER: Final = """
 SELECT at, id FROM ledger
-WHERE sequence IS NULL AND position IS NULL AND (at, id) > (:at, :key) AND at <= :latest
+WHERE sequence IS NULL AND position IS NULL AND (at, id) > (:at, :key) AND at <= :latest AND id <= :upto
 ORDER BY at, id LIMIT :count
 """
 
 # messages
 
 DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
-DROP_ENTRIES: Final = f"DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format('')} RETURNING sequence, number"
+DROP_ENTRIES: Final = f"""
+DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format("")} AND NOT {_REPLAYED.format("entry")}
+RETURNING sequence, number
+"""
 DROP_LEDGER: Final = f"DELETE FROM ledger WHERE id IN {_LISTED}"
 DROP_LEDGER_OF_ENTRIES: Final = f"""
 DELETE FROM ledger WHERE position IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.id = ledger.position)
@@ -74,14 +86,25 @@ COUNT_PRUNED: Final = "UPDATE sequence SET pruned = pruned + ? WHERE id = ?"
 EMPTY: Final = f"""
 SELECT value FROM json_each(?)
 WHERE NOT EXISTS (SELECT 1 FROM sequence_entry WHERE sequence = value)
+  AND NOT EXISTS (SELECT 1 FROM sequence WHERE replay_of = value)
+  AND NOT EXISTS (SELECT 1 FROM channel WHERE answers = value)
   AND value NOT IN (SELECT sequence FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence IS NOT NULL)
 """
 DROP_LEDGER_OF_SEQUENCE: Final = "DELETE FROM ledger WHERE sequence = ?"
+
+# plans
+
+_HAS_NO_SEQUENCE: Final = "NOT EXISTS (SELECT 1 FROM sequence s WHERE s.plan = plan.id)"
+OLD_PLANS: Final = f"""
+SELECT id FROM plan WHERE state IN ('done', 'cancelled') AND ended_at <= ? AND {_HAS_NO_SEQUENCE}
+"""
+DROP_PLANS: Final = f"DELETE FROM plan WHERE id IN {_LISTED} AND {_HAS_NO_SEQUENCE}"
 
 # instances
 
 OLD_INSTANCE: Final = """
 SELECT id FROM instance WHERE ended_at < ? AND id NOT IN (SELECT owner FROM sequence WHERE owner IS NOT NULL)
+  AND id NOT IN (SELECT owner FROM plan WHERE owner IS NOT NULL)
 """
 DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
 
@@ -89,9 +112,10 @@ DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
 
 _GONE: Final = -1
 """Has what was counted of queues that are gone and had no time series of their own: no sum falls."""
-OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind = 'app' AND created_at < ?"
+OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind IN ('app', 'outgoing') AND created_at < ?"
 UNUSED_QUEUES: Final = """
-SELECT id FROM queue q WHERE kind = 'app' AND created_at < :before AND id NOT IN (SELECT queue FROM sequence)
+SELECT id FROM queue q
+WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT queue FROM sequence)
   AND NOT EXISTS (
       SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
   )

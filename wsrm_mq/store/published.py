@@ -28,15 +28,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import SelectBase
 
+from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.tables import (
+    ANSWERED_WITH_FAULT,
+    ATTEMPTS,
+    archive,
+    archived,
+    channel,
     connection_message,
     counter,
     entry,
     instance,
     ledger,
     message,
+    outgoing,
+    plan,
     queue,
     range_,
     refusal,
@@ -48,7 +56,9 @@ from wsrm_mq.store.tables import (
 
 __all__ = [
     "VERSION",
+    "archives",
     "attempts",
+    "bodies",
     "connection_messages",
     "connections",
     "counters",
@@ -58,6 +68,8 @@ __all__ = [
     "ledger_events",
     "make_views",
     "messages",
+    "outgoing_sequences",
+    "plans",
     "queues",
     "ranges",
     "refusals",
@@ -72,9 +84,6 @@ VERSION: Final = 1
 
 LOOKED_AT: Final = 1_000
 """So many unsettled messages of a sequence are looked at for the oldest: a look at a million held ones stays short."""
-
-ATTEMPTS: Final = ("failed", "holder_died", "broke_off", "answered_with_fault")
-"""Events of the ledger that tell of a delivery that did not go well."""
 
 NOW: Final = literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer())
 
@@ -122,6 +131,17 @@ _view("read_views", select(literal(VERSION).label("version")))
 # queues and instances
 
 _letters: Final = queue.alias("letters")
+
+
+def _dead_letters(*where: ColumnElement[bool]) -> ColumnElement[int]:
+    return (
+        select(func.count())
+        .select_from(_letters.join(entry, entry.c.queue == _letters.c.id))
+        .where(_letters.c.parent == queue.c.id, _letters.c.kind == "dead_letter", entry.c.outcome == "dead", *where)
+        .scalar_subquery()
+    )
+
+
 queues: Final = _view(
     "queues",
     select(
@@ -131,11 +151,8 @@ queues: Final = _view(
         _name_of(queue.c.parent).label("parent"),
         queue.c.application,
         queue.c.created_at,
-        select(func.count())
-        .select_from(_letters.join(entry, entry.c.queue == _letters.c.id))
-        .where(_letters.c.parent == queue.c.id, _letters.c.kind == "dead_letter", entry.c.outcome == "dead")
-        .scalar_subquery()
-        .label("dead_letters"),
+        _dead_letters().label("dead_letters"),
+        _dead_letters(entry.c.confirmed_at.is_(None)).label("unconfirmed"),
     ),
 )
 
@@ -180,6 +197,9 @@ _oldest_at: Final = (
     .where(message.c.id == select(func.min(_unsettled.c.message)).scalar_subquery())
     .scalar_subquery()
 )
+_is_unsettled: Final = sequence.c.cursor < sequence.c.limit
+_replayed: Final = sequence.alias("replayed")
+_answered: Final = sequence.alias("answered")
 _idle_at: Final = sequence.c.active_at + sequence.c.inactivity
 
 sequences: Final = _view(
@@ -205,21 +225,35 @@ sequences: Final = _view(
         select(instance.c.name).where(instance.c.id == sequence.c.owner).scalar_subquery().label("owner"),
         *(sequence.c.running_since, sequence.c.retry_from, sequence.c.retry_at, sequence.c.blocked),
         *(sequence.c.redelivery_below, sequence.c.duplicates, sequence.c.kind, sequence.c.connection),
+        *(sequence.c.on_hold_since, sequence.c.late),
         _in_ranges(range_.c.upper - range_.c.lower + 1).label("received"),
-        *(sequence.c.held, _ready.label("ready"), _oldest_at.label("oldest_at"), sequence.c.pruned),
+        *(sequence.c.held, _ready.label("ready"), sequence.c.pruned),
+        # What is replayed may have been received long ago: it waits since then.
+        case((and_(sequence.c.kind == "replay", _is_unsettled), sequence.c.active_at), else_=_oldest_at).label(
+            "oldest_at"
+        ),
+        *(_replayed.c.identifier.label("replay_of"), sequence.c.plan),
+        *(channel.c.address.label("sends_to"), _answered.c.identifier.label("answers")),
         delivery_state(NOW).label("delivery"),
-    ).join(queue, queue.c.id == sequence.c.queue),
+    )
+    .join(queue, queue.c.id == sequence.c.queue)
+    .outerjoin(_replayed, _replayed.c.id == sequence.c.replay_of)
+    .outerjoin(channel, channel.c.sequence == sequence.c.id)
+    .outerjoin(_answered, _answered.c.id == channel.c.answers),
 )
 
 ranges: Final = _view(
     "ranges",
-    select(sequence.c.identifier.label("sequence"), range_.c.lower, range_.c.upper).join(
-        sequence, sequence.c.id == range_.c.sequence
-    ),
+    select(
+        range_.c.sequence.label("key"), sequence.c.identifier.label("sequence"), range_.c.lower, range_.c.upper
+    ).join(sequence, sequence.c.id == range_.c.sequence),
 )
 
 # messages
 
+# A message has the position of the entry that it came with.
+_arrived: Final = entry.alias("arrived")
+_source: Final = sequence.alias("source")
 _is_settled: Final = entry.c.outcome.is_not(None)
 
 messages: Final = _view(
@@ -238,22 +272,51 @@ messages: Final = _view(
         message.c.body_size,
         message.c.body.is_not(None).label("has_body"),
         message.c.environ.label("request"),
-        *(entry.c.wants_reply, entry.c.named),
+        *(entry.c.wants_reply, entry.c.named, entry.c.late),
         _name_of(entry.c.origin).label("origin"),
-        entry.c.replay_of,
+        *(entry.c.replay_of, entry.c.confirmed_at),
+        *(_source.c.identifier.label("original_sequence"), _arrived.c.number.label("original_number")),
     )
     # Outer joins, which SQLite leaves out where no column of theirs is asked for.
     .select_from(entry)
     .outerjoin(sequence, sequence.c.id == entry.c.sequence)
     .outerjoin(queue, queue.c.id == entry.c.queue)
-    .outerjoin(message, message.c.id == entry.c.message),
+    .outerjoin(message, message.c.id == entry.c.message)
+    .outerjoin(_arrived, _arrived.c.id == entry.c.message)
+    .outerjoin(_source, _source.c.id == _arrived.c.sequence),
 )
 
-_view("bodies", select(entry.c.id.label("position"), message.c.body).join(message, message.c.id == entry.c.message))
+bodies: Final = _view(
+    "bodies", select(entry.c.id.label("position"), message.c.body).join(message, message.c.id == entry.c.message)
+)
 
 replies: Final = _view(
     "replies",
-    select(reply.c.entry.label("position"), reply.c.status, reply.c.headers, reply.c.stored_at, reply.c.body),
+    select(
+        *(reply.c.entry.label("position"), reply.c.status, reply.c.headers, reply.c.stored_at, reply.c.body),
+        outgoing.c.identifier.label("sequence"),
+        reply.c.number,
+    ).outerjoin(outgoing, outgoing.c.sequence == reply.c.sequence),
+)
+
+_outgoing_ended: Final = or_(*(outgoing.c.state == state.value for state in sorted(OUTBOUND_ENDED)))
+
+outgoing_sequences: Final = _view(
+    "outgoing_sequences",
+    select(
+        outgoing.c.sequence.label("key"),
+        outgoing.c.identifier.label("sequence"),
+        sequence.c.identifier.label("answers"),
+        queue.c.name.label("queue"),
+        case((_outgoing_ended, "ended"), else_=outgoing.c.state).label("state"),
+        case((_outgoing_ended, outgoing.c.state)).label("ended"),
+        *(outgoing.c.expires_at, outgoing.c.given.label("sent"), outgoing.c.last_number),
+        *(outgoing.c.acknowledged, outgoing.c.unacknowledged, outgoing.c.waiting_since),
+        *(sequence.c.created_at, sequence.c.active_at),
+    )
+    .select_from(outgoing)
+    .join(sequence, sequence.c.id == outgoing.c.sequence)
+    .join(queue, queue.c.id == sequence.c.queue),
 )
 
 sequence_messages: Final = _view(
@@ -275,8 +338,8 @@ faulted: Final = _view(
         entry.c.id.label("position"),
         _name_of(entry.c.queue).label("queue"),
         select(sequence.c.identifier).where(sequence.c.id == entry.c.sequence).scalar_subquery().label("sequence"),
-        *(entry.c.number, entry.c.settled_at),
-    ).where(entry.c.reason == "answered_with_fault"),
+        *(entry.c.number, entry.c.settled_at, entry.c.outcome, entry.c.confirmed_at),
+    ).where(entry.c.reason == ANSWERED_WITH_FAULT),
 )
 
 # connections
@@ -313,6 +376,40 @@ def _connections() -> SelectBase:
 
 connections: Final = _view("connections", _connections())
 
+# plans
+
+plans: Final = _view(
+    "plans",
+    select(
+        *(plan.c.id.label("plan"), plan.c.digest, plan.c.file, plan.c.made_at, plan.c.actor, plan.c.reason),
+        *(plan.c.query, plan.c.target, plan.c.as_new, plan.c.messages, plan.c.state),
+        *(instance.c.name.label("runner"), instance.c.pid, plan.c.line, plan.c.skipped, plan.c.missing),
+        *(plan.c.begun_at, plan.c.ended_at),
+    )
+    .select_from(plan)
+    .outerjoin(instance, and_(instance.c.id == plan.c.owner, instance.c.ended_at.is_(None))),
+)
+
+# archives
+
+
+def _archived(kind: str) -> ColumnElement[int]:
+    return (
+        select(func.coalesce(func.sum(archived.c.upper - archived.c.lower + 1), 0))
+        .where(archived.c.archive == archive.c.id, archived.c.kind == kind)
+        .scalar_subquery()
+    )
+
+
+archives: Final = _view(
+    "archives",
+    select(
+        *(archive.c.id.label("archive"), archive.c.place, archive.c.number, archive.c.read_at),
+        *(archive.c.confirmed_at, archive.c.actor, archive.c.ledger),
+        *(_archived("messages").label("positions"), _archived("sequences").label("sequences")),
+    ),
+)
+
 # the ledger, and what is counted
 
 _event: Final = (
@@ -321,6 +418,7 @@ _event: Final = (
         _name_of(ledger.c.queue).label("queue"),
         sequence.c.identifier.label("sequence"),
         *(ledger.c.number, ledger.c.position, ledger.c.instance, ledger.c.attempt, ledger.c.reason, ledger.c.actor),
+        *(ledger.c.fault, ledger.c.exception, ledger.c.place),
     )
     .select_from(ledger)
     .outerjoin(sequence, sequence.c.id == ledger.c.sequence)

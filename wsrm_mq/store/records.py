@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Terms
+from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior
+from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Late, Terms
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
 from wsrm_mq.sequence.states import ENDED, State
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.channels import endpoint_from, endpoint_text
+from wsrm_mq.store.outgoing import Outgoing
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
-from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED, WSRM_1_0, WSRM_1_1
 
 __all__ = ["SequenceRecord"]
 
 Written = tuple[tuple[Any, ...], tuple[AckRange, ...]]
 
 _RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
-_SOAP = {version.label: version for version in SOAPVersion}
-_ADDRESSING = {version.label: version for version in (WSA_2004, WSA_2005)}
 
 
 class SequenceRecord:
@@ -35,6 +37,11 @@ class SequenceRecord:
         partner: str | None = None,
         connection: str | None = None,
         created_at: int = 0,
+        kind: str = "rm",
+        replay_of: int | None = None,
+        plan: str | None = None,
+        acks_to: EndpointReference | None = None,
+        acks_fetched_by: str | None = None,
     ) -> None:
         self.id = id
         self.queue = queue
@@ -45,6 +52,21 @@ class SequenceRecord:
         self.connection = connection
         """The connection whose messages these are, where they came without WS-RM."""
         self.created_at = created_at
+        self.kind = kind
+        """``rm``, ``connection``: this side makes it of messages without WS-RM, ``replay``, or ``outgoing``: what
+        this side says."""
+        self.replay_of = replay_of
+        """Key of the sequence whose messages are replayed."""
+        self.plan = plan
+        """The plan that they are replayed by, if there is one."""
+        self.acks_to = acks_to
+        """Where its acknowledgements are sent; ``None``: on the responses."""
+        self.ack_due_at: int | None = None
+        """When the next one is to be sent there."""
+        self.acks_fetched_by = acks_fetched_by
+        """The address of WS-MakeConnection where those may be fetched that no response takes along."""
+        self.ack_waits = False
+        """There is one."""
         self.cursor = 1
         """The lowest accepted and unsettled number; ``limit`` if there is none."""
         self.owner: int | None = None
@@ -56,6 +78,8 @@ class SequenceRecord:
         self.retry_from: int | None = None
         """When the wait until ``retry_at`` began: one that begins in the future is over, the clock went back."""
         self.blocked: int | None = None
+        self.on_hold_since: int | None = None
+        """Since when an operator holds it: nothing more of it is delivered."""
         self.redelivery_below = 0
         self.duplicates = 0
         self.discarding = False
@@ -70,8 +94,20 @@ class SequenceRecord:
         self.held_is_exact = False
         self.acknowledged_at = 0
         """When an acknowledgement was sent last, as far as this process knows."""
+        self.outgoing: Outgoing | None = None
+        """The sequence that its replies go out in, where its source has offered one."""
+        self.written_outgoing: Outgoing | None = None
+        """The same, as the store has it."""
         self.written: Written = ((), ())
         """``saved`` and the ranges of what was received, as the store has them."""
+
+    @classmethod
+    def read(cls, db: Database, key: int) -> SequenceRecord:
+        """As it is committed, to be looked at. It has to be there."""
+        row = db.execute(sql.SEQUENCE_BY_ID, {"key": key}).fetchone()
+        ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": key})))
+        unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": key}))
+        return cls.load(row, ranges, unnamed)
 
     @classmethod
     def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
@@ -79,8 +115,8 @@ class SequenceRecord:
         terms = Terms(
             identifier=columns["identifier"],
             rm=_RM[columns["rm"]],
-            soap=_SOAP[columns["soap"]],
-            addressing=_ADDRESSING[columns["addressing"]],
+            soap=SOAP_OF_LABEL[columns["soap"]],
+            addressing=ADDRESSING_OF_LABEL[columns["addressing"]],
             behavior=IncompleteSequenceBehavior(columns["behavior"]),
             assurance=DeliveryAssurance(columns["assurance"]),
             ordered=bool(columns["ordered"]),
@@ -98,6 +134,7 @@ class SequenceRecord:
             last_number=columns["last_number"],
             discard_from=columns["discard_from"],
             discard_reason=columns["discard_reason"],
+            late=None if columns["late"] is None else Late(columns["late"]),
         )
         record = cls(
             columns["id"],
@@ -108,6 +145,11 @@ class SequenceRecord:
             partner=columns["partner"],
             connection=columns["connection"],
             created_at=columns["created_at"],
+            kind=columns["kind"],
+            replay_of=columns["replay_of"],
+            plan=columns["plan"],
+            acks_to=endpoint_from(columns["acks_to"]),
+            acks_fetched_by=columns["acks_fetched_by"],
         )
         for name in (
             "cursor",
@@ -117,15 +159,19 @@ class SequenceRecord:
             "retry_from",
             "retry_at",
             "blocked",
+            "on_hold_since",
             "redelivery_below",
             "due_at",
             "held",
             "held_bytes",
             "duplicates",
             "ended_at",
+            "ack_due_at",
         ):
             setattr(record, name, columns[name])
         record.discarding = bool(columns["discarding"])
+        record.ack_waits = bool(columns["ack_waits"])
+        record.outgoing = record.written_outgoing = Outgoing.load(columns, terms.rm)
         record.mark_written()
         return record
 
@@ -137,8 +183,12 @@ class SequenceRecord:
             "principal": self.principal,
             "peer": self.peer,
             "partner": self.partner,
-            "kind": "rm" if self.is_rm else "connection",
+            "kind": self.kind,
             "connection": self.connection,
+            "replay_of": self.replay_of,
+            "plan": self.plan,
+            "acks_to": endpoint_text(self.acks_to),
+            "acks_fetched_by": self.acks_fetched_by,
             "identifier": terms.identifier,
             "rm": terms.rm.label,
             "soap": terms.soap.label,
@@ -179,6 +229,10 @@ class SequenceRecord:
             self.blocked,
             self.redelivery_below,
             self.duplicates,
+            self.on_hold_since,
+            value.late,
+            self.ack_due_at,
+            self.ack_waits,
         )
 
     def mark_written(self) -> Written:
@@ -197,17 +251,30 @@ class SequenceRecord:
 
     @property
     def is_rm(self) -> bool:
-        """A sequence of WS-RM; else one that this side makes of messages without."""
-        return self.value.terms.rm is not UNSEQUENCED
+        """A sequence that its source speaks of; else one that this side has made."""
+        return self.kind == "rm"
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Something below the limit is neither settled nor given up."""
+        return is_unsettled(self.cursor, self.value.limit, self.value.discard_from)
 
     @property
     def has_next(self) -> bool:
         """Something is to be delivered now or after a retry. Its owner asks: the state is running whatever is left."""
-        return is_unsettled(self.cursor, self.value.limit, self.value.discard_from)
+        return self.on_hold_since is None and self.is_unsettled
+
+    @property
+    def keeps_tail(self) -> bool:
+        """What is given up is not moved yet: an operator holds the sequence, or its owner may be running some of it,
+        which was deliverable when the run began."""
+        begun = self.value.discard_from is not None and self.value.discard_from <= self.cursor < self.value.limit
+        return self.on_hold_since is not None or (self.owner is not None and begun)
 
     def delivery_state(self, now: int) -> DeliveryState:
         value = self.value
         return delivery_state(
+            on_hold_since=self.on_hold_since,
             blocked=self.blocked,
             owner=self.owner,
             cursor=self.cursor,
@@ -240,7 +307,7 @@ class SequenceRecord:
         if accepted is not None and accepted < self.cursor:
             self.cursor = accepted
         if self.held and (value.limit != previous.limit or value.discard_from is not None):
-            self._release()
+            self.release(value.held if value.discard_from is None else 0)
         if value.state is not previous.state or value.active_at < previous.active_at:  # else it is due no earlier
             due_at = value.due_at
             if due_at is None or self.due_at is None or due_at < self.due_at:
@@ -252,12 +319,19 @@ class SequenceRecord:
         self.held += 1
         self.held_bytes += size
 
-    def _release(self) -> None:
-        """Some of what was held goes on, or all of it. What a part of it weighs is not known here."""
-        self.held = self.value.held if self.value.discard_from is None else 0
+    def release(self, left: int) -> None:
+        """Some of what was held goes on, or all of it: so many are ``left``. What those weigh is not known here."""
+        self.held = left
         self.held_is_exact = False
-        if not self.held:
+        if not left:
             self.held_bytes = 0
+
+    def name(self, number: int, now: int) -> None:
+        """Acknowledgements may name it from now on, and one is to tell of it."""
+        if number in self.value.unnamed:
+            self.value = self.value._replace(unnamed=self.value.unnamed.remove(number))
+            self.ack_due_at = now if self.acks_to is not None else None
+            self.ack_waits = self.acks_fetched_by is not None
 
     def passed(self, number: int) -> None:
         """``number`` was settled in order: the cursor goes to the next received number."""

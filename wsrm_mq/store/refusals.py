@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreBusy, StoreError, StoreFull, StoreOverloaded
 from wsrm_mq.store.beside import beside, content_of, is_locked
 
-__all__ = ["FILE_BYTES", "MOST", "OTHER", "Refusal", "Refusals", "in_files", "limit_named", "reason_of"]
+__all__ = ["ACK_NOT_SENT", "FILE_BYTES", "MOST", "OTHER", "Refusal", "Refusals", "in_files", "limit_named", "reason_of"]
 
 _LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
 _REASONS: Final = (
@@ -32,6 +32,8 @@ _REASONS: Final = (
 
 MOST: Final = 64
 """Kinds of refusals that a process tells apart until they are in the store."""
+ACK_NOT_SENT: Final = "acknowledgement_not_sent"
+"""Counted where the other side refuses: an acknowledgement or fault that its address did not take."""
 OTHER: Final = "other"
 """The reason of what comes beyond that."""
 _SLOT: Final = struct.Struct("<40s72sQq")

@@ -28,7 +28,10 @@ _ASK_EVERY_SECONDS: Final = 0.02
 def is_spent(store: Path) -> bool:
     """Whether the reserve of a store is given up, as a reader can tell."""
     home = beside(store)
-    return home.is_dir() and not (home / "reserve").exists() and shutil.disk_usage(home).free < _PLENTY
+    try:
+        return home.is_dir() and not (home / "reserve").exists() and shutil.disk_usage(home).free < _PLENTY
+    except OSError:  # a reader that may not look into it does not know
+        return False
 
 
 class Reserve:

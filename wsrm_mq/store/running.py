@@ -28,6 +28,7 @@ def is_paused(
 
 def _delivery_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return (
+        sequence.c.on_hold_since.is_not(None),
         sequence.c.blocked.is_not(None),
         sequence.c.owner.is_not(None),
         _UNSETTLED,
@@ -42,6 +43,7 @@ def _entry_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
         and_(sequence.c.discard_from.is_not(None), entry.c.number >= sequence.c.discard_from),
         entry.c.number >= sequence.c.limit,
         sequence.c.blocked.is_not(None),
+        sequence.c.on_hold_since.is_not(None),
         or_(
             is_paused(entry.c.retry_from, entry.c.retry_at, now),
             is_paused(sequence.c.retry_from, sequence.c.retry_at, now),

@@ -1,8 +1,8 @@
 """Which schema a store has, and how it comes to the one this version wants.
 
-Migrations are Alembic's and live in this package. Each upgrade is one transaction: a crash leaves the old schema or
-the new one. What has to be done row by row follows in small ones (``scrub``), and goes on where it was left. A store
-from a newer version is refused, never guessed at (Q-113).
+A new store is made as a whole (``creating``). Migrations are Alembic's and live in this package. Each upgrade is one
+transaction: a crash leaves the old schema or the new one. What has to be done row by row follows in small ones
+(``scrub``), and goes on where it was left. A store from a newer version is refused, never guessed at (Q-113).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import lost, removed
 from wsrm_mq.store.scrub import is_pending, scrub
 
-__all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision"]
+__all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision", "upgrade"]
 
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]
@@ -61,8 +61,12 @@ def migrate(
     """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date, and refuses
     one that a process of an older version uses (``SchemaMismatch``). ``progress`` as for ``scrub``."""
     before, is_left = _state(path)
-    if before != HEAD:
-        _upgrade(path)
+    found = before
+    if found is None:
+        _create(path)
+        found, is_left = _state(path)
+    if found != HEAD:
+        upgrade(path)
         _revision, is_left = _state(path)
     if is_left:
         scrub(path, keep_headers, progress)
@@ -100,8 +104,22 @@ def _refuse_under_others(path: Path, db: Any) -> None:
         )
 
 
-def _upgrade(path: Path) -> None:
-    # Imported here: Alembic and SQLAlchemy's engine cost 0.3 s, and only a new or an old store needs them.
+def _create(path: Path) -> None:
+    """Make the empty file a store, unless another process was before with that."""
+    from wsrm_mq.store import creating  # only here: a store is made once
+
+    with store_errors(path), closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+        write_ahead(db)
+        db.execute("BEGIN IMMEDIATE")
+        if revision(db, path) is None:
+            for statement in creating.statements(HEAD):
+                db.execute(statement)
+        db.execute("COMMIT")
+
+
+def upgrade(path: Path, head: str = HEAD) -> None:
+    """Run the migrations that the store lacks up to ``head``; of an empty file, all of them."""
+    # Imported here: Alembic and SQLAlchemy's engine cost 0.3 s, and only an old store needs them.
     from alembic import command
     from alembic.config import Config
     from sqlalchemy import create_engine, event
@@ -128,7 +146,7 @@ def _upgrade(path: Path) -> None:
             _refuse_under_others(path, connection.connection.driver_connection)
             config.attributes["connection"] = connection
             drop_views(connection.exec_driver_sql)
-            command.upgrade(config, HEAD)
+            command.upgrade(config, head)
             make_views(connection.exec_driver_sql)
     except Exception as error:
         original = getattr(error, "orig", None)

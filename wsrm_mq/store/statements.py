@@ -24,14 +24,16 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import delivery_is, is_paused
 from wsrm_mq.store.tables import (
+    channel,
     connection_message,
     entry,
     instance,
     ledger,
     message,
+    outgoing,
+    plan,
     queue,
     range_,
-    reply,
     sequence,
     sequence_entry,
     watermark,
@@ -52,6 +54,7 @@ p = bindparam
 
 ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
+PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
 ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
@@ -84,7 +87,7 @@ _IS_NUMBER: Final = and_(entry.c.sequence == p("sequence"), entry.c.number == p(
 _INDEXED: Final = select(sequence_entry.c.entry).where(
     sequence_entry.c.sequence == p("sequence"), sequence_entry.c.number == p("number")
 )
-_ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "sequence_entry")
+ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "sequence_entry")
 ENTRY_BY_NUMBER: Final = compiled(
     select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named, entry.c.settled_at).where(
         entry.c.id
@@ -92,7 +95,7 @@ ENTRY_BY_NUMBER: Final = compiled(
             select(entry.c.id).where(_IS_NUMBER, entry.c.outcome.is_(None)).correlate(None).scalar_subquery(),
             _INDEXED.scalar_subquery(),
             select(entry.c.id)
-            .where(entry.c.id > _ENTRIES_UP_TO.scalar_subquery(), _IS_NUMBER)
+            .where(entry.c.id > ENTRIES_UP_TO.scalar_subquery(), _IS_NUMBER)
             .order_by(entry.c.id.desc())  # what is sent again was mostly sent a moment ago
             .limit(1)
             .correlate(None)
@@ -103,13 +106,14 @@ ENTRY_BY_NUMBER: Final = compiled(
 SET_WAITER: Final = compiled(
     update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(waiter=p("waiter"))
 )
-RUN: Final = compiled(
+_RUN: Final = (
     select(
         entry.c.id,
         entry.c.number,
         entry.c.deliveries,
         entry.c.failures,
         entry.c.wants_reply,
+        entry.c.late,
         entry.c.waiter,
         message.c.id,
         message.c.action,
@@ -132,6 +136,15 @@ RUN: Final = compiled(
     .order_by(entry.c.number)
     .limit(p("count"))
 )
+RUN: Final = compiled(_RUN)
+# A message has the position of the entry that it came with: what replays it is delivered under that one's key.
+_arrived: Final = entry.alias("arrived")
+_source: Final = sequence.alias("source")
+RUN_REPLAYS: Final = compiled(
+    _RUN.add_columns(_source.c.identifier, _arrived.c.number)
+    .join(_arrived, _arrived.c.id == entry.c.message)
+    .join(_source, _source.c.id == _arrived.c.sequence)
+)
 # What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
 # question has both parts. See ``late_index``.
 _WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connection_message")
@@ -151,7 +164,7 @@ LAST_OF_CONNECTION: Final = compiled(
 )
 UNSETTLED_INDEXED: Final = compiled(
     select(connection_message.c.message)
-    .join(entry, entry.c.message == connection_message.c.message)
+    .join(entry, entry.c.id == connection_message.c.message)
     .where(
         connection_message.c.connection == p("connection"),
         connection_message.c.message > p("after"),
@@ -162,7 +175,7 @@ UNSETTLED_INDEXED: Final = compiled(
 )
 UNSETTLED_BEHIND: Final = compiled(
     select(message.c.id)
-    .join(entry, entry.c.message == message.c.id)
+    .join(entry, entry.c.id == message.c.id)
     .where(
         message.c.id > func.max(p("after"), _WATERMARK.scalar_subquery()),
         message.c.connection == p("connection"),
@@ -211,7 +224,7 @@ BURY: Final = compiled(
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
     .values(
         queue=p("dead_letters"),
-        origin=entry.c.queue,
+        origin=p("origin"),
         outcome="dead",
         reason=p("reason"),
         settled_at=p("now"),
@@ -268,20 +281,14 @@ RETRY_LATER: Final = compiled(
     update(entry).where(entry.c.id == p("key")).values(retry_from=p("now"), retry_at=p("retry_at"))
 )
 REMARK: Final = compiled(update(entry).where(entry.c.id == p("key")).values(reason=p("reason")))
+MARK_LATE: Final = compiled(update(entry).where(entry.c.id == p("key")).values(late=1))
 COUNT_UNSETTLED: Final = compiled(
-    select(func.count()).where(entry.c.sequence == p("sequence"), entry.c.outcome.is_(None))
+    select(func.count()).where(
+        entry.c.sequence == p("sequence"), entry.c.number >= p("lower"), entry.c.outcome.is_(None)
+    )
 )
 UNNAMED: Final = compiled(
     select(entry.c.number).where(entry.c.sequence == p("sequence"), entry.c.named == 0).order_by(entry.c.number)
-)
-
-# replies
-
-ADD_REPLY: Final = compiled(insert(reply).values(_values(reply)))
-OUTCOME_AND_REPLY: Final = compiled(
-    select(entry.c.outcome, entry.c.sequence, reply.c.status, reply.c.headers, reply.c.body)
-    .join(reply, reply.c.entry == entry.c.id, isouter=True)
-    .where(entry.c.id == p("key"))
 )
 
 # sequences
@@ -315,7 +322,7 @@ PROGRESS_COLUMNS: Final = (
     "held",
     "held_bytes",
 )
-"""And what changes where a sequence begins or ceases to run, or holds messages; see ``SequenceRecord.saved``."""
+"""What else changes where a sequence begins or ceases to run, or holds messages; see ``SequenceRecord.saved``."""
 STANDING_COLUMNS: Final = (
     "state",
     "ended",
@@ -330,6 +337,10 @@ STANDING_COLUMNS: Final = (
     "blocked",
     "redelivery_below",
     "duplicates",
+    "on_hold_since",
+    "late",
+    "ack_due_at",
+    "ack_waits",
 )
 SAVED_COLUMNS: Final = (*PROGRESS_COLUMNS, *STANDING_COLUMNS)
 ADD_SEQUENCE: Final = compiled(
@@ -337,16 +348,20 @@ ADD_SEQUENCE: Final = compiled(
         {
             name: p(name)
             for name in (
-                *("queue", "create_id", "principal", "peer", "partner", "kind", "connection"),
+                *("queue", "create_id", "principal", "peer", "partner"),
+                *("kind", "connection", "replay_of", "plan", "acks_to", "acks_fetched_by"),
                 *TERMS_COLUMNS,
                 *SAVED_COLUMNS,
             )
         }
     )
 )
-SEQUENCE_COLUMNS: Final = tuple(column.name for column in sequence.columns)
-SEQUENCE_BY_IDENTIFIER: Final = compiled(select(sequence).where(sequence.c.identifier == p("identifier")))
-SEQUENCE_BY_ID: Final = compiled(select(sequence).where(sequence.c.id == p("key")))
+_SEQUENCE: Final = select(
+    sequence, *(column.label(f"outgoing_{column.name}") for column in outgoing.columns)
+).outerjoin(outgoing, outgoing.c.sequence == sequence.c.id)
+SEQUENCE_COLUMNS: Final = tuple(_SEQUENCE.selected_columns.keys())
+SEQUENCE_BY_IDENTIFIER: Final = compiled(_SEQUENCE.where(sequence.c.identifier == p("identifier")))
+SEQUENCE_BY_ID: Final = compiled(_SEQUENCE.where(sequence.c.id == p("key")))
 SEQUENCE_BY_CREATE_ID: Final = compiled(
     select(sequence.c.identifier)
     .where(sequence.c.create_id == p("create_id"), sequence.c.queue == p("queue"))
@@ -402,7 +417,10 @@ HELD_BYTES: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
 )
-CLAIMS_OF: Final = compiled(select(sequence.c.id, sequence.c.fence).where(sequence.c.owner == p("owner")))
+STOPS: Final = compiled(select(sequence.c.on_hold_since, sequence.c.discard_from).where(sequence.c.id == p("key")))
+CLAIMS_OF: Final = compiled(
+    select(sequence.c.id, sequence.c.fence, sequence.c.kind == "outgoing").where(sequence.c.owner == p("owner"))
+)
 OWNED: Final = compiled(select(sequence.c.id).where(sequence.c.owner.is_not(None)))
 OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("owner")))
 _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
@@ -418,7 +436,20 @@ NEXT_RETRY: Final = compiled(
         delivery_is(DeliveryState.RETRYING, DeliveryState.READY, now=p("now")), _OURS, sequence.c.retry_at.is_not(None)
     )
 )
-DISCARDING: Final = compiled(select(sequence.c.id).where(sequence.c.discarding == 1).limit(p("count")))
+DISCARDING: Final = compiled(
+    select(sequence.c.id)
+    .where(
+        sequence.c.discarding == 1,
+        sequence.c.on_hold_since.is_(None),
+        or_(
+            sequence.c.owner.is_(None),
+            sequence.c.cursor < sequence.c.discard_from,
+            sequence.c.cursor >= sequence.c.limit,
+        ),
+    )
+    .limit(p("count"))
+)
+"""See ``SequenceRecord.keeps_tail``."""
 DUE: Final = compiled(select(sequence.c.id).where(sequence.c.due_at <= p("now")).limit(p("count")))
 DROP_SEQUENCE: Final = compiled(delete(sequence).where(sequence.c.id == p("key")))
 RUN_BOUNDS: Final = compiled(
@@ -434,7 +465,13 @@ RUN_BOUNDS: Final = compiled(
         sequence.c.rm,
         sequence.c.soap,
         sequence.c.addressing,
-    ).where(sequence.c.id == p("key"))
+        sequence.c.kind,
+        func.coalesce(case((plan.c.as_new == 1, plan.c.id)), ""),
+        *(channel.c.answers, channel.c.address, channel.c.parameters, channel.c.is_numbered),
+    )
+    .join_from(sequence, plan, plan.c.id == sequence.c.plan, isouter=True)
+    .outerjoin(channel, channel.c.sequence == func.coalesce(sequence.c.replay_of, sequence.c.id))
+    .where(sequence.c.id == p("key"))
 )
 
 # ranges

@@ -18,18 +18,23 @@ from wsrm_mq.store import statements as sql
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.beside import beside, keep_private
 from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.cut_off import dropped_pages
 from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
-from wsrm_mq.store.instances import Presence
+from wsrm_mq.store.instances import Presence, holds_lock
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import Refusals
+from wsrm_mq.store.rehearsal import rehearse
 from wsrm_mq.store.reserve import Reserve, is_spent
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.writer import Clock, Verb, Writer, wall_clock
 
 __all__ = ["Store", "store_path"]
 
 R = TypeVar("R")
+
+_OTHERS = "SELECT name FROM instance WHERE ended_at IS NULL AND id <> ?"
 
 
 def store_path(where: str | os.PathLike[str]) -> Path:
@@ -115,6 +120,8 @@ class Store:
         """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreUnconfirmed``
         for one that may have forgotten what it acknowledged."""
         keep_private(self.path, self._events)
+        if dropped := dropped_pages(self.path):
+            self._events.tell("store.cut_off", path=self.path, pages=dropped)
         schema.ensure(self.path, keep_headers=self._keep_headers)
         self._witness = identity.admit(self.path)
         self._closing = False
@@ -149,6 +156,8 @@ class Store:
                 key = int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
+                if not any(holds_lock(self.path, other) for (other,) in db.execute(_OTHERS, (key,))):
+                    identity.begin_epoch(db)
                 db.execute("COMMIT")
         finally:
             db.close()
@@ -237,9 +246,10 @@ class Store:
                     self._idle_readers.append(reader)
                 self._readers_changed.notify_all()
 
-    def foreign(self, db: Database) -> str:
-        """The keys of queues whose messages are for other applications, as JSON."""
-        return as_json(applications.foreign(db, self.serving))
+    def foreign(self, db: Database, *, sends: bool = True) -> str:
+        """The keys of queues whose messages are for other applications, and unless it ``sends`` now of those that are
+        sent; as JSON."""
+        return as_json(applications.foreign(db, self.serving, sends=sends))
 
     def wake(self, *names: str, word: str = "look") -> None:
         """Wake other instances by name; all live ones where no name is given."""
@@ -250,9 +260,14 @@ class Store:
         instances.wake(self.path, (name for name in names if name != mine), word)
 
 
-def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False) -> R:
-    """One transaction from outside a running instance (CLI): committed, then the live instances are woken. Raises
-    ``StoreUnconfirmed`` as ``Store.open`` does, but for what is allowed on an ``unconfirmed`` store."""
+def run_once(
+    path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False, dry_run: bool = False
+) -> R:
+    """One transaction from outside a running instance (CLI): committed, then the live instances are woken. ``dry_run``:
+    only rehearsed. Raises ``StoreUnconfirmed`` as ``Store.open`` does, but for what is allowed on an ``unconfirmed``
+    store."""
+    if dry_run:
+        return rehearse(path, verb, clock())
     witness = Witness(path) if unconfirmed else identity.admit(path)
     db = connect_writer(path)
     try:
@@ -260,7 +275,7 @@ def run_once(path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirme
             db.execute("PRAGMA busy_timeout = 0")
             begin(db)
             try:
-                tx = Transaction(db, clock(), Cache(), 0, "cli")
+                tx = Transaction(Session(db, Cache(), 0, "cli"), clock())
                 result = verb(tx)
                 tx.flush()
                 db.execute(identity.ADVANCE).fetchall()

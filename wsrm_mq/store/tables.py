@@ -23,15 +23,24 @@ from sqlalchemy import (
     text,
 )
 
+from wsrm_mq.sequence.outbound_states import OutboundState
+
 __all__ = [
+    "ANSWERED_WITH_FAULT",
+    "archive",
+    "archived",
+    "channel",
     "connection_message",
     "counter",
     "entry",
+    "epoch",
     "identity",
     "instance",
     "ledger",
     "message",
     "metadata",
+    "outgoing",
+    "plan",
     "queue",
     "range_",
     "refusal",
@@ -43,14 +52,19 @@ __all__ = [
 
 metadata: Final = MetaData()
 
-QUEUE_KINDS: Final = ("app", "dead_letter")
+QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
-SEQUENCE_KINDS: Final = ("rm", "connection")
+SEQUENCE_KINDS: Final = ("rm", "connection", "replay", "outgoing")
 SEQUENCE_STATES: Final = ("created", "closed", "ended")
+OUTGOING_STATES: Final = tuple(OutboundState)
+PLAN_STATES: Final = ("planned", "running", "done", "cancelled")
+LATE: Final = ("accept", "refuse")
+ANSWERED_WITH_FAULT: Final = "answered_with_fault"
+"""The service took a one-way message and answered a fault, which the source does not read: an event of the ledger, the
+reason of an entry, and the kind of a failure where ``on_fault`` puts the message aside."""
 
 
 def _one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
-    """As an argument of its ``Column`` for one that was added to a table later: SQLite writes it there."""
     listed = ", ".join(f"'{word}'" for word in words)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
 
@@ -143,6 +157,10 @@ entry: Final = _table(
     Column("waiter", Text),
     Column("origin", Integer, ForeignKey("queue.id")),
     Column("replay_of", Integer, ForeignKey("entry.id")),
+    # When an operator confirmed what became of it: it alarms no more.
+    Column("confirmed_at", Integer),
+    # It filled a gap that an operator had forced the sequence past.
+    Column("late", Integer, nullable=False, server_default="0"),
     _one_of("outcome", OUTCOMES),
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
@@ -156,10 +174,16 @@ Index(
     sqlite_where=text("outcome IS NULL AND sequence IS NOT NULL"),
 )
 Index("entry_unnamed", entry.c.sequence, entry.c.number, sqlite_where=text("named = 0"))
-Index("entry_dead", entry.c.queue, entry.c.id, sqlite_where=text("outcome = 'dead'"))
+Index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, sqlite_where=text("outcome = 'dead'"))
 Index("entry_by_message", entry.c.message)
-# What was taken and answered with a fault, by time: clean messages are not in it.
-Index("entry_faulted", entry.c.settled_at, sqlite_where=text("reason = 'answered_with_fault'"))
+# What was answered with a fault, by time: clean messages are not in it.
+Index(
+    "entry_faulted",
+    entry.c.settled_at,
+    entry.c.outcome,
+    entry.c.confirmed_at,
+    sqlite_where=text(f"reason = '{ANSWERED_WITH_FAULT}'"),
+)
 
 sequence: Final = _table(
     "sequence",
@@ -211,8 +235,9 @@ sequence: Final = _table(
     # Deliveries below this number may be repeated: an owner died while it ran them.
     Column("redelivery_below", Integer, nullable=False, server_default="0"),
     Column("duplicates", Integer, nullable=False, server_default="0"),
-    # connection: its messages came without WS-RM, we number them in order of receipt.
-    Column("kind", Text, _one_of("kind", SEQUENCE_KINDS), nullable=False, server_default="rm"),
+    # connection: its messages came without WS-RM, we number them in order of receipt. replay: they are delivered again.
+    # outgoing: they are this side's own, and are sent (see ``channel``).
+    Column("kind", Text, nullable=False, server_default="rm"),
     # Whose messages it has, where it is of that kind and the connection has a name.
     Column("connection", Text),
     # Accepted numbers at or above the limit, and at most so many bytes of theirs.
@@ -220,7 +245,23 @@ sequence: Final = _table(
     Column("held_bytes", Integer, nullable=False, server_default="0"),
     # So many of its entries were deleted by retention; the ranges still know their numbers.
     Column("pruned", Integer, nullable=False, server_default="0"),
+    # Since when an operator holds it: nothing of it is delivered.
+    Column("on_hold_since", Integer),
+    # What becomes of a missing number that arrives after an operator has forced the sequence past its gap.
+    Column("late", Text),
+    # Of a replay: the sequence whose messages are delivered again, and the plan that says which, where there is one.
+    Column("replay_of", Integer, ForeignKey("sequence.id")),
+    Column("plan", Text, ForeignKey("plan.id")),
+    # Where its acknowledgements are sent, as a JSON list of address and parameters; NULL: on the responses.
+    Column("acks_to", Text),
+    # When the next one is to be sent there.
+    Column("ack_due_at", Integer),
+    # The address of WS-MakeConnection where they may be fetched too, and whether one waits there.
+    Column("acks_fetched_by", Text),
+    Column("ack_waits", Integer, nullable=False, server_default="0"),
     _one_of("state", SEQUENCE_STATES),
+    _one_of("kind", SEQUENCE_KINDS),
+    _one_of("late", LATE),
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
 Index("sequence_create_id", sequence.c.create_id, sqlite_where=text("create_id IS NOT NULL"))
@@ -230,7 +271,8 @@ Index(
     "sequence_runnable",
     sequence.c.retry_at,
     sqlite_where=text(
-        'owner IS NULL AND blocked IS NULL AND cursor < "limit" AND (discard_from IS NULL OR cursor < discard_from)'
+        'on_hold_since IS NULL AND owner IS NULL AND blocked IS NULL AND cursor < "limit" '
+        "AND (discard_from IS NULL OR cursor < discard_from)"
     ),
 )
 Index("sequence_discarding", sequence.c.id, sqlite_where=text("discarding = 1"))
@@ -243,7 +285,11 @@ Index(
 # How many a peer has open.
 Index("sequence_open", sequence.c.principal, sequence.c.peer, sqlite_where=text("state = 'created' AND kind = 'rm'"))
 Index("sequence_holding", sequence.c.held, sequence.c.held_bytes, sqlite_where=text("held > 0"))
+Index("sequence_replays", sequence.c.replay_of, sqlite_where=text("replay_of IS NOT NULL"))
+Index("sequence_by_plan", sequence.c.plan, sqlite_where=text("plan IS NOT NULL"))
 Index("sequence_due", sequence.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
+Index("sequence_ack_due", sequence.c.ack_due_at, sqlite_where=text("ack_due_at IS NOT NULL"))
+Index("sequence_ack_waits", sequence.c.acks_fetched_by, sqlite_where=text("ack_waits = 1"))
 # What retention looks for. Written once in a sequence's life.
 Index("sequence_ended", sequence.c.ended_at, sequence.c.id, sqlite_where=text("ended_at IS NOT NULL"))
 
@@ -263,7 +309,51 @@ reply: Final = _table(
     Column("headers", Text, nullable=False),
     Column("stored_at", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    # Its place in the offered sequence, where it has one: that of the inbound sequence with this key.
+    Column("sequence", Integer),
+    Column("number", Integer),
+    # The entry of the same reply that waits to be fetched, where it does not leave on a response.
+    Column("letter", Integer),
 )
+Index("reply_numbered", reply.c.sequence, reply.c.number, unique=True, sqlite_where=text("number IS NOT NULL"))
+
+# The sequence that the source of an inbound one has offered with it: the replies to that one go out in it.
+outgoing: Final = _table(
+    "outgoing",
+    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+    Column("identifier", Text, nullable=False, unique=True),
+    Column("expires_at", Integer),
+    Column("state", Text, nullable=False),
+    # The highest number that was given; the acknowledged ones, as 1-5,7, and how many are not.
+    Column("given", Integer, nullable=False),
+    Column("acknowledged", Text, nullable=False),
+    Column("unacknowledged", Integer, nullable=False),
+    # No number above it is given.
+    Column("last_number", Integer),
+    # The source has said that what it acknowledges will not change.
+    Column("is_final", Integer, nullable=False),
+    # Since when replies wait for an acknowledgement, and none has come.
+    Column("waiting_since", Integer),
+    _one_of("state", OUTGOING_STATES),
+)
+# Those that may still get a reply.
+Index("outgoing_created", outgoing.c.sequence, sqlite_where=text("state = 'created'"))
+
+# A sequence of kind outgoing: what leaves for one endpoint about one inbound sequence, in requests of this side's own.
+channel: Final = _table(
+    "channel",
+    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+    # The inbound sequence that it is about.
+    Column("answers", Integer, ForeignKey("sequence.id"), nullable=False),
+    Column("address", Text, nullable=False),
+    # The endpoint's reference parameters, as a JSON list of stand-alone XML.
+    Column("parameters", Text, nullable=False),
+    # Its numbers are those of the offered sequence: each is sent again until it is acknowledged.
+    Column("is_numbered", Integer, nullable=False),
+)
+_endpoint: Final = (channel.c.answers, channel.c.address, channel.c.parameters, channel.c.is_numbered)
+Index("channel_by_endpoint", *_endpoint, unique=True)
+Index("channel_by_address", channel.c.address)
 
 instance: Final = _table(
     "instance",
@@ -310,6 +400,15 @@ identity: Final = _table(
     Column("copied_at", Integer),
 )
 
+# From this mark on one run of the service wrote, after a time in which no process had the store: of two futures of a
+# store that was put back from a copy, each has another token.
+epoch: Final = _table(
+    "epoch",
+    Column("mark", Integer, primary_key=True),
+    Column("token", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 ledger: Final = _table(
     "ledger",
     Column("id", Integer, primary_key=True),
@@ -323,9 +422,74 @@ ledger: Final = _table(
     Column("attempt", Integer),
     Column("reason", Text),
     Column("actor", Text),
+    # Of an attempt that failed: the fault's code, the exception's type, and where in the application it was raised.
+    Column("fault", Text),
+    Column("exception", Text),
+    Column("place", Text),
     sqlite_autoincrement=True,
 )
 Index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)
+# Attempts that did not go well, by time: few beside what else is written down.
+ATTEMPTS: Final = ("failed", "holder_died", "broke_off", ANSWERED_WITH_FAULT)
+Index("ledger_attempts", ledger.c.at, sqlite_where=text(f"event IN {ATTEMPTS}"))
 # A row goes with what it is about: an entry, else a sequence; what is about neither goes when it is old.
 Index("ledger_by_position", ledger.c.position, sqlite_where=text("position IS NOT NULL"))
+# What operators did.
+Index("ledger_acts", ledger.c.id, sqlite_where=text("actor IS NOT NULL"))
 Index("ledger_rest", ledger.c.at, ledger.c.id, sqlite_where=text("sequence IS NULL AND position IS NULL"))
+
+# A replay that was planned, and how far it has come. Its messages are in a file; the digest says which.
+plan: Final = _table(
+    "plan",
+    Column("id", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    # Where the file was written.
+    Column("file", Text, nullable=False),
+    Column("made_at", Integer, nullable=False),
+    Column("actor", Text),
+    Column("reason", Text),
+    Column("query", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    # The service is given its id as replay id: what was done is done again.
+    Column("as_new", Integer, nullable=False),
+    Column("messages", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("owner", Integer, ForeignKey("instance.id")),
+    # The last line of messages that was read; of these lines so many were delivered since the plan was made, and of so
+    # many there is no body any more.
+    Column("line", Integer, nullable=False, server_default="0"),
+    Column("skipped", Integer, nullable=False, server_default="0"),
+    Column("missing", Integer, nullable=False, server_default="0"),
+    Column("begun_at", Integer),
+    Column("ended_at", Integer),
+    _one_of("state", PLAN_STATES),
+    sqlite_with_rowid=False,
+)
+
+# An archive that was found to hold what this store has, and by which of its manifests.
+archive: Final = _table(
+    "archive",
+    Column("id", Text, primary_key=True),
+    # Where it was when it was confirmed.
+    Column("place", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    # It holds the ledger up to this key: what the ledger says behind it, the archive does not know.
+    Column("ledger", Integer, nullable=False),
+    # What was settled by then it holds.
+    Column("read_at", Integer, nullable=False),
+    Column("confirmed_at", Integer, nullable=False),
+    Column("actor", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Keys of what it holds: positions of settled messages, keys of sequences that are over.
+archived: Final = _table(
+    "archived",
+    Column("archive", Text, ForeignKey("archive.id"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("lower", Integer, primary_key=True, autoincrement=False),
+    Column("upper", Integer, nullable=False),
+    CheckConstraint("kind IN ('messages', 'sequences')", name="archived_is_a_word"),
+    CheckConstraint("lower <= upper", name="archived_is_not_empty"),
+    sqlite_with_rowid=False,
+)

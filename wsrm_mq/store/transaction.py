@@ -6,6 +6,8 @@ however many verbs of the batch touched it. The record is the cache's own: any r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
@@ -13,11 +15,10 @@ from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.bulk import CHANGED, PROGRESS, RANGES, STEADY, Row
-from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.port import Database
+from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
+from wsrm_mq.store.outgoing import ADD_OUTGOING, ANSWERED_BY, DROP_OUTGOING, IDENTIFIER_IN_USE, SAVE_OUTGOING, Outgoing
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.unit_of_work import UnitOfWork, as_json
+from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
 
 __all__ = ["Transaction", "as_json"]
 
@@ -25,22 +26,15 @@ _STEADY: Final = len(sql.STEADY_COLUMNS)
 _PROGRESS: Final = len(sql.PROGRESS_COLUMNS)
 _HELD: Final = sql.PROGRESS_COLUMNS.index("held")
 """``held_bytes`` follows it."""
+_NOTHING: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class Transaction(UnitOfWork):
     """A transaction in progress; see ``UnitOfWork``."""
 
-    def __init__(
-        self,
-        db: Database,
-        now: int,
-        cache: Cache,
-        instance: int,
-        instance_name: str,
-        tally: Tally | None = None,
-    ) -> None:
-        super().__init__(db, now, cache, instance, instance_name, tally)
-        self._sequences = cache.sequences
+    def __init__(self, session: Session, now: int) -> None:
+        super().__init__(session, now)
+        self._sequences = session.cache.sequences
         self._touched: dict[int, SequenceRecord] = {}
         self._taken = 0
         self._held = self._held_bytes = 0
@@ -57,9 +51,9 @@ class Transaction(UnitOfWork):
         self._touched[key] = record
         return record
 
-    def takes_slot(self) -> bool:
+    def takes_slot(self, *, is_outgoing: bool = False) -> bool:
         """Whether there is a thread for one sequence more; then it is that one's."""
-        has_slot = self._cache.has_slot(self._taken)
+        has_slot = self._cache.has_slot(self._taken, is_outgoing)
         self._taken += has_slot
         return has_slot
 
@@ -86,7 +80,38 @@ class Transaction(UnitOfWork):
         self._touched.pop(key, None)
         self._sequences.drop(key)
         self.execute(sql.DROP_RANGES, {"sequence": key})
+        self.execute(DROP_OUTGOING, {"sequence": key})
+        self.execute(DROP_CHANNEL, {"sequence": key})
         self.execute(sql.DROP_SEQUENCE, {"key": key})
+
+    def add_outgoing(self, record: SequenceRecord, outgoing: Outgoing) -> bool:
+        """Have the replies to a sequence go out in another; answers whether that has a name of its own."""
+        if self.execute(IDENTIFIER_IN_USE, {"identifier": outgoing.value.terms.identifier}).fetchone():
+            return False
+        self.execute(ADD_OUTGOING, outgoing.row(record.id))
+        record.outgoing = record.written_outgoing = outgoing
+        return True
+
+    def drop_outgoing(self, record: SequenceRecord) -> None:
+        """Forget the sequence that the replies to this one would go out in. Its name is free again."""
+        self.execute(DROP_OUTGOING, {"sequence": record.id})
+        record.outgoing = record.written_outgoing = None
+
+    def channel(self, channel: Channel) -> SequenceRecord | None:
+        """The sequence of kind outgoing that leads there; ``None`` where there is none."""
+        found = self.execute(CHANNEL, channel.row).fetchone()
+        return None if found is None else self.sequence(found[0])
+
+    def add_channel(self, record: SequenceRecord, channel: Channel) -> SequenceRecord:
+        """Add a sequence of kind outgoing."""
+        record = self.add_sequence(record, None)
+        self.execute(ADD_CHANNEL, {"sequence": record.id, **channel.row})
+        return record
+
+    def answered_by(self, identifier: str) -> SequenceRecord | None:
+        """The sequence whose replies go out in the one of this name; ``None`` where none is known."""
+        found = self.execute(ANSWERED_BY, {"identifier": identifier}).fetchone()
+        return None if found is None else self.sequence(found[0])
 
     @property
     def changed_sequences(self) -> set[int]:
@@ -118,9 +143,11 @@ class Transaction(UnitOfWork):
         attempt: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        failure: Mapping[str, str | None] = _NOTHING,
         is_told: bool = True,
     ) -> None:
-        """``add_ledger``, about a sequence where there is one. It is told once it is committed."""
+        """``add_ledger``, about a sequence where there is one. It is told once it is committed. ``failure``: the
+        columns ``fault``, ``exception`` and ``place`` of an attempt that did not go well."""
         self.add_ledger(
             event,
             record.queue if record else None,
@@ -130,9 +157,10 @@ class Transaction(UnitOfWork):
             attempt=attempt,
             reason=reason,
             actor=actor,
+            **failure,
         )
         if is_told and record is not None and event in FROM_LEDGER:
-            self.notices.append(_notice(event, record, number, attempt, reason))
+            self.notices.append(_notice(event, record, number, attempt, reason, is_act=actor is not None))
 
     def flush(self) -> None:
         super().flush()
@@ -157,10 +185,12 @@ class Transaction(UnitOfWork):
                 steady.append((key, *after[:_STEADY]))
             if ranges_after is not ranges_before:
                 ranges += self._changed_ranges(key, ranges_before, ranges_after)
-        CHANGED.write(self.db.execute, changed)
-        PROGRESS.write(self.db.execute, progressed)
-        STEADY.write(self.db.execute, steady)
-        RANGES.write(self.db.execute, ranges)
+            if record.outgoing is not None and record.outgoing is not record.written_outgoing:
+                self.db.execute(SAVE_OUTGOING, record.outgoing.row(key))
+                record.written_outgoing = record.outgoing
+        for bulk, rows in ((CHANGED, changed), (PROGRESS, progressed), (STEADY, steady), (RANGES, ranges)):
+            if rows:
+                bulk.write(self.db.execute, rows)
 
     def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
         """The rows to write; what is no longer there is deleted."""
@@ -183,9 +213,9 @@ _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answ
 
 
 def _notice(
-    event: str, record: SequenceRecord, number: int | None, attempt: int | None, reason: str | None
+    event: str, record: SequenceRecord, number: int | None, attempt: int | None, reason: str | None, *, is_act: bool
 ) -> tuple[str, dict[str, Any]]:
-    has_failed = event == "ended" and record.value.state is State.FAILED
+    has_failed = event == "ended" and record.value.state is State.FAILED and not is_act
     fields = {
         "sequence": record.value.terms.identifier,
         "number": number,

@@ -9,41 +9,41 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.store import statements as sql
 from wsrm_mq.store.applications import foreign
 from wsrm_mq.store.bodies import write_body
-from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, Row
+from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Key, Tally
 from wsrm_mq.store.port import Database, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
 from wsrm_mq.store.space import space
 
-__all__ = ["UnitOfWork", "as_json"]
+__all__ = ["Session", "UnitOfWork", "as_json"]
 
 _LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
 """That of a deleted row is not used again."""
 
 
-class UnitOfWork:
-    """A transaction in progress. ``now`` is one time for all of it, ms since the epoch; ``instance`` is the key of the
-    instance that writes."""
+class Session(NamedTuple):
+    """What one transaction after the other is made with."""
 
-    def __init__(
-        self,
-        db: Database,
-        now: int,
-        cache: Cache,
-        instance: int,
-        instance_name: str,
-        tally: Tally | None = None,
-    ) -> None:
-        self.db = db
+    db: Database
+    cache: Cache
+    instance: int
+    """Key of the instance that writes."""
+    instance_name: str
+    tally: Tally | None = None
+
+
+class UnitOfWork:
+    """A transaction in progress. ``now`` is one time for all of it, ms since the epoch."""
+
+    def __init__(self, session: Session, now: int) -> None:
+        self.db, cache, self.instance, self.instance_name, tally = session
         self.now = now
-        self.instance = instance
-        self.instance_name = instance_name
         self.connections = cache.connections
         self.counts: dict[Key, int] = defaultdict(int)
         """What this transaction counts; see ``counting`` for when that is in the store."""
@@ -56,15 +56,16 @@ class UnitOfWork:
         self._counts_now = False
         self._messages: list[Row] = []
         self._entries: list[Row] = []
+        self._replays: list[Row] = []
         self._delivered: list[Row] = []
         self._used_bytes: int | None = None
         if cache.last_position is None:
-            (cache.last_position,) = db.execute(_LAST_POSITION).fetchone()
+            (cache.last_position,) = self.db.execute(_LAST_POSITION).fetchone()
         self._position: int = cache.last_position
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
-        if self._entries or self._messages or self._delivered:
+        if self._entries or self._messages or self._delivered or self._replays:
             self._write_rows()
         return self.db.execute(statement, parameters)
 
@@ -91,6 +92,12 @@ class UnitOfWork:
         self._entries.append(ENTRIES.row(row))
         return int(row["id"])
 
+    def add_replay(self, row: dict[str, Any]) -> int:
+        """Add a row of ``entry`` for a message that is there; answers its position."""
+        row["id"] = self._position = key = self._position + 1
+        self._replays.append(REPLAYS.row(row))
+        return key
+
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
         """The body of a message that was added without, ``size`` bytes."""
         self._write_rows()
@@ -101,10 +108,12 @@ class UnitOfWork:
         self._delivered.append((position,))
 
     def _write_rows(self) -> None:
-        MESSAGES.write(self.db.execute, self._messages)
-        ENTRIES.write(self.db.execute, self._entries)
-        DELIVERED.write(self.db.execute, self._delivered, self.now)
-        self._messages, self._entries, self._delivered = [], [], []
+        for bulk, rows in ((MESSAGES, self._messages), (ENTRIES, self._entries), (REPLAYS, self._replays)):
+            if rows:
+                bulk.write(self.db.execute, rows)
+        if self._delivered:
+            DELIVERED.write(self.db.execute, self._delivered, self.now)
+        self._messages, self._entries, self._replays, self._delivered = [], [], [], []
 
     # queues
 
@@ -145,10 +154,14 @@ class UnitOfWork:
         self._cache.served.add(queue)
         return True
 
-    @property
-    def foreign(self) -> str:
-        """The keys of the queues that it does not serve, as JSON."""
-        return as_json(foreign(self.db, self._cache.serving))
+    def foreign(self, *, sends: bool = True) -> str:
+        """The keys of the queues that it does not serve, or not now, where it ``sends`` nothing more; as JSON."""
+        return as_json(foreign(self.db, self._cache.serving, sends=sends))
+
+    def home(self, queue: int) -> int:
+        """The key of the queue that the messages of an outgoing one came into; of any other its own."""
+        found = self.execute(sql.PARENT, {"key": queue}).fetchone()
+        return queue if found is None else int(found[0])
 
     def dead_letters(self, queue: int) -> int:
         """The key of the dead-letter queue of ``queue``, whatever its name."""
@@ -192,7 +205,9 @@ class UnitOfWork:
             self._tally.wait(self.counts)
 
 
-_LEDGER: Final = dict.fromkeys(("sequence", "number", "position", "attempt", "reason", "actor"))
+_LEDGER: Final = dict.fromkeys(
+    ("sequence", "number", "position", "attempt", "reason", "actor", "fault", "exception", "place")
+)
 
 
 def as_json(value: object) -> str:

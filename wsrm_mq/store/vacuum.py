@@ -14,7 +14,8 @@ from pathlib import Path
 
 from wsrm_mq.errors import NotAllowed, StoreFull
 from wsrm_mq.store import instances
-from wsrm_mq.store.database import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.database import connect_writer, store_errors
+from wsrm_mq.store.looking import connect_looker
 from wsrm_mq.store.space import Space, space
 
 __all__ = ["refuse", "vacuum"]
@@ -40,7 +41,7 @@ def refuse(path: Path) -> Space:
             f"{path}: is used by {used} process{'' if used == 1 else 'es'}, which could accept nothing meanwhile. Stop "
             "the service first; or leave it: free pages are used for what comes next."
         )
-    with closing(connect_reader(path)) as db, store_errors(path):
+    with closing(connect_looker(path)) as db, store_errors(path):
         found = space(db)
     free = shutil.disk_usage(path.parent).free
     if free < found.needed:

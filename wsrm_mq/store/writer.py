@@ -15,11 +15,13 @@ What can go wrong in a batch:
 
 An event loop writes in its own thread, once a tick (``lead``): waking another thread costs more than the commit. It
 does only what goes well at once. Whatever needs patience (the lock is taken, the disk is full, a verb fails, the WAL
-has grown) it leaves to the writer's thread, and goes on.
+has grown) it leaves to the writer's thread, and goes on. A request's thread does not write, although that would spare
+it the wake-up: what its server throws into it would break off what others wait for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -90,8 +92,9 @@ class Writer:
         )
         self._queue = WriteQueue(max_requests, max_request_bytes)
         self._refused_at = 0.0
-        self._writing = threading.Lock()
-        """Held by the thread that takes from the queue and writes: what is taken first is written first."""
+        self._writing = threading.RLock()
+        """Held by the thread that takes from the queue and writes: what is taken first is written first. It knows whose
+        it is: a thread that something is thrown into lets go of it where it has it, and only there."""
         self._attended = False
         """A loop will come for what lingers."""
         self._lock = threading.Lock()
@@ -184,7 +187,7 @@ class Writer:
         self._idle = False
         self._changed.notify()
 
-    def bound(self, has_slot: Callable[[int], bool]) -> None:
+    def bound(self, has_slot: Callable[[int, bool], bool]) -> None:
         """Take no more sequences than ``has_slot`` says there are threads for; see ``Cache``."""
         self._commit.bound(has_slot)
 
@@ -196,26 +199,34 @@ class Writer:
     def lead(self) -> None:
         """Write what waits, in this thread, without waiting for more than a commit; what cannot be written so is left
         to the writer's thread."""
-        commit = self._commit
+        try:
+            is_left = not self._has_turn() or self._lead()
+        finally:
+            with contextlib.suppress(RuntimeError):  # it is not this thread's turn
+                self._writing.release()
+        if is_left:
+            self.urge()
+
+    def _has_turn(self) -> bool:
         for seconds in _LEAD_WAITS:
             if self._writing.acquire(timeout=seconds):
-                break
-            if commit.at_lock or commit.checkpoint_due:
-                return self.urge()
-        else:
-            return self.urge()
-        try:
-            with self._lock:
-                well = commit.is_open and not (self._stopping or commit.checkpoint_due or self._in_trouble)
-                batch = self._queue.take(LED_BYTES, alone=False) if well else []
-                is_left = len(self._queue) > 0
-            kept = self._led(batch) if batch else []
+                return True
+            if self._commit.at_lock or self._commit.checkpoint_due:
+                return False
+        return False
+
+    def _lead(self) -> bool:
+        """Answers whether something is left."""
+        commit = self._commit
+        with self._lock:
+            well = commit.is_open and not (self._stopping or commit.checkpoint_due or self._in_trouble)
+            batch = self._queue.take(LED_BYTES, alone=False) if well else []
+            is_left = len(self._queue) > 0
+        kept = self._led(batch) if batch else []
+        if kept:
             with self._lock:
                 self._queue.put_back(kept)
-        finally:
-            self._writing.release()
-        if kept or is_left or commit.checkpoint_due:
-            self.urge()
+        return bool(kept) or is_left or commit.checkpoint_due
 
     def _led(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch at once or not at all; answers what is left to the writer's thread."""
@@ -247,7 +258,8 @@ class Writer:
         committed: Callable[[R], object] | None = None,
         is_request: bool = False,
     ) -> R:
-        """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called first, in the writer's thread."""
+        """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called before this
+        returns, in the thread that wrote."""
         done = threading.Lock()
         done.acquire()
         outcome: list[Any] = []
@@ -276,7 +288,7 @@ class Writer:
         """Write what waits, and ``last`` behind it, then close the connection. What is submitted from now on is
         refused; what cannot be written within ``timeout`` seconds is left undone, loudly."""
         with self._lock:
-            self._closed = True
+            self._closed = self._stopping = True  # a loop that leads leaves ``last`` to the thread
             self._give_up_at = float("inf") if timeout is None else time.monotonic() + timeout
             self._queue.put(Write(last, lambda _result, _error: None))
         self._stop()
@@ -316,8 +328,9 @@ class Writer:
                     self._taken = batch = self._queue.take(MAX_BATCH_BYTES)
                 kept = self._handled(batch)
                 self._taken = []
-                with self._lock:
-                    self._queue.put_back(kept)
+                if kept:
+                    with self._lock:
+                        self._queue.put_back(kept)
             if not kept:
                 attempt = 0
                 continue
@@ -327,9 +340,17 @@ class Writer:
             if left <= 0:
                 self._give_up()
                 break
-            time.sleep(min(RETRY_SECONDS[attempt], left))
+            self._pause(min(RETRY_SECONDS[attempt], left))
             attempt = min(attempt + 1, len(RETRY_SECONDS) - 1)
         self._disconnect()
+
+    def _pause(self, seconds: float) -> None:
+        """Before what has to be stored is tried again. A request does not wait for the end of it."""
+        with self._lock:
+            if not self._queue.requests:
+                self._idle = True
+                self._changed.wait(seconds)
+                self._idle = False
 
     def _disconnect(self) -> None:
         with self._writing:

@@ -19,7 +19,7 @@ from wsrm_mq.testing.clock import ManualClock
 from wsrm_mq.testing.envelopes import FRESH, EnvelopeFactory
 from wsrm_mq.testing.in_process import ASGIWire, WSGIWire
 from wsrm_mq.testing.lossy import Fate, Line, LossyWire, Traffic
-from wsrm_mq.testing.reply import Ack, Created, Reply, ReplyFault
+from wsrm_mq.testing.reply import Ack, Created, Place, Reply, ReplyFault
 from wsrm_mq.testing.sender import Refused, RMSender, Unacknowledged, shuffled_windows
 from wsrm_mq.testing.wire import HTTPAnswer, HTTPWire, Wire, http_request
 
@@ -35,6 +35,7 @@ __all__ = [
     "Line",
     "LossyWire",
     "ManualClock",
+    "Place",
     "RMSender",
     "Refused",
     "Reply",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from wsrm_mq.versions import WSA_2005, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import MAKE_CONNECTION, WSA_2005, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = ["FRESH", "EnvelopeFactory"]
 
@@ -53,13 +53,15 @@ class EnvelopeFactory:
         expires: str | None = None,
         offer: str | None = None,
         offer_endpoint: str | None = "",
+        offer_more: str = "",
         message_id: str | None = FRESH,
         reply_to: str | None = "",
         headers: str = "",
         extra: str = "",
     ) -> bytes:
         """``acks_to``, ``offer_endpoint`` and ``reply_to``: an address, XML of an endpoint reference, ``""``
-        for anonymous. ``offer`` is the identifier offered, ``extra`` more children of CreateSequence."""
+        for anonymous. ``offer`` is the identifier offered, ``offer_more`` more children of Offer, ``extra`` of
+        CreateSequence."""
         parts = []
         if acks_to is not None:
             parts.append(f"<wsrm:AcksTo>{self.endpoint(acks_to)}</wsrm:AcksTo>")
@@ -69,7 +71,7 @@ class EnvelopeFactory:
             parts.append(f"<wsrm:Offer><wsrm:Identifier>{offer}</wsrm:Identifier>")
             if offer_endpoint is not None and self.rm.has_incomplete_behavior:
                 parts.append(f"<wsrm:Endpoint>{self.endpoint(offer_endpoint)}</wsrm:Endpoint>")
-            parts.append("</wsrm:Offer>")
+            parts.append(f"{offer_more}</wsrm:Offer>")
         body = f"<wsrm:CreateSequence>{''.join(parts)}{extra}</wsrm:CreateSequence>"
         return self.envelope(
             self.rm.action("CreateSequence"), body, message_id=message_id, reply_to=reply_to, headers=headers
@@ -105,14 +107,28 @@ class EnvelopeFactory:
     def ack_requested(self, *identifiers: str, **options: Any) -> bytes:
         """A stand-alone request for an acknowledgement."""
         blocks = "".join(self.ack_requested_header(identifier) for identifier in identifiers)
+        options = {"reply_to": "none", **options, "headers": blocks + options.get("headers", "")}
+        return self.envelope(self.rm.action("AckRequested"), "", **options)
+
+    def acknowledgement(self, identifier: str, *ranges: tuple[int, int], **options: Any) -> bytes:
+        """A stand-alone acknowledgement, as ``acknowledgement_header`` writes it."""
+        said = {name: options.pop(name) for name in ("nacks", "final") if name in options}
+        block = self.acknowledgement_header(identifier, *ranges, **said)
         options.setdefault("reply_to", "none")
-        return self.envelope(self.rm.action("AckRequested"), "", headers=blocks, **options)
+        return self.envelope(self.rm.action("SequenceAcknowledgement"), "", headers=block, **options)
 
     def close(self, identifier: str | None, last_number: int | str | None = None, **options: Any) -> bytes:
         return self._ending("CloseSequence", identifier, last_number, **options)
 
     def terminate(self, identifier: str | None, last_number: int | str | None = None, **options: Any) -> bytes:
         return self._ending("TerminateSequence", identifier, last_number, **options)
+
+    def make_connection(self, *addresses: str, selections: str = "", **options: Any) -> bytes:
+        """A request for a message to one of ``addresses``, of which there may be one. ``selections``: XML of what else
+        it is to be selected by."""
+        children = "".join(f"<wsmc:Address>{address}</wsmc:Address>" for address in addresses) + selections
+        body = f'<wsmc:MakeConnection xmlns:wsmc="{MAKE_CONNECTION.namespace}">{children}</wsmc:MakeConnection>'
+        return self.envelope(MAKE_CONNECTION.action, body, **options)
 
     def _ending(self, local: str, identifier: str | None, last_number: int | str | None, **options: Any) -> bytes:
         children = "" if identifier is None else f"<wsrm:Identifier>{identifier}</wsrm:Identifier>"
@@ -171,6 +187,18 @@ class EnvelopeFactory:
     def ack_requested_header(self, identifier: str | None) -> str:
         child = "" if identifier is None else f"<wsrm:Identifier>{identifier}</wsrm:Identifier>"
         return f"<wsrm:AckRequested>{child}</wsrm:AckRequested>"
+
+    def acknowledgement_header(
+        self, identifier: str, *ranges: tuple[int, int], nacks: tuple[int, ...] = (), final: bool = False
+    ) -> str:
+        """A SequenceAcknowledgement for ``headers``; of nothing without ``ranges`` and ``nacks``."""
+        said = "".join(f'<wsrm:AcknowledgementRange Lower="{low}" Upper="{high}"/>' for low, high in ranges)
+        said += "".join(f"<wsrm:Nack>{number}</wsrm:Nack>" for number in nacks)
+        said = (said or "<wsrm:None/>") + "<wsrm:Final/>" * final
+        return (
+            f"<wsrm:SequenceAcknowledgement><wsrm:Identifier>{identifier}</wsrm:Identifier>{said}"
+            "</wsrm:SequenceAcknowledgement>"
+        )
 
     def endpoint(self, address: str) -> str:
         """The content of an endpoint reference; text that begins with a tag is taken as it is."""

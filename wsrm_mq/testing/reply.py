@@ -7,9 +7,17 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
-from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS, SOAP_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import (
+    ADDRESSING_VERSIONS,
+    MAKE_CONNECTION_NAMESPACE,
+    RM_VERSIONS,
+    SOAP_VERSIONS,
+    AddressingVersion,
+    RMVersion,
+    SOAPVersion,
+)
 
-__all__ = ["Ack", "Created", "Reply", "ReplyFault"]
+__all__ = ["Ack", "Created", "Place", "Reply", "ReplyFault"]
 
 
 class Ack(NamedTuple):
@@ -19,6 +27,14 @@ class Ack(NamedTuple):
     ranges: tuple[tuple[int, int], ...] = ()
     final: bool = False
     none: bool = False
+
+
+class Place(NamedTuple):
+    """A Sequence header: the place of a message in a sequence. ``last``: it has the 1.0 marker."""
+
+    identifier: str
+    number: int
+    last: bool = False
 
 
 class Created(NamedTuple):
@@ -62,9 +78,13 @@ class Reply:
     relates_to: str | None
     to: str | None
     acks: tuple[Ack, ...]
+    sequence: Place | None
+    """Its place in the sequence that was offered."""
     created: Created | None
     fault: ReplyFault | None
     body: Any
+    pending: bool | None = None
+    """What MessagePending says; ``None`` without it."""
 
     @property
     def body_name(self) -> str | None:
@@ -103,9 +123,11 @@ class Reply:
             relates_to=text("RelatesTo"),
             to=text("To"),
             acks=tuple(_ack(e) for ns in RM_VERSIONS for e in _all(header, ns, "SequenceAcknowledgement")),
+            sequence=next((_place(e) for ns in RM_VERSIONS for e in _all(header, ns, "Sequence")), None),
             created=_created(body),
             fault=_fault(soap, header, body),
             body=body,
+            pending=_pending(header),
         )
 
 
@@ -123,6 +145,17 @@ def _ack(element: Any) -> Ack:
     ranges = ((int(e.get("Lower")), int(e.get("Upper"))) for e in _all(element, ns, "AcknowledgementRange"))
     final, none = (element.find(f"{{{ns}}}{local}") is not None for local in ("Final", "None"))
     return Ack(_text(element, f"{{{ns}}}Identifier") or "", tuple(ranges), final, none)
+
+
+def _pending(header: Any) -> bool | None:
+    found = None if header is None else header.find(f"{{{MAKE_CONNECTION_NAMESPACE}}}MessagePending")
+    return None if found is None else found.get("pending") in ("1", "true")
+
+
+def _place(element: Any) -> Place:
+    ns = etree.QName(element).namespace
+    last = element.find(f"{{{ns}}}LastMessage") is not None
+    return Place(_text(element, f"{{{ns}}}Identifier") or "", int(_text(element, f"{{{ns}}}MessageNumber") or 0), last)
 
 
 def _created(body: Any) -> Created | None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
+from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.testing.envelopes import EnvelopeFactory
 from wsrm_mq.testing.wire import HTTPAnswer, Wire
 
@@ -36,7 +37,8 @@ class Unacknowledged(Exception):
 class RMSender(Generic[W]):
     """One sequence on one wire at a time. ``connect`` opens a wire: the first one when there is something to send, the
     next when one broke. ``write`` says how a message is written, from the sequence's identifier, its number, and
-    whatever else is given to ``send``; by default it is ``envelopes.message``.
+    whatever else is given to ``send``; by default it is ``envelopes.message``. Created with ``offer``, it offers
+    another sequence for the replies, and each message acknowledges those that came.
 
     Threads that send at the same time need ``another`` each; ``send_all`` sees to that itself.
     """
@@ -55,6 +57,10 @@ class RMSender(Generic[W]):
         self.envelopes = envelopes or EnvelopeFactory()
         self.identifier = identifier or ""
         self.acknowledged: set[int] = set()
+        self.offered: str | None = None
+        """The sequence for the replies, where the destination has accepted one."""
+        self.replies: dict[int, bytes] = {}
+        """The replies that came in it, by number."""
         self._connect = connect
         self._write = write or self.envelopes.message
         self._wire: W | None = None
@@ -73,7 +79,8 @@ class RMSender(Generic[W]):
         if answer.status not in _ACCEPTED or answer.reply.created is None:
             raise Refused(f"CreateSequence: {_said(answer)}")
         self.identifier = answer.reply.created.identifier
-        self.acknowledged = set()
+        self.acknowledged, self.replies = set(), {}
+        self.offered = options.get("offer") if answer.reply.created.accept is not None else None
         return self.identifier
 
     def another(self) -> Self:
@@ -108,16 +115,27 @@ class RMSender(Generic[W]):
         return answer
 
     def hear(self, answer: HTTPAnswer) -> None:
-        """Remember what an answer acknowledges of this sequence."""
+        """Remember what an answer acknowledges of this sequence, and its place in the offered one."""
+        place = answer.reply.sequence if answer.is_soap else None
+        if place is not None and place.identifier == self.offered:
+            self.replies.setdefault(place.number, answer.body)
         for ack in answer.reply.acks if answer.is_soap else ():
             if ack.identifier == self.identifier:
                 for lower, upper in ack.ranges:
                     self.acknowledged.update(range(lower, upper + 1))
 
+    @property
+    def acknowledgement(self) -> str:
+        """The header that acknowledges the replies; empty where no sequence was accepted for them."""
+        received = AckRanges.of(self.replies).ranges
+        return "" if self.offered is None else self.envelopes.acknowledgement_header(self.offered, *received)
+
     # messages
 
     def message(self, number: int, *content: Any, **options: Any) -> bytes:
         """The envelope of a message."""
+        if self.offered is not None:
+            options["headers"] = options.get("headers", "") + self.acknowledgement
         return self._write(self.identifier, number, *content, **options)
 
     def send(self, number: int, *content: Any, **options: Any) -> HTTPAnswer:

@@ -5,6 +5,8 @@ Only reads the published views. Times are ms since the epoch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, func, select
@@ -13,8 +15,9 @@ from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
+from wsrm_mq.views.naming import ELLIPSIS
 
-__all__ = ["ConnectionView", "connection", "connections", "find_connection"]
+__all__ = ["ConnectionView", "connection", "connections", "find_connection", "names_from"]
 
 
 class ConnectionView(NamedTuple):
@@ -70,17 +73,21 @@ def connection(db: Database, name: str) -> ConnectionView:
 
 def find_connection(db: Database, text: str) -> str:
     """The name that ``text`` means: itself, or the only one that begins with it. Raises ``NotFound``."""
-    if db.execute(_ONE, {"connection": text}).fetchone() is not None:
-        return text
-    found: list[str] = []
-    while len(found) < 3:
-        row = db.execute(_NEXT_NAME, {"after": found[-1] if found else text}).fetchone()
-        if row is None or not row[0].startswith(text):
-            break
-        found += row
+    part = text.strip(ELLIPSIS)
+    if db.execute(_ONE, {"connection": part}).fetchone() is not None:
+        return part
+    found = list(islice(names_from(db, part), 3))
     if len(found) == 1:
         return found[0]
     if not found:
         raise NotFound(f"There is no connection {text}; `wsrm-mq connection list` shows those there are.")
     several = ", ".join(found[:2]) + (", …" if len(found) > 2 else "")
     raise NotFound(f"{text} fits several connections: {several}. Write more of it.")
+
+
+def names_from(db: Database, part: str) -> Iterator[str]:
+    """The names that begin with ``part``, in their order; read one by one."""
+    name = part
+    while (row := db.execute(_NEXT_NAME, {"after": name}).fetchone()) is not None and row[0].startswith(part):
+        name = row[0]
+        yield name

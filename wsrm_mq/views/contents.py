@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.views.reading import LIVE
+from wsrm_mq.views.rows import LIVE
 
 __all__ = ["Contents", "Oldest", "contents"]
 

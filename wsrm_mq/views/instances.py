@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, not_, or_, select
 
 from wsrm_mq.store import published as views
+from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import holds_lock
@@ -25,7 +26,9 @@ class Instance(NamedTuple):
 
 _c: Final = views.instances.c
 _INSTANCES: Final = select(_c.key, _c.instance, _c.host, _c.pid, _c.started_at)
-_NOT_ENDED: Final = compiled(_INSTANCES.where(_c.ended_at.is_(None)).order_by(_c.key))
+_SERVES: Final = or_(_c.paths.is_(None), not_(_c.paths.startswith(f'["{OUTGOING}')))
+"""It does not run a plan: that is no service."""
+_NOT_ENDED: Final = compiled(_INSTANCES.where(_c.ended_at.is_(None), _SERVES).order_by(_c.key))
 _NAMED: Final = compiled(_INSTANCES.where(_c.instance == bindparam("name")))
 
 

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import Integer, bindparam, case, func, not_, select
 
-from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.store import archiving, reserve
 from wsrm_mq.store import published as views
-from wsrm_mq.store import reserve
+from wsrm_mq.store.applications import FETCHED
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.space import space
 from wsrm_mq.views.applications import Unserved, unserved
-from wsrm_mq.views.instances import Instance, known_instances
+from wsrm_mq.views.instances import Instance, known_instances, live_instances
+from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.reading import sequence
-from wsrm_mq.views.refusals import Refusal, refusals
-from wsrm_mq.views.verdict import EXPIRING_WITHIN, Verdict, judge
+from wsrm_mq.views.refusals import ACK_NOT_SENT, Refusal, refusals
+from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 __all__ = [
     "OTHER",
@@ -32,7 +34,7 @@ __all__ = [
     "Overview",
     "Verdicts",
     "Waiting",
-    "counted",
+    "counters",
     "overview",
     "rates",
     "shown_queues",
@@ -77,8 +79,13 @@ class Overview(NamedTuple):
     """By queue."""
     dead_letters: dict[str, int]
     """By the queue that they come from."""
+    unconfirmed_letters: dict[str, int]
+    """Of these, those that no operator has confirmed."""
+    unacknowledged_replies: dict[str, int]
+    """By queue: those sent in an offered sequence that has not ended."""
     faulted: dict[str, int]
-    """By queue: one-way messages that were taken and answered with a fault, in the last ``FAULTED_WITHIN``."""
+    """By queue: one-way messages that were taken and answered with a fault, in the last ``FAULTED_WITHIN``, and that no
+    operator has confirmed."""
     faulted_in_all: int
     refused: list[Refusal]
     """Since the store was made, the newest first."""
@@ -90,6 +97,12 @@ class Overview(NamedTuple):
     used_bytes: int
     """Of the file, what holds something: what ``max_store`` bounds."""
     unserved: list[Unserved]
+    unarchived: int | None = None
+    """When the first of the settled messages that no archive holds was settled."""
+    unsent: int | None = None
+    """Since when something is to be sent to an address of a source, and no process sends it."""
+    unacknowledged: Sequence[OutgoingView] = ()
+    """Sequences of replies that their sources do not acknowledge."""
 
     @property
     def oldest(self) -> int | None:
@@ -107,6 +120,10 @@ class Overview(NamedTuple):
             if now - one.last_at <= REFUSED_WITHIN and one.reason.startswith((*_NO_ROOM, *STORE_WIDE))
         ]
 
+    def not_sent_lately(self, now: int) -> list[Refusal]:
+        """What this side says by itself, which the address that it is for did not take."""
+        return [one for one in self.refused if now - one.last_at <= REFUSED_WITHIN and one.reason == ACK_NOT_SENT]
+
     def takes_nothing(self, now: int) -> list[Refusal]:
         """Those of them that say that nothing new is taken at all."""
         return [one for one in self.refused_lately(now) if one.reason in STORE_WIDE]
@@ -114,8 +131,6 @@ class Overview(NamedTuple):
 
 p = bindparam
 _sequence: Final = views.sequences.c
-_IS_BUSY: Final = _sequence.delivery != DeliveryState.IDLE.value
-"""Of a sequence that runs, or in which something accepted is not settled."""
 
 _STATES: Final = compiled(
     select(_sequence.queue, _sequence.state, func.count(), func.count(_sequence.blocked)).group_by(
@@ -123,17 +138,30 @@ _STATES: Final = compiled(
     )
 )
 _WAITING: Final = compiled(
-    select(_sequence.queue, func.sum(_sequence.held), func.sum(_sequence.ready), func.min(_sequence.oldest_at))
-    .where(_IS_BUSY)
+    select(
+        _sequence.queue,
+        func.sum(_sequence.held),
+        func.sum(_sequence.ready),
+        # What waits to be fetched is as old as its client lets it be.
+        func.min(case((not_(_sequence.queue.startswith(FETCHED)), _sequence.oldest_at))),
+    )
+    .where(is_busy)
     .group_by(_sequence.queue)
 )
-_DEAD_LETTERS: Final = compiled(select(views.queues.c.queue, views.queues.c.dead_letters))
+_DEAD_LETTERS: Final = compiled(select(views.queues.c.queue, views.queues.c.dead_letters, views.queues.c.unconfirmed))
+_UNACKNOWLEDGED_REPLIES: Final = compiled(
+    select(views.outgoing_sequences.c.queue, func.sum(views.outgoing_sequences.c.unacknowledged))
+    .where(views.outgoing_sequences.c.state != "ended")
+    .group_by(views.outgoing_sequences.c.queue)
+)
 _FAULTED: Final = compiled(
     select(views.faulted.c.queue, func.count())
-    .where(views.faulted.c.settled_at > p("since"))
+    .where(is_alarming, views.faulted.c.settled_at > p("since"))
     .group_by(views.faulted.c.queue)
 )
-_FAULTED_IN_ALL: Final = compiled(select(func.count()).select_from(views.faulted))
+_FAULTED_IN_ALL: Final = compiled(
+    select(func.count()).select_from(views.faulted).where(views.faulted.c.outcome == "delivered")
+)
 
 
 def overview(db: Database, now: int) -> Overview:
@@ -145,6 +173,7 @@ def overview(db: Database, now: int) -> Overview:
     for queue, _state, _count, stopped in states:
         blocked[queue] += stopped
     waiting = {queue: Waiting(*counts) for queue, *counts in db.execute(_WAITING)}
+    letters = [row for row in db.execute(_DEAD_LETTERS) if row[1]]
     disk = os.statvfs(path.parent)
     return Overview(
         instances=[one for one, holds_lock in known if holds_lock],
@@ -152,7 +181,9 @@ def overview(db: Database, now: int) -> Overview:
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
         waiting=waiting,
-        dead_letters={queue: count for queue, count in db.execute(_DEAD_LETTERS) if count},
+        dead_letters={queue: count for queue, count, _unconfirmed in letters},
+        unconfirmed_letters={queue: unconfirmed for queue, _count, unconfirmed in letters},
+        unacknowledged_replies=dict(db.execute(_UNACKNOWLEDGED_REPLIES).fetchall()),
         faulted=dict(db.execute(_FAULTED, {"since": now - FAULTED_WITHIN}).fetchall()),
         faulted_in_all=db.execute(_FAULTED_IN_ALL).fetchone()[0],
         refused=refusals(db, path),
@@ -162,6 +193,9 @@ def overview(db: Database, now: int) -> Overview:
         is_reserve_spent=reserve.is_spent(path),
         used_bytes=space(db).used,
         unserved=unserved(db, {queue for queue, one in waiting.items() if one.held or one.ready}),
+        unarchived=next((at for (at,) in db.execute(archiving.OLDEST_UNARCHIVED)), None),
+        unsent=unsent_since(db, now),
+        unacknowledged=unacknowledged(db),
     )
 
 
@@ -177,25 +211,31 @@ def _size(path: Path) -> int:
 
 class Verdicts(NamedTuple):
     words: dict[str, int]
-    blocked: list[Verdict]
-    """Those that an operator, or the start of a process, has to help."""
+    found: list[Verdict]
+    """Those of sequences that are neither ok nor ended."""
     is_whole: bool
     """Otherwise there are more sequences than were judged."""
+
+    @property
+    def blocked(self) -> list[Verdict]:
+        """Those that an operator, or the start of a process, has to help."""
+        return [one for one in self.found if one.word == "blocked"]
 
 
 _ENDED: Final = compiled(select(func.count(), func.coalesce(func.sum(_sequence.state == "ended"), 0)))
 _recently_faulted: Final = (
-    select(views.faulted.c.sequence).order_by(views.faulted.c.settled_at.desc()).limit(JUDGED).subquery()
+    select(views.faulted.c.sequence)
+    .where(is_alarming, views.faulted.c.sequence.is_not(None))
+    .order_by(views.faulted.c.settled_at.desc())
+    .limit(JUDGED)
+    .subquery()
 )
+_now: Final = p("now", type_=Integer)
+_is_to_judge: Final = is_to_judge(_now, select(_recently_faulted.c.sequence))
+_SILENT: Final = compiled(select(func.count()).where(is_quiet(_now), not_(_is_to_judge)))
 _TO_JUDGE: Final = compiled(
     select(_sequence.sequence, _sequence.state)
-    .where(
-        or_(
-            _IS_BUSY,
-            _sequence.due_at <= p("soon"),
-            _sequence.sequence.in_(select(_recently_faulted.c.sequence)),
-        )
-    )
+    .where(_is_to_judge)
     .order_by(_sequence.blocked.is_(None), _sequence.retry_at.is_(None), _sequence.key)
     .limit(JUDGED + 1)
 )
@@ -206,18 +246,21 @@ def verdicts(db: Database, now: int) -> Verdicts:
     was answered with a fault are judged, at most so many; the others are ``ended`` or ``ok``. To be called in a
     ``snapshot``."""
     total, ended = db.execute(_ENDED).fetchone()
-    rows = db.execute(_TO_JUDGE, {"soon": now + EXPIRING_WITHIN}).fetchall()
+    rows = db.execute(_TO_JUDGE, {"now": now}).fetchall()
+    live = live_instances(db)
     words: Counter[str] = Counter()
-    blocked = []
+    judged = []
     for identifier, state in rows[:JUDGED]:
-        found = judge(db, sequence(db, identifier), now)
+        found = judge(db, sequence(db, identifier), now, live=live)
         words[found.word] += 1
         total, ended = total - 1, ended - (state == "ended")
-        if found.word == "blocked":
-            blocked.append(found)
+        if found.word not in UNREMARKABLE:
+            judged.append(found)
+    (silent,) = db.execute(_SILENT, {"now": now}).fetchone()
     words["ended"] += ended
-    words["ok"] += total - ended
-    return Verdicts({word: count for word, count in words.items() if count}, blocked, len(rows) <= JUDGED)
+    words["silent"] += silent
+    words["ok"] += total - ended - silent
+    return Verdicts({word: count for word, count in words.items() if count}, judged, len(rows) <= JUDGED)
 
 
 # counters
@@ -246,7 +289,7 @@ def shown_queues(db: Database) -> frozenset[str]:
     return frozenset(name for (name,) in db.execute(_SHOWN_QUEUES, {"last": SHOWN}))
 
 
-def counted(db: Database) -> list[Counted]:
+def counters(db: Database) -> list[Counted]:
     """All that was counted since the store was made, by whatever process. No value ever falls; that of a queue
     that is gone ends."""
     shown = shown_queues(db) | {""}

@@ -6,34 +6,46 @@ epoch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Table, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal, or_, select
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import published as views
-from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.port import Database
+from wsrm_mq.views.connections import find_connection
+from wsrm_mq.views.filters import conditions
+from wsrm_mq.views.instances import live_instances
+from wsrm_mq.views.naming import find_sequence
+from wsrm_mq.views.query import Query, Term
+from wsrm_mq.views.rows import LedgerView, MessageDetail, MessageView, SequenceView
+from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_quiet, is_to_judge, judge
 
 __all__ = [
-    "ANSWERED_WITH_FAULT",
-    "LIVE",
-    "LedgerView",
-    "MessageDetail",
-    "MessageView",
-    "SequenceView",
+    "deleted",
     "find_sequence",
+    "having_verdict",
+    "judged",
     "ledger",
     "message",
     "messages",
+    "resolved",
     "sequence",
     "sequences",
+    "what_fits",
 ]
 
 PIECE: Final = 200
+"""Rows of a statement; of one about messages, of the first, and each next one reads twice as many."""
+LARGEST_PIECE: Final = 10_000
+"""A statement about messages reads no more. Few statements are better: each asks an index anew for its condition."""
+LAST: Final = 2**63 - 1
+"""No key is beyond it."""
 
 p = bindparam
 
@@ -46,67 +58,8 @@ def _of(view: Table, fields: tuple[str, ...], **named: str) -> Select[Any]:
 # sequences
 
 
-class SequenceView(NamedTuple):
-    """A sequence as its columns and its ranges tell it."""
-
-    key: int
-    identifier: str
-    queue: str
-    principal: str | None
-    peer: str | None
-    partner: str | None
-    """The configuration section that fits its source."""
-    rm: str
-    soap: str
-    addressing: str
-    behavior: str
-    assurance: str
-    ordered: bool
-    created_at: int
-    expires_at: int | None
-    inactivity: int | None
-    state: str
-    ended: str | None
-    ended_at: int | None
-    active_at: int
-    due_at: int | None
-    last_number: int | None
-    expected: int
-    cursor: int
-    limit: int
-    discard_from: int | None
-    discard_reason: str | None
-    discarding: bool
-    owner: str | None
-    """Name of the instance that runs it."""
-    running_since: int | None
-    retry_from: int | None
-    retry_at: int | None
-    blocked: int | None
-    """Position of the entry that stopped it."""
-    redelivery_below: int
-    duplicates: int
-    kind: str
-    """``rm``, or ``connection``: messages without WS-RM, numbered here."""
-    connection: str | None
-    held: int
-    """How many accepted numbers wait at or beyond the limit."""
-    delivery: str
-    """What its delivery does, a word of ``DeliveryState``."""
-    received: AckRanges
-
-
 _sequence: Final = views.sequences.c
 _SEQUENCE: Final = _of(views.sequences, SequenceView._fields[:-1], identifier="sequence")
-_SEQUENCES: Final = compiled(
-    _SEQUENCE.where(
-        or_(p("queue").is_(None), _sequence.queue == p("queue")),
-        or_(p("state").is_(None), _sequence.state == p("state")),
-        or_(p("below").is_(None), _sequence.key < p("below")),
-    )
-    .order_by(_sequence.key.desc())
-    .limit(PIECE)
-)
 _SEQUENCE_NAMED: Final = compiled(_SEQUENCE.where(_sequence.sequence == p("identifier")))
 _RANGES: Final = compiled(
     select(views.ranges.c.lower, views.ranges.c.upper)
@@ -115,16 +68,45 @@ _RANGES: Final = compiled(
 )
 
 
-def sequences(db: Database, *, queue: str | None = None, state: str | None = None) -> Iterator[SequenceView]:
-    """Sequences, newest first, read as they are asked for."""
-    below: int | None = None
+def sequences(db: Database, query: Query, *, after: str | None = None) -> Iterator[SequenceView]:
+    """Sequences that fit, newest first, read as they are asked for; ``after``: those older than the one with this
+    identifier."""
+    for view, _verdict in judged(db, query, after=after):
+        yield view
+
+
+def judged(db: Database, query: Query, *, after: str | None = None) -> Iterator[tuple[SequenceView, Verdict]]:
+    """The same, each with its verdict at the time of the query."""
+    verdicts = [term for term in query.terms if term.key == "verdict"]
+    live = live_instances(db)
+    for view in _unjudged(db, query, after):
+        found = judge(db, view, query.now, live=live)
+        if all((found.word in term.alternatives) is not term.is_negated for term in verdicts):
+            yield view, found
+
+
+def _unjudged(db: Database, query: Query, after: str | None) -> Iterator[SequenceView]:
+    wanted = conditions(resolved(db, query), views.sequences)
+    if any(map(_is_of_few, query.terms)):
+        now = literal(query.now)
+        wanted += (or_(is_to_judge(now), is_quiet(now)),)
+    listed = _SEQUENCE.where(_sequence.key < p("below"), *wanted)
+    text, values = bound(listed.order_by(_sequence.key.desc()).limit(PIECE))
+    below = LAST if after is None else sequence(db, after).key
     while True:
-        rows = db.execute(_SEQUENCES, {"queue": queue, "state": state, "below": below}).fetchall()
+        rows = db.execute(text, {**values, "below": below}).fetchall()
         for row in rows:
             yield _viewed(db, row)
         if len(rows) < PIECE:
             return
         below = rows[-1][0]
+
+
+def _is_of_few(term: Term) -> bool:
+    """It asks for verdicts that few sequences have."""
+    if term.key != "verdict":
+        return False
+    return all((word in term.alternatives) is term.is_negated for word in UNREMARKABLE)
 
 
 def sequence(db: Database, identifier: str) -> SequenceView:
@@ -141,147 +123,110 @@ def _viewed(db: Database, row: tuple[Any, ...]) -> SequenceView:
     return view._replace(ordered=bool(view.ordered), discarding=bool(view.discarding))
 
 
-SHORTEST: Final = 6
-"""So many characters of an identifier may stand for it, at least."""
-
-_SCHEMES: Final = ("", "urn:uuid:", "uuid:")
-_EXISTS: Final = compiled(select(_sequence.sequence).where(_sequence.sequence == p("part")))
-_ALIKE: Final = compiled(
-    select(_sequence.sequence)
-    .where(
-        or_(
-            func.substr(_sequence.sequence, -func.length(p("part"))) == p("part"),
-            *(
-                func.substr(_sequence.sequence, 1, len(scheme) + func.length(p("part"))) == scheme + p("part")
-                for scheme in _SCHEMES
-            ),
-        )
-    )
-    .order_by(_sequence.key.desc())
-    .limit(4)
-)
-
-
-def find_sequence(db: Database, text: str) -> str:
-    """The identifier that ``text`` means: itself, or the only one that it is a beginning (that of the UUID counts too)
-    or an end of. Raises ``NotFound``, also where it fits several."""
-    if db.execute(_EXISTS, {"part": text}).fetchone() is not None:
-        return text
-    if len(text) < SHORTEST:
-        raise NotFound(f"There is no sequence {text}; a part of an identifier needs {SHORTEST} characters.")
-    found: list[str] = [identifier for (identifier,) in db.execute(_ALIKE, {"part": text})]
-    if not found:
-        raise NotFound(f"There is no sequence {text}.")
-    if len(found) > 1:
-        several = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-        raise NotFound(f"{text} fits several sequences: {several}. Write more of it.")
-    return found[0]
-
-
 # messages
-
-ANSWERED_WITH_FAULT: Final = "answered_with_fault"
-
-LIVE: Final = "live"
-"""Asks for messages without an outcome."""
-
-
-class MessageView(NamedTuple):
-    """A message in its place in a queue."""
-
-    position: int
-    queue: str
-    sequence: str | None
-    number: int | None
-    message_id: str | None
-    action: str | None
-    state: str
-    """``held``, ``ready`` or ``leased``; else the outcome."""
-    reason: str | None
-    received_at: int
-    settled_at: int | None
-    deliveries: int
-    failures: int
-    retry_at: int | None
-    last_error: str | None
-    principal: str | None
-    connection: str | None
-    body_size: int
-
-
-class MessageDetail(NamedTuple):
-    """What a list of messages leaves out."""
-
-    view: MessageView
-    environ: str
-    """The part of the request that a replay needs, as JSON."""
-    wants_reply: bool
-    named: bool
-    has_body: bool
-    reply_status: str | None
-    origin: str | None
-    """The queue a dead letter comes from."""
-    replay_of: int | None
-
 
 _message: Final = views.messages.c
 _MESSAGES: Final = _of(views.messages, MessageView._fields)
 
 
-def _found_by(view: Table, *where: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Among those that a view over an index has."""
-    return _message.position.in_(select(view.c.position).where(*where))
-
-
-_WANTED: Final = {
-    "sequence": _found_by(views.sequence_messages, views.sequence_messages.c.sequence == p("sequence")),
-    "live sequence": _message.sequence == p("sequence"),  # of what is not settled there is an index
-    "connection": _found_by(views.connection_messages, views.connection_messages.c.connection == p("connection")),
-    "queue": _message.queue == p("queue"),
-    "outcome": _message.outcome == p("outcome"),
-    "live": _message.outcome.is_(None),
-    "reason": _message.reason == p("reason"),
-    "faulted": _found_by(views.faulted),
-}
-
-
-@cache
-def _messages(*wanted: str) -> str:
-    conditions = (_WANTED[name] for name in wanted)
-    listed = _MESSAGES.where(_message.position > p("after"), *conditions)
-    return compiled(listed.order_by(_message.position).limit(p("count")))
-
-
 def messages(
     db: Database,
+    query: Query,
     *,
-    sequence: str | None = None,
-    queue: str | None = None,
-    connection: str | None = None,
-    outcome: str | None = None,
-    reason: str | None = None,
     after: int = 0,
-    limit: int = 50,
-) -> list[MessageView]:
-    """Messages in the order of receipt, from the position ``after`` on; ``outcome`` may be ``LIVE``; ``reason`` is
-    that of an outcome."""
-    is_live = outcome == LIVE
-    given = {
-        "live sequence" if is_live else "sequence": sequence,
-        "queue": queue,
-        "connection": connection,
-        "live" if is_live else "outcome": outcome,
-        "faulted" if reason == ANSWERED_WITH_FAULT else "reason": reason,
-    }
-    statement = _messages(*(name for name, value in given.items() if value is not None))
-    bounds = {"sequence": sequence, "queue": queue, "connection": connection, "outcome": outcome, "reason": reason}
-    return [MessageView._make(row) for row in db.execute(statement, {**bounds, "after": after, "count": limit})]
+    limit: int | None = None,
+    newest: bool = False,
+) -> Iterator[MessageView]:
+    """Messages that fit, in the order of receipt from the position ``after`` on, at most ``limit``; ``newest``: in
+    the opposite order, from the newest on. They are read in pieces, as they are asked for."""
+    order = _message.position.desc() if newest else _message.position
+    beyond = _message.position < p("after") if newest else _message.position > p("after")
+    wanted = what_fits(db, query)
+    text, values = bound(_MESSAGES.where(beyond, *wanted).order_by(order).limit(p("count")))
+    place, left, piece = LAST if newest else after, LAST if limit is None else limit, PIECE
+    while left > 0:
+        count = min(left, piece)
+        rows = db.execute(text, {**values, "after": place, "count": count}).fetchall()
+        yield from map(MessageView._make, rows)
+        if len(rows) < count:
+            return
+        place, left, piece = rows[-1][0], left - count, min(2 * piece, LARGEST_PIECE)
+
+
+def what_fits(db: Database, query: Query, view: Table = views.messages) -> tuple[ColumnElement[bool], ...]:
+    """What a row of ``published.messages``, or of another view about messages, has to fulfil. Raises ``NotFound`` for a
+    name that the query has."""
+    return conditions(resolved(db, query), view) + _of_verdict(db, query, view)
+
+
+def _of_verdict(db: Database, query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
+    """What messages have to fulfil where a verdict is asked for: to be of the sequences that have it."""
+    named = having_verdict(db, query)
+    its = views.sequence_messages.c
+    return () if named is None else (view.c.position.in_(select(its.position).where(its.sequence.in_(named))),)
+
+
+def having_verdict(db: Database, query: Query) -> Select[tuple[str]] | None:
+    """The sequences that have the verdict which is asked for, as a list within a statement; ``None``: none is."""
+    asked = tuple(term for term in query.terms if term.key in _OF_SEQUENCES)
+    if all(term.key != "verdict" for term in asked):
+        return None
+    found = json.dumps([view.identifier for view in sequences(db, replace(query, terms=asked))])
+    return select(func.json_each(found).table_valued("value").c.value)
+
+
+_OF_SEQUENCES: Final = ("verdict", "partner", "seq")
+
+# what was deleted
+
+_OUTLIVES: Final = ("queue", "partner", "seq", "principal", "peer", "connection", "since", "age")
+"""Keys that a sequence answers when its messages are deleted."""
+_MAY_FIT: Final = (*_OUTLIVES, "until", "op", "msg", "outcome", "state")
+_DELETED: Final = select(_sequence.key, _sequence.sequence, views.sequences.c.pruned)
+
+
+def deleted(db: Database, query: Query) -> list[tuple[int, str, int]]:
+    """Sequences of which retention has deleted messages that may have fitted ``query``: key, identifier, how many. A
+    query that only stored messages can fit, such as one for failures, has none."""
+    if not all(map(_deleted_may_fit, query.terms)):
+        return []
+    asked = tuple(term for term in query.terms if term.key in _OUTLIVES and _is_of_the_last(term))
+    wanted = conditions(resolved(db, replace(query, terms=asked)), views.sequences)
+    text, values = bound(_DELETED.where(views.sequences.c.pruned > 0, *wanted).order_by(_sequence.key))
+    return [(key, identifier, count) for key, identifier, count in db.execute(text, values)]
+
+
+def _deleted_may_fit(term: Term) -> bool:
+    return term.key in _MAY_FIT and (term.key not in ("outcome", "state") or "delivered" in term.alternatives)
+
+
+def _is_of_the_last(term: Term) -> bool:
+    """The time of a sequence's last message rules out that an earlier one fits."""
+    if term.is_negated:
+        return False
+    return term.key not in ("since", "age") or all(bounds.most is None for bounds in term.alternatives)
+
+
+"""Words of a query for messages that say which sequences are to be judged."""
+
+
+def resolved(db: Database, query: Query) -> Query:
+    """The query with whole identifiers and names instead of parts of them. Raises ``NotFound``."""
+    finds = {"seq": find_sequence, "connection": find_connection}
+    terms = (
+        term._replace(alternatives=tuple(finds[term.key](db, part) for part in term.alternatives))
+        if term.key in finds
+        else term
+        for term in query.terms
+    )
+    return replace(query, terms=tuple(terms))
 
 
 _MESSAGE: Final = compiled(
     _MESSAGES.add_columns(
         *(_message.request, _message.wants_reply, _message.named, _message.has_body),
-        *(views.replies.c.status, _message.origin, _message.replay_of),
+        *(views.replies.c.status, _message.origin, _message.replay_of, _message.confirmed_at),
+        *(_message.original_sequence, _message.original_number),
     )
     .join_from(views.messages, views.replies, views.replies.c.position == _message.position, isouter=True)
     .where(_message.position == p("position"))
@@ -293,22 +238,18 @@ def message(db: Database, position: int) -> MessageDetail:
     row = db.execute(_MESSAGE, {"position": position}).fetchone()
     if row is None:
         raise NotFound(f"There is no message at position {position}.")
-    environ, wants_reply, named, has_body, *rest = row[-7:]
-    return MessageDetail(MessageView._make(row[:-7]), environ, bool(wants_reply), bool(named), bool(has_body), *rest)
+    environ, wants_reply, named, has_body, *rest = row[len(MessageView._fields) :]
+    return MessageDetail(
+        MessageView._make(row[: len(MessageView._fields)]),
+        environ,
+        bool(wants_reply),
+        bool(named),
+        bool(has_body),
+        *rest,
+    )
 
 
 # ledger
-
-
-class LedgerView(NamedTuple):
-    at: int
-    event: str
-    number: int | None
-    position: int | None
-    instance: str | None
-    attempt: int | None
-    reason: str | None
-    actor: str | None
 
 
 _event: Final = views.ledger_events.c

@@ -10,9 +10,9 @@ from sqlalchemy import select
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.refusals import Refusal, in_files
+from wsrm_mq.store.refusals import ACK_NOT_SENT, Refusal, in_files
 
-__all__ = ["Refusal", "in_files", "refusals"]
+__all__ = ["ACK_NOT_SENT", "Refusal", "in_files", "refusals"]
 
 _STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refusal._fields)))
 

@@ -1,17 +1,19 @@
-"""Why a sequence moves or does not move, in one sentence, and the command to run next."""
+"""Why a sequence moves or does not move, in one sentence, and what to do about it."""
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.views.reading import ANSWERED_WITH_FAULT, SequenceView
-from wsrm_mq.views.verdict import Cause, Head, Situation, Verdict
+from wsrm_mq.store.applications import OUTGOING
+from wsrm_mq.views.next_steps import Step, steps
+from wsrm_mq.views.rows import SequenceView
+from wsrm_mq.views.verdict import Act, Cause, Head, Situation, Verdict
 
-__all__ = ["Explanation", "explanation", "first_line", "moment", "span"]
+__all__ = ["Explanation", "counted", "explanation", "first_line", "moment", "operation_of", "size", "span"]
 
 LINE: Final = 200
 """So many characters of an error are told in a sentence."""
@@ -20,84 +22,121 @@ SHOWN_GAPS: Final = 5
 """So many ranges of missing numbers are told in a sentence."""
 
 
+QUIET: Final = 300_000
+"""So long, in ms, nothing has come from a source until a sentence says so."""
+
+
 class Explanation(NamedTuple):
     sentence: str
-    next_step: str = ""
-    """A command line, or nothing where there is nothing to do."""
+    steps: tuple[Step, ...] = ()
+    """What to do, the first thing first; nothing where there is nothing to do."""
+
+    @property
+    def next_step(self) -> str:
+        """The first command line, or nothing."""
+        return self.steps[0].command if self.steps else ""
 
 
 def explanation(verdict: Verdict) -> Explanation:
-    return _EXPLAINED[verdict.cause](verdict.at)
+    words = _SENTENCES if verdict.at.view.sends_to is None else _OF_OUTGOING
+    return Explanation(f"{words[verdict.cause](verdict.at)}{_forced(verdict.at)}", steps(verdict.cause, verdict.at))
 
 
-def _blocked(at: Situation) -> Explanation:
+def _on_hold(at: Situation) -> str:
+    since = at.view.on_hold_since or at.now
+    waiting = counted(at.view.received.count(at.view.cursor), "message waits", "messages wait")
+    by, why = (at.hold.actor, at.hold.reason) if at.hold is not None else (None, None)
+    because = f": {first_line(why).rstrip('.')}" if why else ""
+    return (
+        f"{by or 'An operator'} holds it since {moment(since)} ({span(at.now - since)}){because}. "
+        f"{waiting}, and nothing is delivered until it is resumed."
+    )
+
+
+def _blocked(at: Situation) -> str:
     if at.head is None:
-        return Explanation("It is blocked by a message that is no longer there.", "wsrm-mq store verify")
-    text = f"Number {at.head.number} stopped the sequence: {_failed(at.head)}{_behind(at)}."
-    return Explanation(text, _command(at, "resume", reason=True))
+        return "It is blocked by a message that is no longer there."
+    return f"Number {at.head.number} stopped the sequence: {_failed(at.head)}{_behind(at)}."
 
 
-def _running(at: Situation) -> Explanation:
+def _running(at: Situation) -> str:
     owner, head, since = at.owner, at.head, at.view.running_since
     where = f"in instance {owner.name} (process {owner.pid} on {owner.host})" if owner is not None else ""
     if head is None or since is None:
-        return Explanation(f"It is being run {where}.", _command(at, "explain"))
-    text = (
-        f"Number {head.number} has been running since {moment(since)} ({span(at.now - since)}), "
+        return f"It is being run {where}."
+    operation = f" ({operation_of(head.action)})" if head.action else ""
+    return (
+        f"Number {head.number}{operation} has been running since {moment(since)} ({span(at.now - since)}), "
         f"attempt {head.deliveries + 1}, {where}."
     )
-    return Explanation(text, f"wsrm-mq message show {head.position}")
 
 
 def _dead(at: Situation) -> str:
-    who = f"process {at.owner.pid} on {at.owner.host}" if at.owner else "a process without a name"
-    return f"The process that ran it died ({who})"
+    process = f"process {at.owner.pid} on {at.owner.host}" if at.owner else "a process without a name"
+    return f"The process that ran it died ({process})"
 
 
-def _taken_over(at: Situation) -> Explanation:
-    return Explanation(f"{_dead(at)}; another one takes it over within seconds.", _command(at, "explain"))
+def _taken_over(at: Situation) -> str:
+    return f"{_dead(at)}; another one takes it over within seconds."
 
 
-def _orphaned(at: Situation) -> Explanation:
-    return Explanation(f"{_dead(at)} and no other lives: start the service, it goes on by itself.", _INFO)
+def _orphaned(at: Situation) -> str:
+    return f"{_dead(at)} and no other lives: start the service, it goes on by itself."
 
 
-def _unserved(at: Situation) -> Explanation:
+def _unserved(at: Situation) -> str:
     name = at.unserved.application if at.unserved is not None else None
-    who = f"the application {name}" if name else "an application without a name"
-    text = f"What {at.view.queue} has is for {who}, which no process that lives serves on this path: start it."
-    return Explanation(text, "wsrm-mq status")
+    application = f"the application {name}" if name else "an application without a name"
+    return f"What {at.view.queue} has is for {application}, which no process that lives serves on this path: start it."
 
 
-def _retrying(at: Situation) -> Explanation:
-    retry_at = at.view.retry_at or at.now
-    number, failed = (at.head.number, _failed(at.head)) if at.head is not None else (at.view.cursor, "it failed")
-    text = (
-        f"Number {number} stops the sequence for now: {failed}, and is tried again at "
-        f"{moment(retry_at)} (in {span(retry_at - at.now)})."
+def _retrying(at: Situation) -> str:
+    number, failed = _failing(at)
+    return f"Number {number} stops the sequence for now: {failed}, and is tried again at {_next_try(at)}."
+
+
+def _ready(at: Situation) -> str:
+    runs = f"is delivered by the run of plan {at.view.plan}" if at.view.queue.startswith(OUTGOING) else "is run next"
+    return f"Number {at.view.cursor} is ready and {runs}{_begun(at.head)}."
+
+
+def _sent(at: Situation) -> str:
+    number, times = (at.head.number, at.head.deliveries) if at.head is not None else (at.view.cursor, 0)
+    return (
+        f"Number {number} was sent to {at.view.sends_to} ({counted(times, 'time', 'times')}) and is not acknowledged; "
+        f"it is sent again at {_next_try(at)}."
     )
-    return Explanation(text, _command(at, "resume", reason=True))
 
 
-def _ready(at: Situation) -> Explanation:
-    return Explanation(f"Number {at.view.cursor} is ready and is run next{_begun(at.head)}.")
+def _not_taken(at: Situation) -> str:
+    number, failed = _failing(at)
+    return f"Number {number} cannot be sent to {at.view.sends_to}: {failed}, and is tried again at {_next_try(at)}."
 
 
-def _stopped(at: Situation) -> Explanation:
-    text = f"Number {at.view.cursor} is ready, but no process of the service lives to run it: start the service."
-    return Explanation(text, _INFO)
+def _sent_next(at: Situation) -> str:
+    return f"Number {at.view.cursor} is ready and is sent next to {at.view.sends_to}."
 
 
-def _faulted(at: Situation) -> Explanation:
+def _all_sent(at: Situation) -> str:
+    view = at.view
+    left = "" if view.discard_from is None else f"; {_given_up(view)}"
+    about = f"It has what {view.sends_to} is sent about {view.answers}"
+    return f"{about}: {counted(view.received.count(), 'message', 'messages')}, and nothing is left to send{left}."
+
+
+def _stopped(at: Situation) -> str:
+    return f"Number {at.view.cursor} is ready, but no process of the service lives to run it: start the service."
+
+
+def _faulted(at: Situation) -> str:
     view, faults = at.view, at.faults
     if faults is None:
         return _settled(at)
-    text = (
+    return (
         f"Of {view.received.count()} received messages the service took {faults.messages} and answered with a fault, "
         f"which the source does not see: last number {faults.last_number} at {moment(faults.last_at)}, "
-        f"{first_line(faults.last_error)!r}."
+        f"{first_line(faults.last_error or '')!r}."
     )
-    return Explanation(text, f"{_messages(view)} --reason {ANSWERED_WITH_FAULT}")
 
 
 _ENDINGS: Final = {
@@ -108,13 +147,18 @@ _ENDINGS: Final = {
 }
 
 
-def _ended(at: Situation) -> Explanation:
+def _ended(at: Situation) -> str:
     view = at.view
-    how = _ENDINGS.get(view.ended or "", "it is not known how")
-    text = f"It ended at {moment(view.ended_at or view.active_at)}, {how}"
-    if view.discard_from is None:
-        return Explanation(f"{text}; nothing is left to deliver.")
-    return Explanation(f"{text}; {_given_up(view)}.", _messages(view, "dead"))
+    if view.replay_of is not None:
+        return f"Messages of {view.replay_of} were replayed in it; nothing is left to deliver."
+    how = _ENDINGS.get(view.ended or "", "it is not known how") if at.ending is None else _by_operator(at.ending)
+    left = "nothing is left to deliver" if view.discard_from is None else _given_up(view)
+    return f"It ended at {moment(view.ended_at or view.active_at)}, {how}; {left}."
+
+
+def _by_operator(ending: Act) -> str:
+    because = f" ({first_line(ending.reason)})" if ending.reason else ""
+    return f"{ending.actor or 'an operator'} terminated it{because}"
 
 
 def _given_up(view: SequenceView) -> str:
@@ -122,14 +166,13 @@ def _given_up(view: SequenceView) -> str:
     return f"what was undelivered from number {view.discard_from} on {verb} the dead letters ({view.discard_reason})"
 
 
-def _expiring(at: Situation) -> Explanation:
+def _expiring(at: Situation) -> str:
     view = at.view
     due_at = view.due_at or at.now
     left = due_at - at.now
     why = f"nothing has arrived since {moment(view.active_at)}" if at.is_idle else "its Expires runs out"
     when = f"in {span(left)}" if left > 0 else "as soon as a process of the service looks"
-    text = f"It ends {when} ({moment(due_at)}) because {why}; {_consequence(at)}."
-    return Explanation(text, _messages(view, "live"))
+    return f"It ends {when} ({moment(due_at)}) because {why}; {_consequence(at)}."
 
 
 def _consequence(at: Situation) -> str:
@@ -137,8 +180,8 @@ def _consequence(at: Situation) -> str:
     if not view.held:
         return "nothing is left to deliver"
     lost = f"it still lacks {_numbers(at.missing)}" if at.missing else "it is not known to be complete"
-    held = _count(view.held, "message", "messages")
-    received = _count(view.received.count(), "message", "messages")
+    held = counted(view.held, "message", "messages")
+    received = counted(view.received.count(), "message", "messages")
     fates = {
         "NoDiscard": f"what is held ({held}) is then delivered across the gap",
         "DiscardFollowingFirstGap": f"what is held ({held}) then goes to the dead letters",
@@ -147,34 +190,64 @@ def _consequence(at: Situation) -> str:
     return f"{lost}, and {fates[view.behavior]}"
 
 
-def _waiting(at: Situation) -> Explanation:
+def _silent(at: Situation) -> str:
+    quiet = f"Nothing has come from its source since {moment(at.view.active_at)} ({span(at.quiet_for)})"
+    if at.view.held:
+        return f"{quiet}. {_gap(at)}."
+    return f"{quiet}, and the sequence is still open; {_lower(_settled(at))}"
+
+
+def _waiting(at: Situation) -> str:
+    quiet = f" Nothing has come from its source for {span(at.quiet_for)}." if at.quiet_for >= QUIET else ""
+    stopped = "" if at.live else " No process of the service lives to take it: start the service."
+    return f"{_gap(at)}.{quiet}{stopped}"
+
+
+def _gap(at: Situation) -> str:
+    """What held messages wait for, and since when."""
     view = at.view
     since = f"since {moment(at.held_since)} ({span(at.now - at.held_since)})" if at.held_since is not None else "now"
-    held = _count(view.held, "message is", "messages are") + " held"
-    if at.missing:
-        missing = f"{_numbers(at.missing)}, which the source has to send again"
-        behind = "it" if at.missing.count() == 1 else "them"
-        text = f"It waits for {missing}; {held} behind {behind} {since}."
-    else:
-        text = f"{held} {since} until the source says that the sequence is complete ({view.behavior})."
-    if not at.live:
-        text += " No process of the service lives to take it: start the service."
-    return Explanation(text, _messages(view, "live"))
+    held = counted(view.held, "message is", "messages are") + " held"
+    if not at.missing:
+        return f"{held} {since} until the source says that the sequence is complete ({view.behavior})"
+    behind = "it" if at.missing.count() == 1 else "them"
+    return f"It waits for {_numbers(at.missing)}, which the source has to send again; {held} behind {behind} {since}"
 
 
-def _settled(at: Situation) -> Explanation:
+_LATE: Final = {
+    "accept": "what of that comes late is delivered at once",
+    "refuse": "what of that comes late goes to the dead letters",
+}
+
+
+def _forced(at: Situation) -> str:
+    """What of the numbers that it was forced past has come since, and what has not; empty where it was not."""
+    late = "" if at.view.late is None else _LATE[at.view.late]
+    given_up = f" An operator has forced it past {_numbers(at.given_up)}; {late}." if at.given_up else ""
+    came = f" Came late: {_numbers(at.late)}." if at.late else ""
+    return f"{given_up}{came}"
+
+
+def _settled(at: Situation) -> str:
     view = at.view
     if not view.received:
-        return Explanation(f"It is open since {moment(view.created_at)} and nothing has arrived yet.")
+        return f"It is open since {moment(view.created_at)} and nothing has arrived yet."
     settled = f"All {view.received.count()} received messages are settled"
     if view.state == "created":
-        return Explanation(f"{settled}; number {view.expected} is expected next.")
+        return f"{settled}; number {view.expected} is expected next."
     if view.discard_from is None:
-        return Explanation(f"{settled} and the sequence is closed.")
-    return Explanation(f"It is closed; {_given_up(view)}.", _messages(view, "dead"))
+        return f"{settled} and the sequence is closed."
+    return f"It is closed; {_given_up(view)}."
 
 
-_EXPLAINED: Final[dict[Cause, Callable[[Situation], Explanation]]] = {
+def _to_fetch(at: Situation) -> str:
+    kept = f"; what is not fetched by {moment(at.view.due_at)} is forgotten" if at.view.due_at is not None else ""
+    return f"Its messages wait to be fetched by a client that polls (WS-MakeConnection){kept}."
+
+
+_SENTENCES: Final[dict[Cause, Callable[[Situation], str]]] = {
+    Cause.ON_HOLD: _on_hold,
+    Cause.TO_FETCH: _to_fetch,
     Cause.BLOCKED: _blocked,
     Cause.RUNNING: _running,
     Cause.TAKEN_OVER: _taken_over,
@@ -186,24 +259,40 @@ _EXPLAINED: Final[dict[Cause, Callable[[Situation], Explanation]]] = {
     Cause.FAULTED: _faulted,
     Cause.ENDED: _ended,
     Cause.EXPIRING: _expiring,
+    Cause.SILENT: _silent,
     Cause.WAITING: _waiting,
     Cause.SETTLED: _settled,
+    Cause.SENT: _sent,
 }
+_OF_OUTGOING: Final = {
+    **_SENTENCES,
+    Cause.RETRYING: _not_taken,
+    Cause.READY: _sent_next,
+    Cause.ENDED: _all_sent,
+}
+"""Of what this side sends."""
 
 
 # words
 
-_INFO: Final = "wsrm-mq store info"
+
+def operation_of(action: str) -> str:
+    """The last part of an action: ``place_order`` of ``urn:example:orders/place_order``."""
+    return re.split(r"[/#:]", action.rstrip("/#:"))[-1] or action
 
 
-def _command(at: Situation, verb: str, *, reason: bool = False) -> str:
-    command = f"wsrm-mq sequence {verb} {shlex.quote(at.view.identifier)}"
-    return f"{command} --reason TEXT" if reason else command
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
 
 
-def _messages(view: SequenceView, outcome: str | None = None) -> str:
-    command = f"wsrm-mq message list --sequence {shlex.quote(view.identifier)}"
-    return f"{command} --outcome {outcome}" if outcome else command
+def _failing(at: Situation) -> tuple[int, str]:
+    """The number that is tried again, and what it failed of."""
+    return (at.head.number, _failed(at.head)) if at.head is not None else (at.view.cursor, "it failed")
+
+
+def _next_try(at: Situation) -> str:
+    retry_at = at.view.retry_at or at.now
+    return f"{moment(retry_at)} (in {span(retry_at - at.now)})"
 
 
 def _failed(head: Head) -> str:
@@ -231,11 +320,12 @@ def _behind(at: Situation) -> str:
     if at.head is None or not at.view.ordered:
         return ", and nothing of it is delivered until then"
     behind = at.view.received.count(at.head.number + 1)
-    return f", and {_count(behind, 'message is', 'messages are')} held behind it" if behind else ""
+    return f", and {counted(behind, 'message is', 'messages are')} held behind it" if behind else ""
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``many`` is ``one`` with an s, unless it is given."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def _numbers(numbers: AckRanges) -> str:
@@ -263,3 +353,11 @@ def span(ms: int) -> str:
         if ms >= least:
             return f"{ms // unit} {name}"
     return f"{max(0, ms) // 1000} s" if ms >= 1000 or ms <= 0 else f"{ms} ms"
+
+
+def size(count: int) -> str:
+    """So many bytes, in a unit that people read."""
+    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= least:
+            return f"{count / least:.1f} {unit}"
+    return f"{count / 1e3:.1f} kB"

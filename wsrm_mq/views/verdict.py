@@ -1,6 +1,6 @@
 """The verdict on a sequence: its cause, and the facts that this rests on. ``sentences`` has the words.
 
-Only reads the published views; whether a process lives is told by its lock beside the store.
+Only reads the published views, and what a run is at; whether a process lives is told by its lock beside the store.
 """
 
 from __future__ import annotations
@@ -10,21 +10,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
 
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.sequence.states import State
 from wsrm_mq.store import published as views
+from wsrm_mq.store.applications import FETCHED, OUTGOING
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.repairs import RUN_IS_AT
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, instance, live_instances
-from wsrm_mq.views.reading import ANSWERED_WITH_FAULT, SequenceView
+from wsrm_mq.views.rows import SequenceView
 
-__all__ = ["EXPIRING_WITHIN", "WORDS", "Cause", "Faults", "Head", "Situation", "Verdict", "judge"]
+__all__ = [
+    "EXPIRING_WITHIN",
+    "SILENT_WITHOUT",
+    "UNREMARKABLE",
+    "WORDS",
+    "Cause",
+    "Faults",
+    "Head",
+    "Situation",
+    "Verdict",
+    "is_alarming",
+    "is_busy",
+    "is_quiet",
+    "is_to_judge",
+    "judge",
+]
 
 EXPIRING_WITHIN: Final = 600_000
 """A sequence expires soon if it does so within these ms, or within a tenth of its life where that is shorter."""
+
+SILENT_WITH_GAP: Final = 2 * 3_600_000
+SILENT_WITHOUT: Final = 24 * 3_600_000
+"""So long, in ms, nothing has come from a source that is silent: of a sequence that lacks numbers, and of another that
+is open."""
 
 COUNTED: Final = 10_000
 """So many held messages are looked at for the time of the oldest, and so many faults are counted."""
@@ -41,15 +65,25 @@ class Head(NamedTuple):
     deliveries: int
     failures: int
     last_error: str | None
+    action: str | None
+    received_at: int
+
+
+class Act(NamedTuple):
+    """Who did something to a sequence, and why."""
+
+    at: int
+    actor: str | None
+    reason: str | None
 
 
 class Faults(NamedTuple):
-    """What the service took and answered with a fault that nothing else has read."""
+    """What the service took and answered with a fault that its source has not read, and no operator has confirmed."""
 
     messages: int
     last_number: int
     last_at: int
-    last_error: str
+    last_error: str | None
 
 
 class Situation(NamedTuple):
@@ -66,8 +100,19 @@ class Situation(NamedTuple):
     """The numbers that delivery waits for."""
     held_since: int | None
     faults: Faults | None
+    hold: Act | None
+    ending: Act | None
+    """An operator has ended it."""
+    replayed_by: str | None
+    """The plan, not at its end, that holds it; ``None`` too where an operator does."""
+    given_up: AckRanges
+    """The numbers that an operator has forced it past and that did not come."""
+    late: AckRanges
+    """Those of them that came late."""
     unserved: Unserved | None
     """Something waits, and it is for an application that no live process serves."""
+    target: str | None
+    """Where it is replayed to: what is there takes its messages or does not. ``None``: the service."""
 
     @property
     def is_idle(self) -> bool:
@@ -82,9 +127,25 @@ class Situation(NamedTuple):
         life = (view.inactivity if self.is_idle else (view.expires_at or 0) - view.created_at) or 0
         return view.due_at - self.now <= min(EXPIRING_WITHIN, life // 10)
 
+    @property
+    def quiet_for(self) -> int:
+        """So long, in ms, nothing has come from its source."""
+        return max(0, self.now - self.view.active_at)
+
+    @property
+    def is_sent(self) -> bool:
+        """Its first message has left, was taken, and is not acknowledged."""
+        return self.view.sends_to is not None and self.head is not None and not self.head.failures
+
+    @property
+    def is_silent(self) -> bool:
+        is_open = self.view.kind == "rm" and self.view.state == "created"
+        return is_open and self.quiet_for >= (SILENT_WITH_GAP if self.missing else SILENT_WITHOUT)
+
 
 _message: Final = views.messages.c
 _attempt: Final = views.attempts.c
+_event: Final = views.ledger_events.c
 p = bindparam
 _HEADS: Final = select(*(_message[name] for name in Head._fields)).where(
     _message.sequence == p("sequence"), _message.outcome.is_(None)
@@ -100,26 +161,66 @@ _held: Final = (
 )
 _HELD_SINCE: Final = compiled(select(func.min(_held.c.received_at)))
 _FAULTS: Final = compiled(
-    select(_attempt.number, _attempt.at, func.coalesce(_attempt.reason, ""))
-    .where(_attempt.sequence == p("sequence"), _attempt.event == ANSWERED_WITH_FAULT)
+    select(_attempt.number, _attempt.at, _attempt.reason)
+    .join(views.messages, _message.position == _attempt.position)
+    .where(
+        _attempt.sequence == p("sequence"),
+        _attempt.event == ANSWERED_WITH_FAULT,
+        _message.confirmed_at.is_(None),
+        _message.outcome == "delivered",
+    )
     .order_by(_attempt.key.desc())
+    .limit(COUNTED)
+)
+_LAST_ACT: Final = compiled(
+    select(_event.at, _event.actor, _event.reason)
+    .where(_event.sequence == p("sequence"), _event.event == p("event"))
+    .order_by(_event.key.desc())
+    .limit(1)
+)
+
+_TARGET: Final = compiled(select(views.plans.c.target).where(views.plans.c.plan == p("plan")))
+
+
+_REPLAYED_BY: Final = compiled(
+    select(views.sequences.c.plan)
+    .join(views.plans, views.plans.c.plan == views.sequences.c.plan)
+    .where(
+        views.sequences.c.replay_of == p("sequence"),
+        views.plans.c.state == "running",
+        literal("plan ") + views.sequences.c.plan == p("actor"),
+    )
+    .order_by(views.sequences.c.key.desc())
+    .limit(1)
+)
+_its: Final = views.sequence_messages.c
+_LATE: Final = compiled(
+    select(_message.number)
+    .where(
+        _message.position.in_(select(_its.position).where(_its.sequence == p("sequence"), _its.number < p("limit"))),
+        _message.late == 1,
+    )
     .limit(COUNTED)
 )
 
 
-def _situation(db: Database, view: SequenceView, now: int) -> Situation:
+def _situation(db: Database, view: SequenceView, now: int, live: list[Instance]) -> Situation:
     identifier = view.identifier
-    live = live_instances(db)
     owner = instance(db, view.owner) if view.owner is not None else None
     if view.blocked is not None:
         head = db.execute(_HEAD_BY_POSITION, {"sequence": identifier, "position": view.blocked}).fetchone()
     else:
-        head = db.execute(_HEAD_BY_NUMBER, {"sequence": identifier, "number": view.cursor}).fetchone()
+        head = db.execute(_HEAD_BY_NUMBER, {"sequence": identifier, "number": _next_number(db, view)}).fetchone()
     missing = AckRanges(((view.limit, view.received.highest),)) if view.held else AckRanges()
     held_since = None
     if view.held:
         (held_since,) = db.execute(_HELD_SINCE, {"sequence": identifier, "limit": view.limit}).fetchone()
     faults = db.execute(_FAULTS, {"sequence": identifier}).fetchall()
+    hold = _last_act(db, view, "held") if view.on_hold_since is not None else None
+    plan = None
+    if hold is not None:
+        plan = db.execute(_REPLAYED_BY, {"sequence": identifier, "actor": hold.actor}).fetchone()
+    late = db.execute(_LATE, {"sequence": identifier, "limit": view.limit}) if view.late is not None else ()
     waits = view.held > 0 or view.delivery in (DeliveryState.READY, DeliveryState.RETRYING)
     return Situation(
         view,
@@ -131,8 +232,28 @@ def _situation(db: Database, view: SequenceView, now: int) -> Situation:
         missing.without(view.received),
         held_since,
         Faults(len(faults), *faults[0]) if faults else None,
+        hold,
+        _last_act(db, view, "terminated") if view.ended == State.FAILED.value else None,
+        plan[0] if plan is not None else None,
+        view.received.gaps(view.limit - 1) if view.late is not None else AckRanges(),
+        AckRanges.of(number for (number,) in late),
         next(iter(unserved(db, {view.queue})), None) if waits else None,
+        *(db.execute(_TARGET, {"plan": view.plan}).fetchone() if view.queue.startswith(OUTGOING) else None) or (None,),
     )
+
+
+def _last_act(db: Database, view: SequenceView, event: str) -> Act | None:
+    row = db.execute(_LAST_ACT, {"sequence": view.identifier, "event": event}).fetchone()
+    return Act(*row) if row is not None else None
+
+
+def _next_number(db: Database, view: SequenceView) -> int:
+    """The number that runs, else the one that is next."""
+    if view.late is None or view.running_since is None:
+        return view.cursor
+    run = {"sequence": view.key, "limit": view.limit, "since": view.running_since}
+    (number,) = db.execute(RUN_IS_AT, run).fetchone()
+    return view.cursor if number is None else int(number)
 
 
 # what is true of it
@@ -141,17 +262,21 @@ def _situation(db: Database, view: SequenceView, now: int) -> Situation:
 class Cause(enum.Enum):
     """Why a verdict is what it is; one for each sentence."""
 
+    ON_HOLD = enum.auto()
+    TO_FETCH = enum.auto()
     BLOCKED = enum.auto()
     RUNNING = enum.auto()
     TAKEN_OVER = enum.auto()
     ORPHANED = enum.auto()
     UNSERVED = enum.auto()
+    SENT = enum.auto()
     RETRYING = enum.auto()
     READY = enum.auto()
     STOPPED = enum.auto()
     FAULTED = enum.auto()
     ENDED = enum.auto()
     EXPIRING = enum.auto()
+    SILENT = enum.auto()
     WAITING = enum.auto()
     SETTLED = enum.auto()
 
@@ -165,11 +290,14 @@ _retries: Final = _delivers(DeliveryState.RETRYING)
 _deliverable: Final = _delivers(DeliveryState.READY, DeliveryState.RETRYING)
 
 _RULES: Final[tuple[tuple[Callable[[Situation], bool], Cause, str], ...]] = (
+    (lambda at: at.view.on_hold_since is not None, Cause.ON_HOLD, "held"),
+    (lambda at: _deliverable(at) and at.view.queue.startswith(FETCHED), Cause.TO_FETCH, "ok"),
     (_delivers(DeliveryState.BLOCKED), Cause.BLOCKED, "blocked"),
     (lambda at: _owned(at) and at.owner_lives, Cause.RUNNING, "running"),
     (lambda at: _owned(at) and at.live > 0, Cause.TAKEN_OVER, "running"),
     (_owned, Cause.ORPHANED, "blocked"),
     (lambda at: at.unserved is not None, Cause.UNSERVED, "blocked"),
+    (lambda at: _retries(at) and at.is_sent, Cause.SENT, "ok"),
     (lambda at: _retries(at) and at.head is not None, Cause.RETRYING, "blocked"),
     (lambda at: _deliverable(at) and at.live > 0, Cause.READY, "ok"),
     (_deliverable, Cause.STOPPED, "blocked"),
@@ -181,12 +309,41 @@ _RULES: Final[tuple[tuple[Callable[[Situation], bool], Cause, str], ...]] = (
     ),
     (lambda at: at.view.state == "ended", Cause.ENDED, "ended"),
     (lambda at: at.is_expiring, Cause.EXPIRING, "expiring"),
+    (lambda at: at.is_silent, Cause.SILENT, "silent"),
     (lambda at: at.view.held > 0, Cause.WAITING, "waiting"),
     (lambda _at: True, Cause.SETTLED, "ok"),
 )
 """The first rule that holds gives the cause, and the word of the verdict."""
 
-WORDS: Final = ("ok", "running", "waiting", "blocked", "faulted", "expiring", "ended")
+UNREMARKABLE: Final = ("ok", "ended")
+"""Verdicts that any sequence may have; of the others see ``is_to_judge`` and ``is_quiet``."""
+
+WORDS: Final = ("ok", "running", "waiting", "blocked", "held", "faulted", "silent", "expiring", "ended")
+
+
+_sequence: Final = views.sequences.c
+_fault: Final = views.faulted.c
+is_busy: Final = _sequence.delivery != DeliveryState.IDLE.value
+"""Of a sequence that runs or is held, or in which something accepted is not settled."""
+is_alarming: Final = and_(_fault.outcome == "delivered", _fault.confirmed_at.is_(None))
+"""Of a message that was answered with a fault. One that was put aside counts as a dead letter."""
+_WITH_FAULTS: Final = select(_fault.sequence).where(is_alarming, _fault.sequence.is_not(None))
+
+
+def is_to_judge(now: ColumnElement[int], faulted: Select[Any] = _WITH_FAULTS) -> ColumnElement[bool]:
+    """What every row of ``published.sequences`` fulfils that has another verdict than ``UNREMARKABLE`` ones, but for
+    those that are only silent (``is_quiet``): few do, and only those have to be judged to find them. ``faulted``:
+    identifiers of sequences with alarming messages."""
+    return or_(
+        is_busy,
+        func.coalesce(_sequence.due_at <= now + EXPIRING_WITHIN, False),
+        _sequence.sequence.in_(faulted),
+    )
+
+
+def is_quiet(now: ColumnElement[int]) -> ColumnElement[bool]:
+    """Of an open sequence whose source has sent nothing for so long that it is silent although nothing waits for it."""
+    return and_(_sequence.state == "created", _sequence.kind == "rm", _sequence.active_at <= now - SILENT_WITHOUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +366,16 @@ class Verdict:
             "limit": view.limit,
             "last_number": view.last_number,
             "missing": [list(one) for one in at.missing],
+            "given_up": [list(one) for one in at.given_up],
+            "late": [list(one) for one in at.late],
             "held": view.held,
             "held_since": at.held_since,
             "due_at": view.due_at,
             "retry_at": view.retry_at,
             "blocked": head.number if head is not None and view.blocked is not None else None,
             "head": head._asdict() if head is not None else None,
+            "active_at": view.active_at,
+            "on_hold": at.hold._asdict() if at.hold is not None else None,
             "running_since": view.running_since,
             "owner": {**owner._asdict(), "lives": at.owner_lives} if owner is not None else None,
             "live_instances": at.live,
@@ -225,8 +386,9 @@ class Verdict:
         }
 
 
-def judge(db: Database, view: SequenceView, now: int) -> Verdict:
-    """The verdict on a sequence that was read in the same snapshot."""
-    at = _situation(db, view, now)
+def judge(db: Database, view: SequenceView, now: int, *, live: list[Instance] | None = None) -> Verdict:
+    """The verdict on a sequence that was read in the same snapshot. ``live``: the processes that live, where that is
+    known."""
+    at = _situation(db, view, now, live_instances(db) if live is None else live)
     cause, word = next((cause, word) for holds, cause, word in _RULES if holds(at))
     return Verdict(word, cause, at)

@@ -1,0 +1,56 @@
+"""Apache CXF's server, built with the clients of the tests: one JVM for all rounds, for it is slow until it is warm."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.asking import create_sequence
+from bench.load import in_order
+from bench.process import THIS_TREE
+from bench.sides import Amount, Side, sent, unless_too_busy
+from tests.deploy.page import free_port
+from tests.interop.java_client import build
+
+__all__ = ["CxfServer", "running"]
+
+
+class CxfServer:
+    """``pid`` is the JVM's."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self._port = port
+        self._pids = [pid]
+
+    def side(self, connections: int, amount: Amount) -> Side:
+        """In order, a new sequence on each connection."""
+
+        def measure(most: int) -> Side:
+            identifiers = [create_sequence(self._port) for _ in range(connections)]
+            return sent(self._port, self._pids, in_order(identifiers, amount.planned(connections)), amount, most)
+
+        return unless_too_busy(measure)
+
+
+@contextmanager
+def running(directory: Path, *, stores: bool) -> Iterator[CxfServer]:
+    """``stores``: with its JDBC store, Derby, in ``directory``; else it has none."""
+    home = build(THIS_TREE / "build" / "peers") / "cxf"
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="cxf-", dir=directory) as made, tempfile.TemporaryFile() as said:
+        place = [str(Path(made, "store"))] if stores else []
+        command = ["java", "-cp", f"{home / 'cxf-1.jar'}:{home}/lib/*", "peers.CxfServer", str(port), *place]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, cwd=made
+        ) as process:
+            try:
+                assert process.stdout is not None
+                if process.stdout.readline() != "ready\n":
+                    said.seek(0)
+                    raise RuntimeError(f"CXF did not start:\n{said.read()[-4_000:].decode(errors='replace')}")
+                yield CxfServer(port, process.pid)
+            finally:
+                process.kill()

@@ -1,0 +1,76 @@
+"""``store export`` and ``message export`` as an operator types them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.cli.conftest import Service, Shell, Wsrm, document
+from wsrm_mq.cli import export as command
+from wsrm_mq.export import TABLES, load
+from wsrm_mq.export.formats import format_named
+
+
+def test_what_help_offers_is_what_there_is() -> None:
+    assert tuple(TABLES) == command.TABLES
+    assert all(map(format_named, command.FORMATS))
+
+
+def test_a_store_is_exported_while_its_service_runs(service: Service, wsrm: Wsrm, somewhere: Path) -> None:
+    made = service.sequence(1, 2, 4)
+    service.deliver(made, 1)
+    found = document(wsrm("store", "export", "out", "--json", "--segment-rows", 2))
+    assert found["tables"]["messages"]["upper"] == 3
+    assert [one["rows"] for one in found["segments"] if one["table"] == "messages"] == [2, 1]
+    assert load(somewhere / "out").store == found["store"]
+    assert (somewhere / "out").stat().st_mode & 0o777 == 0o700
+    assert {one.stat().st_mode & 0o777 for one in (somewhere / "out").rglob("*") if one.is_file()} == {0o600}
+
+
+def test_people_are_told_each_segment_and_what_it_came_to(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1, 2)
+    result = wsrm("message", "export", "out", "--bodies")
+    assert result.stdout.split()[:4] == ["directory", "out", "messages", "2"]
+    assert "messages/000001.ndjson.gz: 2 rows, messages up to 2 of 2" in result.stderr
+    assert "without it, and marked as not replayable" in result.stderr
+
+
+def test_a_query_says_which_messages(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1, 2, 4, 7)
+    result = wsrm("message", "export", "out", "state:held", "-msg:7")
+    assert result.stdout.split()[2:4] == ["messages", "1"]
+    result = wsrm("message", "export", "none", "stat:held")
+    assert (result.exit_code, "did you mean state?" in result.stderr) == (2, True)
+
+
+def test_what_cannot_be_is_one_line_that_says_what_to_do(service: Service, wsrm: Wsrm, somewhere: Path) -> None:
+    service.sequence(1)
+    for arguments, status, told in (
+        (("out", "--store", "none.db"), 5, "there is no such store"),
+        (("out", "--format", "zip"), 2, "zip is for messages with their envelopes"),
+        (("out", "--header", "Cookie"), 2, "'Cookie' cannot be exported: it is never stored"),
+        ((".",), 4, "is not empty, and has no export. Name another directory."),
+    ):
+        result = wsrm("store", "export", *arguments)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (status, 1), result.stderr
+        assert told in result.stderr
+    assert not (somewhere / "out").exists()
+
+
+def test_a_directory_that_cannot_be_made_is_told(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1)
+    result = wsrm("store", "export", os.devnull + "/out")
+    assert result.exit_code == 5
+    assert "cannot be written: Not a directory. See to that, and run the command again" in result.stderr
+
+
+def test_ctrl_c_leaves_what_goes_on(service: Service, shell: Shell, wsrm: Wsrm, somewhere: Path) -> None:
+    service.sequence(*range(1, 40))
+    stop = (
+        "import signal, os, wsrm_mq.cli.export as e\n"
+        "say, e.say = e.say, lambda text: (say(text), os.kill(os.getpid(), signal.SIGINT))\n"
+    )
+    (somewhere / "sitecustomize.py").write_text(stop)
+    result = shell("message", "export", "out", "--segment-rows", 10, env={**os.environ, "PYTHONPATH": str(somewhere)})
+    assert (result.returncode, b"Traceback" in result.stderr) == (130, False)
+    assert document(wsrm("message", "export", "out", "--segment-rows", 10, "--json"))["segments"][-1]["last"] == [39]

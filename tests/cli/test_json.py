@@ -1,0 +1,130 @@
+"""The JSON of the commands is as its page says, key by key."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Service, Wsrm, document
+from tests.test_docs import COMMANDS as ALL
+from wsrm_mq.testing import EnvelopeFactory
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+ARGUMENTS = {
+    "sequence show": ["SEQUENCE"],
+    "sequence explain": ["SEQUENCE"],
+    "message show": [2],
+    "message body": [1],
+    "message attempts": [2],
+    "message headers": [1],
+    "failure show": ["FAILURE"],
+    "dead-letter show": [4],
+    "connection show": ["a:1"],
+    "replay status": ["PLAN"],
+    "partner show": ["acme"],
+    "envelope decode": ["message.xml"],
+    "sequence hold": ["SEQUENCE", "--dry-run"],
+    "sequence resume": ["SEQUENCE", "--dry-run"],
+    "sequence skip": ["SEQUENCE", 2, "--dry-run"],
+    "sequence note": ["SEQUENCE", "--dry-run"],
+    "message retry": [2, "--dry-run"],
+    "message discard": [2, "--dry-run"],
+    "message restore": [5, "--dry-run"],
+    "message confirm": [4, "--dry-run"],
+    "dead-letter redrive": [4, "--dry-run"],
+    "dead-letter discard": [4, "--dry-run"],
+    "dead-letter confirm": [4, "--dry-run"],
+}
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"^\| (`[^|]+`) \| ([^|]*) \|$", text, re.M)
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([a-z_]+)`", cell)
+
+
+def commands() -> dict[str, tuple[set[str], dict[str, str]]]:
+    """Command → its keys, and which of them are a shape or a list of one."""
+    found: dict[str, tuple[set[str], dict[str, str]]] = {}
+    for command, keys in re.findall(r"^\| `((?:[a-z-]+ [a-z]+)|doctor)` \| ([^|]*) \|$", PAGE.read_text(), re.M):
+        if keys == "the same":
+            found[command] = found["message retry"]
+            continue
+        named = {name for item in keys.split("; ") for name in names(item.partition(":")[0])}
+        found[command] = named, dict(re.findall(r"`(\w+)`: \[[^\]]+\]\(#([\w-]+)\)", keys))
+    return found
+
+
+def shapes() -> dict[str, set[str]]:
+    """Anchor → keys."""
+    sections = re.split(r"^### (.*)$", PAGE.read_text(), flags=re.M)[1:]
+    return {
+        title.lower().replace(" ", "-"): {name for cell, _ in rows(text.split("\n## ")[0]) for name in names(cell)}
+        for title, text in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
+COMMANDS = commands()
+SHAPES = shapes()
+
+
+@pytest.fixture
+def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
+    """A store with something of everything: a sequence that number 2 stopped, a dead letter, a discarded message, a
+    plan, a partner."""
+    (somewhere / "message.xml").write_bytes(EnvelopeFactory().message("urn:uuid:1", 1))
+    (somewhere / "wsrm-mq.toml").write_text('[partner.acme]\nprincipal = "cn=acme"\n')
+    blocked, buried, discarded = service.sequence(1, 2, 4, connection="a:1"), service.sequence(1), service.sequence(1)
+    service.deliver(blocked, 1)
+    for made, number in ((blocked, 2), (buried, 1), (discarded, 1)):
+        service.fail(made, number, "no disk")
+    for command in (
+        ("sequence", "skip", buried.terms.identifier, 1, "--yes"),
+        ("message", "discard", 5, "--yes"),
+        ("replay", "plan", "state:delivered", "--to", "app", "-o", "plan.json"),
+    ):
+        done = wsrm(*command, "--reason", "why")
+        assert done.exit_code == 0, done.output
+    (plan,) = document(wsrm("replay", "list", "--json"))["plans"]
+    failure = document(wsrm("failure", "list", "--json"))["failures"][0]
+    return {"SEQUENCE": blocked.terms.identifier, "PLAN": plan["id"], "FAILURE": failure["key"]}
+
+
+def test_the_page_is_understood() -> None:
+    assert len(COMMANDS) > 25
+    assert set(SHAPES) >= {shape for _keys, named in COMMANDS.values() for shape in named.values()}
+    assert all(SHAPES.values())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_writes_the_keys_that_the_page_has(stored: dict[str, str], wsrm: Wsrm, command: str) -> None:
+    arguments = [stored.get(str(one), one) for one in ARGUMENTS.get(command, [])]
+    written: dict[str, Any] = json.loads(wsrm(*command.split(), *arguments, "--json").stdout)
+    keys, shaped = COMMANDS[command]
+    dry = {"dry_run"} if "--dry-run" in arguments else set()
+    assert set(written) == keys | dry | {"schema_version"}
+    for key, shape in shaped.items():
+        found = written[key] if isinstance(written[key], list) else [written[key]]
+        assert found, f"{command} has no {key} to look at"
+        assert [sorted(set(one) ^ SHAPES[shape]) for one in found if set(one) != SHAPES[shape]] == []
+
+
+def test_status_writes_the_keys_that_the_page_has(stored: dict[str, str], wsrm: Wsrm) -> None:
+    cells = PAGE.read_text().split("| Key of `status` | |")[1].split("\n\n")[0]
+    written = document(wsrm("status", "--json"))
+    assert set(written) == {name for cell, _ in rows(cells) for name in names(cell)}
+
+
+def test_every_command_that_writes_json_is_on_the_page() -> None:
+    writing = [
+        command.removeprefix("wsrm-mq ")
+        for command, found in ALL.items()
+        if any(parameter.name == "is_json" for parameter in found.params)
+    ]
+    assert [command for command in writing if f"`{command}`" not in PAGE.read_text()] == []

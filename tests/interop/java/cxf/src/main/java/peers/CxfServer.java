@@ -1,0 +1,56 @@
+package peers;
+
+import jakarta.jws.WebService;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+import org.apache.cxf.Bus;
+import org.apache.cxf.bus.CXFBusFactory;
+import org.apache.cxf.jaxws.JaxWsServerFactoryBean;
+import org.apache.cxf.ws.addressing.WSAddressingFeature;
+import org.apache.cxf.ws.rm.feature.RMFeature;
+import org.apache.cxf.ws.rm.manager.DeliveryAssuranceType;
+import org.apache.cxf.ws.rm.persistence.jdbc.RMTxStore;
+
+/**
+ * A reliable service of Apache CXF for the bench: exactly once and in order, over SOAP 1.2; its operation does nothing.
+ * Arguments: a port, and a directory for its store if it is to have one. It ends with its standard input.
+ */
+public final class CxfServer {
+    private static final String SOAP_1_2 = "http://www.w3.org/2003/05/soap/bindings/HTTP/";
+
+    @WebService(targetNamespace = Orders.NAMESPACE, endpointInterface = "peers.PageOrders")
+    public static final class Idle implements PageOrders {
+        @Override
+        public void put(String text) {
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Logger.getLogger("").setLevel(Level.SEVERE); // it warns of every message
+        Bus bus = new CXFBusFactory().createBus();
+        bus.setId("orders");
+        DeliveryAssuranceType assurance = new DeliveryAssuranceType();
+        assurance.setExactlyOnce(new DeliveryAssuranceType.ExactlyOnce());
+        assurance.setInOrder(new DeliveryAssuranceType.InOrder());
+        RMFeature reliable = new RMFeature();
+        reliable.setDeliveryAssurance(assurance);
+        if (arguments.length > 1) {
+            RMTxStore store = new RMTxStore();
+            store.setUrl("jdbc:derby:" + arguments[1] + ";create=true");
+            store.init();
+            reliable.setStore(store);
+        }
+        JaxWsServerFactoryBean factory = new JaxWsServerFactoryBean();
+        factory.setBus(bus);
+        factory.setBindingId(SOAP_1_2);
+        factory.setServiceBean(new Idle());
+        factory.setAddress("http://127.0.0.1:" + arguments[0] + "/orders");
+        factory.getFeatures().add(new WSAddressingFeature());
+        factory.getFeatures().add(reliable);
+        factory.create();
+        System.out.println("ready");
+        while (System.in.read() >= 0) {
+        }
+        System.exit(0);
+    }
+}

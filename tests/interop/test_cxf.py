@@ -1,0 +1,176 @@
+"""Apache CXF's client, as it is by itself but for what a test names: it makes offers, of HTTP/2 and of a sequence for
+replies, resends after 3 seconds and keeps its messages in Derby."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.page import free_port
+from tests.support.orders_server import within
+from tests.support.proxy import Broken, EverySecond, Proxy
+from wsrm_mq.versions import RM_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
+
+from .conftest import StartClient, both_versions, texts
+from .java_client import Call, JavaClient
+from .reliable import Reliable
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+BINDINGS = {
+    SOAPVersion.SOAP_1_1: "http://schemas.xmlsoap.org/wsdl/soap/http",
+    SOAPVersion.SOAP_1_2: "http://www.w3.org/2003/05/soap/bindings/HTTP/",
+}
+A_MINUTE_AGO = "wsrm_mq.destination.copies._OLD_REPLY_MS"
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[Reliable]:
+    """It acknowledges a copy alone without waiting until the reply that it has sent is a minute old."""
+    with Reliable(tmp_path, {A_MINUTE_AGO: 0}) as service:
+        yield service
+
+
+def all_acknowledged(client: JavaClient) -> bool:
+    return within(60, client.unacknowledged, lambda count: count == 0) == 0
+
+
+def assert_read(calls: list[Call], replies: list[str]) -> None:
+    """Each caller has its own reply, or could not read it, which is seldom."""
+    read = [call.result == reply for call, reply in zip(calls, replies, strict=True) if call.result != "unread"]
+    assert all(read)
+    assert len(read) > len(replies) / 2
+
+
+@both_versions
+@pytest.mark.peer("P-01", "P-18")
+def test_a_hundred_one_way_messages_survive_a_bad_line_and_a_kill(
+    rm: RMVersion, cxf: StartClient, reliable: Reliable, tmp_path: Path
+) -> None:
+    with Proxy(reliable.port, line := Broken(50)) as proxy:
+        options = {"address": proxy.url, "rm": rm.namespace, "store": str(tmp_path / "derby")}
+        client = cxf()
+        client.open(**options)
+        assert {call.result for call in client.put(1, 49)} == {""}, "no caller is told of a loss"
+        assert all_acknowledged(client)
+        client.put(50, 50)
+        client.kill()
+        line.mended = True
+        client = cxf()
+        client.open(**options)
+        assert client.unacknowledged() == 1
+        client.put(51, 100)
+        assert all_acknowledged(client)
+        client.close()
+    assert line.traffic.requests_lost + line.traffic.answers_lost >= 50
+    assert reliable.done(100) == texts(1, 100)
+    assert reliable.ends() == [("created", 101)], "restarted, it does not know where to close what it began before"
+
+
+@both_versions
+@pytest.mark.peer("P-15", "P-18")
+def test_a_hundred_two_way_messages_survive_a_bad_line_and_a_kill(
+    rm: RMVersion, cxf: StartClient, impatient: Reliable, tmp_path: Path
+) -> None:
+    """A caller waits until its lost message is sent again: 3 seconds each would be minutes. So early a copy may cross
+    the first transmission, and then CXF now and then hands its caller an error, or a reply not unwrapped. The reply to
+    a message from before its restart it cannot relate to a call; it is content when a copy is acknowledged alone."""
+    with Proxy(impatient.port, line := Broken(50)) as proxy:
+        options = {"address": proxy.url, "rm": rm.namespace, "store": str(tmp_path / "derby"), "interval": "300"}
+        client = cxf()
+        client.open(**options)
+        assert_read(client.echo(1, 49), texts(1, 49))
+        client.tell("echo", 50, 50, 1)
+        assert impatient.done(50) == texts(1, 50)
+        client.kill()
+        line.mended = True
+        client = cxf()
+        client.open(**options)
+        assert client.unacknowledged() == 1
+        assert_read(client.echo(51, 100), texts(51, 100))
+        assert all_acknowledged(client)
+        client.close()
+    assert line.traffic.requests_lost + line.traffic.answers_lost >= 50
+    assert impatient.done(100) == texts(1, 100)
+    assert impatient.ends() == [("created", 101)]
+
+
+@both_versions
+def test_a_client_that_shuts_down_ends_its_sequence_as_far_as_it_ever_does(
+    rm: RMVersion, shared_cxf: JavaClient, reliable: Reliable
+) -> None:
+    """In 1.1 it closes and does not terminate; in 1.0 it sends a last message and does not terminate."""
+    shared_cxf.open(address=reliable.url, rm=rm.namespace)
+    shared_cxf.put(1, 2)
+    shared_cxf.echo(3, 4)
+    shared_cxf.close()
+    assert reliable.ends() == [("closed", 5) if rm.has_close else ("created", 6)]
+
+
+@pytest.mark.peer("P-48")
+@pytest.mark.parametrize("soap", SOAPVersion, ids=lambda soap: f"soap{soap.label}")
+@pytest.mark.parametrize(
+    ("rm", "wsa"),
+    [(rm, wsa) for rm in RM_VERSIONS.values() for wsa in rm.addressings],
+    ids=lambda version: version.label,
+)
+def test_the_service_follows_the_versions_of_the_client(
+    rm: RMVersion, wsa: AddressingVersion, soap: SOAPVersion, shared_cxf: JavaClient, reliable: Reliable
+) -> None:
+    with Proxy(reliable.port) as proxy:
+        shared_cxf.open(address=proxy.url, rm=rm.namespace, wsa=wsa.namespace, soap=BINDINGS[soap])
+        shared_cxf.put(1, 2)
+        assert [call.result for call in shared_cxf.echo(3, 4)] == texts(3, 4)
+        assert shared_cxf.unacknowledged() == 0
+        shared_cxf.close()
+    assert len(proxy.exchanges) > 4
+    for request, fields, answer in proxy.exchanges:
+        assert fields["upgrade"] == "h2c"
+        assert answer is not None
+        assert answer.status < 300
+        for message in (request, answer.body):
+            assert not message or all(one.namespace.encode() in message for one in (wsa, soap))
+
+
+@pytest.mark.peer("P-68")
+def test_where_reliable_messaging_is_required_the_wsdl_alone_switches_it_on(
+    shared_cxf: JavaClient, tmp_path: Path
+) -> None:
+    with Reliable(tmp_path, require_rm="true") as reliable:
+        shared_cxf.open(address=reliable.url, wsdl=f"{reliable.url}?wsdl")
+        shared_cxf.put(1, 2)
+        assert [call.result for call in shared_cxf.echo(3, 4)] == texts(3, 4)
+        shared_cxf.close()
+        assert reliable.ends() == [("closed", 5)]
+
+
+@both_versions
+@pytest.mark.peer("P-03", "P-09", "P-48")
+def test_a_client_with_an_address_of_its_own_gets_acknowledgements_and_replies_there(
+    rm: RMVersion, cxf: StartClient, tmp_path: Path
+) -> None:
+    """Killed with what the line has lost, it has all across after its restart. In 1.0 it terminates its sequences."""
+    with Reliable(tmp_path, decoupled="127.0.0.1") as reliable, Proxy(reliable.port, EverySecond()) as proxy:
+        options = {
+            "address": proxy.url,
+            "rm": rm.namespace,
+            "store": str(tmp_path / "derby"),
+            "interval": "300",
+            "decoupled": f"http://127.0.0.1:{free_port()}/client",
+        }
+        client = cxf()
+        client.open(**options)
+        client.put(1, 40)
+        client.kill()
+        client = cxf()
+        client.open(**options)
+        assert client.unacknowledged() > 0
+        client.put(41, 80)
+        assert all_acknowledged(client)
+        assert [call.result for call in client.echo(81, 100)] == texts(81, 100)
+        assert all_acknowledged(client)
+        assert reliable.done(100) == texts(1, 100)
+    answers = [answer.status for _request, _fields, answer in proxy.exchanges if answer is not None]
+    assert set(answers) == {202}, "nothing came on the responses"

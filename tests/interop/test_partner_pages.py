@@ -1,0 +1,56 @@
+"""The pages on partners with CXF and Metro are followed: their programs are run as printed, and show what is shown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.test_docs import DOCS, Shell, blocks, session
+
+from .java_client import SOURCES
+
+PARTNERS = DOCS / "partners"
+PROGRAMS = {"cxf": "SendWithCxf.java", "metro": "SendWithMetro.java"}
+MAVEN = "{http://maven.apache.org/POM/4.0.0}"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.close()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_of_a_page_sends_and_ends_as_it_shows(name: str, shell: Shell, java: Path, tmp_path: Path) -> None:
+    (tmp_path / "lib").symlink_to(java / name / "lib")
+    for file in (PARTNERS / PROGRAMS[name], DOCS / "howto" / "orders.py"):
+        shutil.copy(file, tmp_path)
+    for block in blocks(PARTNERS / f"{name}.md"):
+        if block.kind == "console":
+            for typed in session(block.text):
+                shell.follow(typed)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_page_names_the_libraries_that_the_tests_run(name: str) -> None:
+    told = libraries(PARTNERS / f"pom-{name}.xml")
+    assert told
+    assert told <= libraries(SOURCES / name / "pom.xml")
+
+
+def libraries(pom: Path) -> set[tuple[str, str]]:
+    """Name and version of each."""
+    root = ElementTree.parse(pom).getroot()
+    properties = {f"${{{one.tag.removeprefix(MAVEN)}}}": one.text for one in root.iterfind(f"{MAVEN}properties/*")}
+    found = set()
+    for one in root.iterfind(f"{MAVEN}dependencies/{MAVEN}dependency"):
+        artifact, version = (one.findtext(f"{MAVEN}{part}") or "" for part in ("artifactId", "version"))
+        found.add((artifact, properties.get(version) or version))
+    return found

@@ -1,0 +1,170 @@
+"""What is posted goes to the address that was judged, whatever a name server says a moment later."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.outbound.conftest import Names
+from tests.support.target import Target, serving
+from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
+from wsrm_mq.outbound import addresses
+from wsrm_mq.outbound.addresses import Allowed, check_url
+from wsrm_mq.outbound.posting import Poster, tls
+
+NONE = Allowed("replay_targets", ())
+KEY = Path(__file__).parent / "service.pem"
+"""Of service.example; made for this test, and good for nothing else."""
+FIELDS = {"Content-Type": "text/xml"}
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with serving(Target()) as made:
+        yield made
+
+
+@pytest.fixture
+def one_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    """127.0.0.1 stands for an address of the Internet, 127.0.0.2 for one that is not."""
+    monkeypatch.setattr(addresses, "is_public", lambda address: address in ("127.0.0.1", "127.0.0.3"))
+
+
+def test_a_name_that_leads_inside_once_it_was_judged_gets_nothing(names: Names, target: Target) -> None:
+    names.answers = {"rebound.example": [["1.1.1.1"], ["127.0.0.1"]]}
+    url = f"http://rebound.example:{target.port}/orders"
+    check_url(url, NONE)
+    with pytest.raises(NotAllowed, match=r"rebound\.example.*private network.*127\.0\.0\.1"):
+        Poster(NONE).post(url, FIELDS, b"<order/>")
+    assert target.requests == []
+
+
+@pytest.mark.usefixtures("one_is_public")
+def test_a_connection_goes_to_the_address_that_was_judged_with_one_question(names: Names, target: Target) -> None:
+    """A second one would be answered with an address inside."""
+    names.answers = {"service.example": [["127.0.0.1"], ["127.0.0.2"]]}
+    poster = Poster(NONE)
+    url = f"http://service.example:{target.port}/orders"
+    for _ in range(2):
+        assert poster.post(url, FIELDS, b"<order/>").status == 202
+    assert names.asked == ["service.example"]
+    assert [fields["Host"] for fields, _body in target.requests] == [f"service.example:{target.port}"] * 2
+
+
+@pytest.mark.usefixtures("one_is_public")
+def test_each_connection_is_judged_anew(names: Names, target: Target) -> None:
+    names.answers = {"service.example": [["127.0.0.1"], ["127.0.0.2"]]}
+    url = f"http://service.example:{target.port}/"
+    Poster(NONE).post(url, FIELDS, b"<order/>")
+    with pytest.raises(NotAllowed):
+        Poster(NONE).post(url, FIELDS, b"<order/>")
+    assert len(target.requests) == 1
+
+
+@pytest.mark.usefixtures("one_is_public")
+def test_of_several_addresses_the_first_that_takes_a_connection_is_used(names: Names, target: Target) -> None:
+    names.answers = {"service.example": [["127.0.0.3", "127.0.0.1"]]}
+    assert Poster(NONE).post(f"http://service.example:{target.port}/", FIELDS, b"<order/>").status == 202
+
+
+@pytest.mark.usefixtures("one_is_public")
+def test_a_certificate_is_held_against_the_name(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(KEY))
+    names.answers = {"service.example": [["127.0.0.1"]], "other.example": [["127.0.0.1"]]}
+    with serving(Target(), key=KEY) as target:
+        poster = Poster(NONE)
+        assert poster.post(f"https://service.example:{target.port}/", FIELDS, b"<order/>").status == 202
+        with pytest.raises(NotAnswered, match="Hostname mismatch"):
+            poster.post(f"https://other.example:{target.port}/", FIELDS, b"<order/>")
+    assert len(target.requests) == 1
+
+
+def test_an_address_that_is_listed_may_lead_inside(names: Names, target: Target) -> None:
+    names.answers = {"inside.example": [["127.0.0.1"]]}
+    poster = Poster(Allowed("replay_targets", [f"http://inside.example:{target.port}/orders"]))
+    assert poster.post(f"http://inside.example:{target.port}/orders", FIELDS, b"<order/>").status == 202
+    with pytest.raises(NotAllowed):
+        poster.post(f"http://inside.example:{target.port}/admin", FIELDS, b"<order/>")
+    assert len(target.requests) == 1
+
+
+def test_a_redirect_is_an_answer_and_not_followed(target: Target) -> None:
+    target.answers[1] = (302, b"")
+    assert Poster(Allowed("replay_targets", [target.url])).post(target.url, FIELDS, b"<order/>").status == 302
+    assert len(target.requests) == 1
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_no_proxy_of_the_environment_is_asked(target: Target, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    assert Poster(Allowed("replay_targets", [target.url])).post(target.url, FIELDS, b"<order/>").status == 202
+
+
+def test_a_host_that_is_gone_is_told_in_a_line(names: Names) -> None:
+    names.answers = {"gone.example": [[]]}
+    with pytest.raises(NotAnswered, match=r"^http://gone\.example/: there is no host gone\.example: \[Errno"):
+        Poster(NONE).post("http://gone.example/", FIELDS, b"<order/>")
+
+
+def test_an_answer_without_an_end_is_left(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wsrm_mq.outbound.posting._MAX_ANSWER", 100)
+    target.answers[1] = (200, b" " * 1000)
+    with pytest.raises(NotAnswered, match="more than 100 bytes"):
+        Poster(Allowed("replay_targets", [target.url])).post(target.url, FIELDS, b"<order/>")
+
+
+def test_a_server_is_shown_the_certificate_and_vouched_for_by_the_file_that_are_configured(names: Names) -> None:
+    names.answers = {"service.example": [["127.0.0.1"]]}
+    with serving(Target(), key=KEY) as secure:
+        url = f"https://service.example:{secure.port}/"
+        allowed = Allowed("decoupled", [url])
+        assert Poster(allowed, context=tls(str(KEY), str(KEY))).post(url, FIELDS, b"<a/>").status == 202
+        with pytest.raises(NotAnswered, match="certificate verify failed"):
+            Poster(allowed, context=tls()).post(url, FIELDS, b"<a/>")
+
+
+@pytest.mark.parametrize("files", [("/nowhere.pem", None), (None, "/nowhere.pem"), (__file__, None)])
+def test_a_file_that_has_no_certificate_is_told_before_anything_is_sent(files: tuple[str | None, str | None]) -> None:
+    with pytest.raises(ConfigurationError, match=r"\.pem|\.py"):
+        tls(*files)
+
+
+def test_all_goes_through_the_proxy_that_is_configured_and_nothing_that_is_not_allowed(target: Target) -> None:
+    """The proxy gets the whole address."""
+    with serving(Target()) as proxy:
+        poster = Poster(Allowed("decoupled", ["http://10.1.2.3"], is_public=False), proxy=proxy.url)
+        assert poster.post("http://10.1.2.3/cb", FIELDS, b"<a/>").status == 202
+        assert [fields["Host"] for fields, _body in proxy.requests] == ["10.1.2.3"]
+        with pytest.raises(NotAllowed, match="decoupled"):
+            poster.post(target.url, FIELDS, b"<a/>")
+    assert target.requests == []
+
+
+@pytest.mark.parametrize("piece", [b"X", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["a header", "interim answers"])
+@pytest.mark.parametrize("entry", ["the address", "127.0.0.0/8"])
+def test_an_answer_that_drips_before_its_content_is_left(piece: bytes, entry: str) -> None:
+    """The time-out of a connection counts from byte to byte."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _peer = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" if piece == b"X" else piece)
+                for _ in range(100):
+                    connection.sendall(piece)
+                    time.sleep(0.1)
+
+        threading.Thread(target=drip, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        allowed = Allowed.listed("decoupled", [url if entry == "the address" else entry])
+        begun = time.monotonic()
+        with pytest.raises(NotAnswered, match=r"timed out|too long"):
+            Poster(allowed, seconds=0.3).post(url, FIELDS, b"<order/>")
+        assert time.monotonic() - begun < 5

@@ -1,0 +1,53 @@
+"""One Spark for all tests: it takes ten seconds to begin. `make test-spark` installs what they need."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.export.conftest import Filled
+from tests.export.conftest import filled as filled
+
+HERE = Path(__file__).parent
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    f"-Dlog4j2.configurationFile=file:{HERE}/log4j2.properties",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without PySpark these cannot even be imported: `make test-spark` runs them."""
+    return None if config.getoption("spark") else True
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session of Spark on this machine."""
+    from pyspark.sql import SparkSession
+
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    where = str(tmp_path_factory.mktemp("spark"))
+    builder: Any = SparkSession.builder.master("local[2]")
+    for name, value in {**SETTINGS, "spark.local.dir": where, "spark.sql.warehouse.dir": where}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+__all__ = ["Filled", "filled", "spark"]

@@ -1,0 +1,142 @@
+"""The life of an archive: begun, added to, compared with its store."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from wsrm_mq.archive import verifying
+from wsrm_mq.archive.manifest import HELD, Archive, ArchivedSegment, Record, commit, load
+from wsrm_mq.archive.planning import Wanted, check_store
+from wsrm_mq.archive.reading import read
+from wsrm_mq.archive.rewriting import without
+from wsrm_mq.archive.verifying import Found, Sums
+from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.export.contents import Exposure
+from wsrm_mq.export.manifest import FORMAT, Contents
+from wsrm_mq.export.reading import origin
+from wsrm_mq.export.schema import TABLES, VERSION
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
+from wsrm_mq.store import published
+from wsrm_mq.store.port import Database
+
+__all__ = ["added", "begun", "verified"]
+
+
+def begun(directory: Path, db: Database, exposure: Exposure, node: str | None, now: int) -> Archive:
+    """The archive in ``directory``, or one that nothing is in yet. Raises ``NotAllowed`` where it was begun with
+    another ``exposure``."""
+    source = origin(db, node)
+    fresh = Archive(
+        format=FORMAT,
+        version=VERSION,
+        store=source.store,
+        node=source.node,
+        read_views=published.VERSION,
+        encoding="parquet",
+        query="",
+        bodies=True,
+        security="kept" if exposure.security else "redacted",
+        headers=exposure.headers,
+        begun_at=now,
+        tables={name: Contents(columns=dict(TABLES[name].columns), upper=None) for name in HELD},
+        archive=secrets.token_hex(16),
+        number=0,
+    )
+    try:
+        known = load(directory)
+    except NotFound:
+        known = fresh
+    if (known.security, known.headers) != (fresh.security, fresh.headers):
+        options = [f"--header {name}" for name in known.headers]
+        options += ["--with-security"] if known.security == "kept" else []
+        said = " ".join(options) or "neither --header nor --with-security"
+        raise NotAllowed(f"{directory}: the archive was begun with {said}. Say so again, or name another directory.")
+    return known
+
+
+def added(
+    directory: Path, known: Archive, wanted: Wanted, segments: Iterable[ArchivedSegment], now: int, actor: str
+) -> Archive:
+    """The archive with the ``segments`` of a batch: what it had of the same rows is taken out, in the same commit."""
+    number = known.number + 1
+    fresh = tuple(msgspec.structs.replace(one, read_at=now) for one in segments)
+    replaced = {
+        table: {TABLES[table].key[0]: _found(directory, known, fresh, table, keys)}
+        for table, keys in wanted.replaced.items()
+        if keys
+    }
+    old = without(directory, known, number, replaced)
+    rows = {table: sum(one.rows for one in fresh if one.table == table) for table in HELD}
+    record = Record(
+        number=number,
+        act="archived",
+        at=now,
+        actor=actor,
+        rows=rows,
+        keys=wanted.keys,
+        before=old.before,
+        after=old.after,
+    )
+    following = msgspec.structs.replace(
+        known,
+        number=number,
+        mark=wanted.mark,
+        epoch=wanted.epoch,
+        ledger=wanted.ledger,
+        begun_at=now,
+        finished_at=now,
+        segments=(*old.segments, *fresh),
+        records=(*known.records, record),
+        **wanted.held,
+    )
+    return commit(directory, following)
+
+
+def _found(
+    directory: Path, known: Archive, segments: Iterable[ArchivedSegment], table: str, keys: AckRanges
+) -> AckRanges:
+    """Which of ``keys`` were read: another process may have pruned the others meanwhile, and the archive keeps them."""
+    key = TABLES[table].key[0]
+    its = (one for one in segments if one.table == table)
+    rows = (batch for one in its for batch in read(directory, known, one, (key,)))
+    return AckRanges.of(one for batch in rows for one in batch.column(key).to_pylist() if one in keys)
+
+
+def verified(
+    directory: Path, known: Archive, db: Database, now: int, sums: Sums | None = None, *, whole: bool = False
+) -> tuple[Archive, list[Found]]:
+    """Compare what was not compared yet, or the ``whole`` archive, with the store; answers what is wrong. Where nothing
+    is, the manifest says so from then on. Raises ``NotAllowed`` for a store that the archive is not of: what that has
+    not would count as compared."""
+    check_store(db, known)
+    segments = known.segments if whole else known.unverified
+    others = [one for one in known.segments if one not in segments]
+    wrong = [*verifying.damaged(directory, segments), *verifying.absent(directory, others)]
+    if not wrong:
+        keys = _every(known) if whole else _of_batches(known, {one.batch for one in segments})
+        sums = sums or verifying.local_sums(db, directory, known)
+        wrong = list(verifying.compared(db, directory, known, keys, sums))
+    if wrong or not segments:
+        return known, wrong
+    of_these = {one.file for one in segments}
+    marked = tuple(
+        msgspec.structs.replace(one, verified_at=now) if one.file in of_these else one for one in known.segments
+    )
+    return commit(directory, msgspec.structs.replace(known, segments=marked)), []
+
+
+def _every(known: Archive) -> dict[str, AckRanges]:
+    return {name: verifying.held(known, TABLES[name]) for name in HELD}
+
+
+def _of_batches(known: Archive, numbers: set[int]) -> dict[str, AckRanges]:
+    found: dict[str, AckRanges] = {}
+    for record in known.records:
+        if record.number in numbers and record.act == "archived":
+            for table, keys in record.keys.items():
+                found[table] = found.get(table, EMPTY).union(AckRanges(keys))
+    return found

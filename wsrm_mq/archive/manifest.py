@@ -1,0 +1,189 @@
+"""What an archive says of itself, and how one state of it becomes the next: by its manifest, at once or not at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wsrm_mq.errors import ExportError, NotAllowed, NotFound
+from wsrm_mq.export.manifest import FORMAT, MANIFEST, Manifest, Segment
+from wsrm_mq.export.schema import VERSION
+from wsrm_mq.files import replacing
+from wsrm_mq.sequence.ranges import AckRange
+
+__all__ = ["HELD", "Archive", "ArchivedSegment", "Keys", "Record", "commit", "digest", "load", "locked"]
+
+HELD: Final = ("messages", "replies", "sequences", "ranges", "ledger")
+"""The tables of an archive; ``attempts`` are rows of the ledger."""
+_HISTORY: Final = "manifests"
+_LOCK: Final = "lock"
+
+Keys = tuple[AckRange, ...]
+
+
+class ArchivedSegment(Segment, frozen=True, kw_only=True):
+    """Sorted by sequence and number where the table has them; ``first`` and ``last`` are the least and the greatest of
+    its keys."""
+
+    batch: int
+    """Number of the manifest that it came with."""
+    verified_at: int | None = None
+    """When its rows were found to be those of the store."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to the archive."""
+
+    number: int
+    """Of the manifest that it led to."""
+    act: str
+    """``archived`` or ``forgotten``."""
+    at: int
+    actor: str
+    reason: str | None = None
+    rows: dict[str, int]
+    """By table: how many were added, or taken out."""
+    keys: dict[str, Keys] = {}
+    """By table: which keys were read of the store."""
+    before: dict[str, str] = {}
+    """SHA-256 of the files that were replaced, by their names."""
+    after: dict[str, str] = {}
+    """And of those in their places."""
+
+
+class Archive(Manifest, frozen=True, kw_only=True):
+    archive: str
+    """Its id."""
+    number: int
+    """Of this manifest; 0: nothing is archived yet."""
+    mark: int = 0
+    """The mark of the store when it was read last (``store.identity``)."""
+    epoch: str | None = None
+    """The token of the run of the service in which the store had that mark; ``None``: not known."""
+    ledger: int = 0
+    """The ledger is archived up to this key."""
+    messages: Keys = ()
+    """Positions of messages that are archived as settled, with all that was deleted between them."""
+    sequences: Keys = ()
+    """Keys of sequences that are archived and over."""
+    unfinished: Keys = ()
+    """Keys of sequences that were archived as they were then; the next batch has them anew."""
+    reopened: Keys = ()
+    """Positions whose row is from before an operator restored the message; it is replaced when that is settled."""
+    forgotten: Keys = ()
+    """Positions that were archived, and taken out again: they never come back."""
+    forgotten_sequences: Keys = ()
+    forgotten_partners: tuple[tuple[str, int], ...] = ()
+    """SHA-256 of a partner's name; what it had begun until that time is forgotten, if it was archived or not."""
+    records: tuple[Record, ...] = ()
+    segments: tuple[ArchivedSegment, ...] = ()
+    digest: str = ""
+    """SHA-256 of all the rest."""
+
+    @property
+    def unverified(self) -> tuple[ArchivedSegment, ...]:
+        return tuple(one for one in self.segments if one.verified_at is None)
+
+    def sealed(self) -> Archive:
+        plain = msgspec.structs.replace(self, digest="")
+        return msgspec.structs.replace(self, digest=hashlib.sha256(msgspec.json.encode(plain)).hexdigest())
+
+
+def digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def load(place: Path) -> Archive:
+    """Of a directory, or a manifest by itself. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot
+    be read or was changed."""
+    file = place / MANIFEST if place.is_dir() else place
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Archive)
+    except FileNotFoundError:
+        raise NotFound(f"{place}: there is no archive.") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ExportError(f"{file}: is no manifest of an archive: {error}. Copy it again.") from error
+    if found.format != FORMAT or found.version > VERSION:
+        raise ExportError(f"{file}: is of {found.format} {found.version}; this version reads {FORMAT} {VERSION}.")
+    if found.sealed().digest != found.digest:
+        raise ExportError(f"{file}: was changed after it was written. Copy it again, or take one of {_HISTORY}/.")
+    return found
+
+
+def commit(directory: Path, following: Archive) -> Archive:
+    """Make ``following`` the state of the archive; all its files are on disk. Then remove what no file of it is."""
+    sealed = following.sealed()
+    written = msgspec.json.format(msgspec.json.encode(sealed), indent=1)
+    (directory / _HISTORY).mkdir(mode=0o700, exist_ok=True)
+    for file in (directory / _HISTORY / f"{sealed.number:06}.json", directory / MANIFEST):
+        with replacing(file) as opened:
+            opened.write(written)
+    _sweep(directory, sealed.segments)
+    return sealed
+
+
+def _sweep(directory: Path, segments: Iterable[ArchivedSegment]) -> None:
+    """Remove what an interrupted run has left, and what a later one has replaced: who reads all files of a folder must
+    not find it."""
+    named = {directory / one.file for one in segments}
+    for table in HELD:
+        for file in set((directory / table).rglob("*.parquet*")) - named:
+            file.unlink(missing_ok=True)
+
+
+def _clean(directory: Path) -> None:
+    """Remove what belongs to no archive; one whose manifest cannot be read is left as it is."""
+    try:
+        segments = load(directory).segments
+    except NotFound:
+        segments = ()
+    except ExportError:
+        return
+    _sweep(directory, segments)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One process works on an archive; what goes wrong meanwhile leaves nothing behind. Raises ``NotAllowed`` where
+    another process works on it, ``ExportError`` where it cannot be written."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise _not_written(directory, error) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotAllowed(f"{directory}: another process is working on this archive.") from None
+        with _undone(directory):
+            _clean(directory)
+            yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _undone(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            _clean(directory)
+        if isinstance(error, OSError):
+            raise _not_written(directory, error) from error
+        raise
+
+
+def _not_written(directory: Path, error: OSError) -> ExportError:
+    again = "Make room" if error.errno == errno.ENOSPC else "See to that"
+    what = error.strerror or str(error)
+    return ExportError(f"{directory}: cannot be written: {what}. {again}, and try again; the archive is as it was.")

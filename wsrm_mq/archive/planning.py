@@ -1,0 +1,178 @@
+"""What the next batch of an archive has to hold: decided in one state of the store, before anything is read.
+
+A message is archived when it is settled, a sequence when it is over; one that is not over is archived as it is, and
+again by the next batch. What the ledger tells of since the last batch is archived anew. All is named by keys, so what
+is settled while the batch is read waits for the next one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wsrm_mq.archive.manifest import Archive, Keys, digest
+from wsrm_mq.errors import NotAllowed
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
+from wsrm_mq.store import archiving as sql
+from wsrm_mq.store.identity import epoch_at, identify, is_of_another_past
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.transaction import as_json
+
+__all__ = ["Changed", "Wanted", "changed", "check_store", "plan"]
+
+
+class Wanted(NamedTuple):
+    """What a batch reads, and what the archive says of itself afterwards."""
+
+    keys: dict[str, Keys]
+    """By table, which keys are read; a table that has none is left out."""
+    replaced: dict[str, AckRanges]
+    """By table, which of them the archive has already, as they were."""
+    messages: int
+    """How many there are to be read."""
+    mark: int
+    epoch: str | None
+    ledger: int
+    held: dict[str, Keys]
+    """What the manifest says from then on: its fields by name."""
+
+    is_new: bool
+    """Otherwise there is nothing but sequences that go on, without a message of theirs that was settled."""
+
+
+def plan(db: Database, known: Archive) -> Wanted:
+    """To be called in a ``snapshot``. Raises ``NotAllowed`` as ``check_store`` does."""
+    mark, ledger = check_store(db, known)
+    since = changed(db, known)
+    sequences = _sequences(db, known, since.sequences)
+    messages = _messages(db, known, since.positions, sequences.forgotten)
+    of_forgotten = AckRanges.of(key for key, *about in since.told if _is_forgotten(messages, sequences, *about))
+    events = AckRanges(((known.ledger + 1, ledger),)) if ledger > known.ledger else EMPTY
+    keys = {
+        "messages": messages.read,
+        "replies": messages.read,
+        "sequences": sequences.read,
+        "ranges": sequences.read,
+        "ledger": events.without(of_forgotten),
+    }
+    (count,) = db.execute(sql.COUNT_ENTRIES, (as_json(messages.read.ranges),)).fetchone()
+    (acts,) = db.execute(sql.COUNT_TOLD, (known.ledger,)).fetchone()
+    return Wanted(
+        keys={table: wanted.ranges for table, wanted in keys.items() if wanted},
+        replaced={
+            **dict.fromkeys(("messages", "replies"), messages.replaced),
+            **dict.fromkeys(("sequences", "ranges"), sequences.replaced),
+        },
+        messages=count,
+        mark=mark,
+        epoch=epoch_at(db, mark),
+        ledger=ledger,
+        held={
+            "messages": messages.held.ranges,
+            "reopened": messages.passing.ranges,
+            "forgotten": messages.forgotten.ranges,
+            "forgotten_sequences": sequences.forgotten.ranges,
+            "sequences": sequences.held.ranges,
+            "unfinished": sequences.passing.ranges,
+        },
+        is_new=bool(count or acts or sequences.held.without(AckRanges(known.sequences))),
+    )
+
+
+def check_store(db: Database, known: Archive) -> tuple[int, int]:
+    """How far the store's mark and its ledger are. Raises ``NotAllowed`` for an archive of another store, or of a later
+    state of this one."""
+    found = identify(db)
+    (ledger,) = db.execute(sql.LAST_LEDGER).fetchone()
+    if known.store != found.id:
+        raise NotAllowed(
+            f"the archive is of the store {known.store}, and this one is {found.id}: name that store, or another "
+            "directory."
+        )
+    if known.mark > found.mark or known.ledger > ledger:
+        raise NotAllowed("the archive knows a later state of this store: this one is an older copy. Name the newest.")
+    if is_of_another_past(known.epoch, epoch_at(db, known.mark)):
+        raise NotAllowed(
+            "the archive has what this store has forgotten: it was put back from a copy since. Name another directory."
+        )
+    return found.mark, ledger
+
+
+class Changed(NamedTuple):
+    """What may be another since the last batch, though it was over."""
+
+    told: list[tuple[int, int | None, int | None]]
+    """Key of a row of the ledger; the position and the sequence that it is about."""
+    positions: set[int]
+    sequences: set[int]
+
+
+def changed(db: Database, known: Archive) -> Changed:
+    """By an act, which the ledger tells of, or by a replay: it settles a dead letter, and its sequence goes on."""
+    if not known.number:
+        return Changed([], set(), set())
+    told = db.execute(sql.TOLD_SINCE, (known.ledger,)).fetchall()
+    held = AckRanges(known.messages)
+    (last,) = db.execute(sql.LAST_POSITION).fetchone()
+    replayed = db.execute(sql.REPLAYED_IN, (as_json(held.gaps(max(last, held.highest)).ranges),)).fetchall()
+    positions, sequences = ({row[place] for row in (*(about for _, *about in told), *replayed)} for place in (0, 1))
+    return Changed(told, positions - {None}, sequences - {None})
+
+
+class _Part(NamedTuple):
+    """Keys of messages, or of sequences."""
+
+    read: AckRanges
+    replaced: AckRanges
+    """Those of them that the archive has already."""
+    held: AckRanges
+    """Those that are as they will stay, and in the archive afterwards or forgotten."""
+    passing: AckRanges
+    """Those that are in the archive afterwards, and will have to be replaced."""
+    forgotten: AckRanges
+
+
+def _messages(db: Database, known: Archive, since: set[int], sequences: AckRanges) -> _Part:
+    """``sequences``: those that are forgotten. A message whose body retention has freed stays as it was archived, with
+    its envelope: the ledger tells the one thing that can happen to it still, that it is confirmed."""
+    held, reopened, forgotten = map(AckRanges, (known.messages, known.reopened, known.forgotten))
+    asked = as_json([one for one in since if one in held])
+    stands = held.without(AckRanges.of(one for (one,) in db.execute(sql.WITH_BODY_OF, (asked,))))
+    (last,) = db.execute(sql.LAST_POSITION).fetchone()
+    missing = stands.gaps(max(last, stands.highest))
+    unsettled = AckRanges.of(one for (one,) in db.execute(sql.UNSETTLED_IN, (as_json(missing.ranges),)))
+    settled = missing.without(unsettled)
+    for about, statement in ((sequences, sql.OF_SEQUENCES_IN), (forgotten, sql.REPLAYS_IN)):
+        if about:
+            found = db.execute(statement, (as_json(settled.ranges), as_json(about.ranges)))
+            forgotten = forgotten.union(AckRanges.of(one for (one,) in found))
+    wanted, was = settled.without(forgotten), held.union(reopened)
+    return _Part(wanted, wanted.within(was), stands.union(settled), was.within(unsettled), forgotten)
+
+
+def _sequences(db: Database, known: Archive, since: set[int]) -> _Part:
+    held, unfinished, forgotten = map(AckRanges, (known.sequences, known.unfinished, known.forgotten_sequences))
+    asked = as_json([one for one in since if one in held])
+    stands = held.without(AckRanges.of(one for (one,) in db.execute(sql.SEQUENCES_OF, (asked,))))
+    (last,) = db.execute(sql.LAST_SEQUENCE).fetchone()
+    missing = stands.gaps(max(last, stands.highest))
+    forgotten = forgotten.union(_of_forgotten_partners(db, known, missing))
+    replays = db.execute(sql.SEQUENCES_OF_REPLAYS, (as_json(forgotten.ranges),))
+    forgotten = forgotten.union(AckRanges.of(one for (one,) in replays))
+    over = missing.without(AckRanges.of(one for (one,) in db.execute(sql.NOT_OVER)))
+    wanted = missing.without(forgotten)
+    return _Part(wanted, wanted.within(held.union(unfinished)), stands.union(over), wanted.without(over), forgotten)
+
+
+def _of_forgotten_partners(db: Database, known: Archive, keys: AckRanges) -> AckRanges:
+    """Those of ``keys`` whose sequences were begun before their partner was forgotten."""
+    until = dict(known.forgotten_partners)
+    if not until:
+        return EMPTY
+    begun = db.execute(sql.BEGUN_BY_PARTNERS, (as_json(keys.ranges),))
+    return AckRanges.of(key for key, partner, at in begun if at <= until.get(digest(partner), -1))
+
+
+def _is_forgotten(messages: _Part, sequences: _Part, position: int | None, sequence: int | None) -> bool:
+    return (position is not None and position in messages.forgotten) or (
+        sequence is not None and sequence in sequences.forgotten
+    )

@@ -1,0 +1,252 @@
+"""``wsrm-mq archive``: archives are looked at, compared, confirmed; ``wsrm-mq pipeline archive`` makes them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
+from wsrm_mq.cli.columns import Column, key, when
+from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import as_json, fields, say, table
+from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms
+from wsrm_mq.errors import StoreError
+
+__all__ = ["archive", "tell_store"]
+
+SHOWN: Final = 20
+"""So many differences are told."""
+
+
+@click.group()
+def archive() -> None:
+    """Compare archives with their stores, let retention delete what they hold, and have them forget."""
+
+
+@archive.command("list")
+@in_store
+@json_option
+def list_(place: Place, is_json: bool) -> None:
+    """Show the archives that were confirmed to hold what the store has.
+
+    \b
+    Example: wsrm-mq archive list
+    """
+    from wsrm_mq.views.archives import archives
+
+    with looking(place) as db:
+        found = archives(db)
+    if is_json:
+        as_json(archives=[one._asdict() for one in found])
+        return
+    columns = (key("archive"), "manifest", when("read"), when("confirmed"), "by", "positions", Column("place", None))
+    table(
+        columns,
+        [(o.archive, o.number, o.read_at, o.confirmed_at, o.actor, o.positions, o.place) for o in found],
+    )
+
+
+@archive.command()
+@json_option
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+def show(is_json: bool, directory: Path) -> None:
+    """Show what an archive holds, and what was done to it.
+
+    \b
+    Example: wsrm-mq archive show /archive/4f1c
+    """
+    from wsrm_mq.archive.manifest import HELD, load
+
+    known = load(directory)
+    rows = {name: sum(one.rows for one in known.segments if one.table == name) for name in HELD}
+    if is_json:
+        as_json(**known.as_dict())
+        return
+    fields(
+        [
+            *(("archive", known.archive), ("store", known.store), ("node", known.node), ("manifest", known.number)),
+            *rows.items(),
+            ("bytes", sum(one.bytes for one in known.segments)),
+            ("not compared", f"{len(known.unverified)} of {len(known.segments)} files"),
+        ]
+    )
+    columns = ("manifest", "act", when("at"), "by", "rows", Column("reason"))
+    table(columns, [(o.number, o.act, o.at, o.actor, sum(o.rows.values()), o.reason) for o in known.records])
+
+
+@archive.command()
+@in_store
+@json_option
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--all", "whole", is_flag=True, help="Compare what was compared before, too.")
+@click.option("--no-confirm", is_flag=True, help="Do not tell the store.")
+@click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
+@click.pass_context
+def verify(
+    context: click.Context,
+    place: Place,
+    is_json: bool,
+    directory: Path,
+    whole: bool,
+    no_confirm: bool,
+    actor: str | None,
+) -> None:
+    """Compare an archive with its store: every file, and every row that the store still has. Exit status 1 if
+    something differs; else the store is told what the archive holds.
+
+    \b
+    Example: wsrm-mq archive verify /archive/4f1c --store /var/lib/orders/wsrm.db
+    """
+    _check_parquet()
+    from wsrm_mq.archive.batches import verified
+    from wsrm_mq.archive.manifest import load, locked
+    from wsrm_mq.export.reading import opened
+    from wsrm_mq.views.sentences import counted
+
+    load(directory)
+    with locked(directory), opened(place.path) as db:
+        known, wrong = verified(directory, load(directory), db, now_ms(), whole=whole)
+    is_confirmed = not (wrong or no_confirm) and tell_store(place.path, directory, actor or login())
+    found = [one._asdict() for one in wrong]
+    if is_json:
+        as_json(archive=known.archive, manifest=known.number, differences=found, confirmed=is_confirmed)
+    elif wrong:
+        table(("difference", "table", Column("of", None)), [(o.kind, o.table, o.what) for o in wrong[:SHOWN]])
+    if wrong:
+        differs = counted(len(wrong), "difference", "differences")
+        say(f"{directory}: {differs} from {place.path}. Nothing was confirmed.")
+        context.exit(Exit.FAILED)
+    say(f"{directory}: has what {place.path} has.")
+
+
+def tell_store(store: Path, directory: Path, actor: str) -> bool:
+    """Confirm the archive in the store; says what to do where that cannot be written."""
+    from wsrm_mq.archive.confirming import held_by
+    from wsrm_mq.queue import archiving
+    from wsrm_mq.store.store import run_once
+
+    held = held_by(directory)
+    try:
+        run_once(store, lambda tx: archiving.confirm(tx, held, actor=actor))
+    except StoreError as error:
+        say(f"{store}: is not told what the archive holds: {error}")
+        say(f"Where it can be written: wsrm-mq archive confirm {shlex.quote(held.place)}/manifest.json")
+        return False
+    return True
+
+
+@archive.command()
+@json_option
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--message-id", metavar="ID", help="The message with this wsa:MessageID, wherever it was replayed to.")
+@click.option("--partner", metavar="NAME", help="All sequences of this partner, with their messages.")
+@careful
+@signed
+def forget(
+    is_json: bool,
+    directory: Path,
+    message_id: str | None,
+    partner: str | None,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    reason: str | None,
+) -> None:
+    """Take messages out of an archive for good, as a law or a contract may demand. The manifest keeps who did it, when,
+    why, and how many.
+
+    They are not archived again while the store still has them; the store itself deletes them when their retain is
+    over.
+
+    \b
+    Example: wsrm-mq archive forget /archive/4f1c --partner acme --reason law
+    """
+    _check_parquet()
+    from wsrm_mq.archive.forgetting import doomed
+    from wsrm_mq.archive.forgetting import forget as forget_them
+    from wsrm_mq.archive.manifest import load, locked
+    from wsrm_mq.views.sentences import counted
+
+    if (message_id is None) == (partner is None):
+        raise click.UsageError("say what: --message-id ID, or --partner NAME.")
+    why = reason_given(reason, dry_run)
+    load(directory)
+    with locked(directory):
+        known = load(directory)
+        found = doomed(directory, known, message_id=message_id, partner=partner)
+        what = (
+            f"{counted(found.positions.count(), 'message', 'messages')} and "
+            f"{counted(found.sequences.count(), 'sequence', 'sequences')}"
+        )
+        if dry_run:
+            say(f"This would take {what} out of {directory}. Nothing was changed.")
+            rows: dict[str, int] = {}
+        else:
+            ask(f"This takes {what} out of {directory} for good.", yes)
+            known, rewritten = forget_them(directory, known, found, actor=actor or login(), reason=why, now=now_ms())
+            rows = rewritten.rows
+            say(f"Forgotten: {what}. {counted(len(rewritten.before), 'file', 'files')} written anew.")
+    if is_json:
+        as_json(archive=known.archive, manifest=known.number, rows=rows, dry_run=dry_run)
+
+
+@archive.command()
+@in_store
+@json_option
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
+def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> None:
+    """Let retention delete what an archive holds. MANIFEST is its directory, or its manifest copied to this machine.
+
+    The archive has to be verified. Where `retain_until_archived` is set, messages are kept until this is done.
+
+    \b
+    Example: wsrm-mq archive confirm /archive/4f1c/manifest.json
+    """
+    from wsrm_mq.archive.confirming import held_by
+    from wsrm_mq.queue import archiving
+    from wsrm_mq.store.store import run_once
+
+    with looking(place):
+        pass
+    held = held_by(manifest)
+    run_once(place.path, lambda tx: archiving.confirm(tx, held, actor=actor or login()))
+    _result(is_json, archive=held.archive, manifest=held.number, place=held.place)
+    say(f"{place.path}: what manifest {held.number} of {held.place} holds may be deleted when its retain is over.")
+
+
+@archive.command()
+@in_store
+@json_option
+@click.argument("identifier", metavar="ARCHIVE")
+@signed
+def withdraw(place: Place, is_json: bool, identifier: str, actor: str | None, reason: str | None) -> None:
+    """Say that an archive is lost: what it alone held counts as not archived any more.
+
+    \b
+    Example: wsrm-mq archive withdraw 4f1c --reason "its disk is dead"
+    """
+    from wsrm_mq.queue import archiving
+    from wsrm_mq.store.store import run_once
+    from wsrm_mq.views.archives import find_archive
+
+    why = reason_given(reason)
+    with looking(place) as db:
+        found = find_archive(db, identifier)
+    run_once(place.path, lambda tx: archiving.withdraw(tx, found.archive, actor=actor or login(), reason=why))
+    _result(is_json, archive=found.archive)
+    say(f"{place.path}: archive {found.archive} does not count any more.")
+
+
+def _check_parquet() -> None:
+    from wsrm_mq.export.formats import format_named
+
+    format_named("parquet")  # says which extra has it
+
+
+def _result(is_json: bool, **document: Any) -> None:
+    if is_json:
+        as_json(**document)

@@ -1,0 +1,67 @@
+"""``wsrm-mq audit``: which operator did what, when and why."""
+
+from __future__ import annotations
+
+import click
+
+from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.columns import Column, known, when
+from wsrm_mq.cli.output import as_json, say, table
+from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, one_look
+
+__all__ = ["audit"]
+
+REASON = 200
+"""So many characters of a reason fit a line."""
+
+
+@click.group()
+def audit() -> None:
+    """See what operators did to the store."""
+
+
+@audit.command("list", cls=Asking)
+@in_store
+@json_option
+@click.option("--actor", metavar="NAME", help="Only what this operator did.")
+@click.option("--since", metavar="TIME", help="Only what was done since then: 2026-11-01T10:00 (UTC), or 2h ago.")
+@click.option("--before", metavar="KEY", type=POSITION, help="Only what was done before the act with this key.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@query_argument
+def list_(
+    place: Place, is_json: bool, query: str, actor: str | None, since: str | None, before: int | None, limit: int
+) -> None:
+    """List the acts of operators, the newest last.
+
+    \b
+    Example: wsrm-mq audit list seq:242f14a4
+             wsrm-mq audit list --actor ada --since 1d
+    """
+    from wsrm_mq.views.audit import acts
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.query import parse
+    from wsrm_mq.views.sentences import first_line
+
+    asked = parse(query).having(actor=actor, since=since)
+    with one_look(place) as db:
+        found = acts(db, asked, before=before, limit=limit)
+        shorter = shortened(db, (one.sequence for one in found))
+    is_full = len(found) == limit
+    if is_json:
+        as_json(acts=[one._asdict() for one in found], next=found[0].key if is_full else None)
+        return
+    table(
+        (
+            *(when("at"), Column("actor"), Column("event", 16), known("sequence", shorter), "number"),
+            *(Column("position", None, rank=1), Column("queue", rank=2), Column("reason", 16)),
+        ),
+        [
+            (
+                *(one.at, one.actor, one.event, one.sequence, one.number, one.position, one.queue),
+                one.reason and first_line(one.reason, REASON),
+            )
+            for one in found
+        ],
+    )
+    if is_full:
+        say(f"There may be more: --before {found[0].key}")

@@ -1,0 +1,153 @@
+"""What a shell offers to complete: names that the store has, and the words of a query.
+
+A key that is pressed must never show an error, wait, or cost much: where the store cannot be read there is nothing to
+offer, and of what it has a few names are read by an index.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from wsrm_mq.config import Settings
+    from wsrm_mq.store.port import Database
+
+__all__ = ["connections", "plans", "positions", "query", "sequences", "values"]
+
+MOST: Final = 50
+"""Names are offered."""
+
+LOOKED_AT: Final = 1_000
+"""Messages are looked at for positions that begin so."""
+
+_SCHEME: Final = "urn:uuid:"
+
+
+def sequences(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
+    return _offered(context, "seq", begun)
+
+
+def plans(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Ids of plans, the newest first."""
+    return _offered(context, _PLAN, begun)
+
+
+def connections(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return _offered(context, "connection", begun)
+
+
+def positions(outcome: str | None = None) -> Any:
+    """What completes a position: those of messages, or of those with this outcome."""
+    return lambda context, _parameter, begun: _offered(context, f"{_POSITION}{outcome or ''}", begun)
+
+
+def values(key: str) -> Any:
+    """What completes an option that means the same as this key of a query."""
+    return lambda context, _parameter, begun: _offered(context, key, begun)
+
+
+def query(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """A word of a query: its key, then its value; or a sequence. bash, which takes a colon for a word, is offered the
+    value alone."""
+    from wsrm_mq.views.query import KEYS
+
+    given = context.params.get(parameter.name or "") or ()
+    words: list[str] = given.split() if isinstance(given, str) else list(given)
+    if begun == ":" and words:
+        return _offered(context, words[-1], "")
+    if len(words) > 1 and words[-1] == ":":
+        return _offered(context, words[-2], begun)
+    key, colon, value = begun.partition(":")
+    if colon and key in KEYS:
+        return [CompletionItem(f"{key}:{item.value}") for item in _offered(context, key, value)]
+    keys = [CompletionItem(f"{name}:", help=of.help) for name, of in KEYS.items() if name.startswith(begun)]
+    return keys + (_offered(context, "seq", begun) if begun else [])
+
+
+def _offered(context: click.Context, key: str, begun: str) -> list[CompletionItem]:
+    try:
+        return [CompletionItem(name) for name in islice(_names(context, key, begun), MOST)]
+    except Exception:  # whatever is wrong, a command that is run says so
+        return []
+
+
+def _names(context: click.Context, key: str, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.query import KEYS
+
+    if key in KEYS and KEYS[key].words:
+        yield from _beginning(KEYS[key].words, begun)
+    elif key == "partner":
+        yield from _beginning(_settings(context).partners, begun)
+    elif key in _STORED:
+        from wsrm_mq.store.looking import connect_looker
+        from wsrm_mq.store.store import store_path
+
+        with closing(connect_looker(store_path(_settings(context).store), may_copy=False)) as db:
+            yield from _STORED[key](db, begun)
+
+
+def _beginning(words: Iterable[str], begun: str) -> Iterator[str]:
+    return (word for word in words if word.startswith(begun))
+
+
+def _settings(context: click.Context) -> Settings:
+    from wsrm_mq.config import find_file, load
+
+    store = context.params.get("store")
+    overrides = {} if store is None else {"store": store}
+    return load(context.params.get("config") or find_file(os.environ), os.environ, **overrides)
+
+
+def _sequences(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.naming import names
+
+    part = begun.removeprefix(_SCHEME)
+    shown = begun[: len(begun) - len(part)]
+    return (shown + name.removeprefix(_SCHEME) for name in names(db, part, MOST))
+
+
+def _queues(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.naming import queues
+
+    return iter(queues(db, begun, MOST))
+
+
+def _connections(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.connections import names_from
+
+    return names_from(db, begun)
+
+
+def _plans(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.plans import plans
+
+    return _beginning((one.id for one in plans(db)), begun)
+
+
+def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.query import parse
+    from wsrm_mq.views.reading import messages
+
+    found = islice(messages(db, parse("", outcome=outcome)), LOOKED_AT)
+    return _beginning((str(one.position) for one in found), begun)
+
+
+_PLAN: Final = "a plan"
+_POSITION: Final = "a position "
+_STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
+    "seq": _sequences,
+    "queue": _queues,
+    "connection": _connections,
+    _PLAN: _plans,
+    _POSITION: partial(_positions, None),
+    f"{_POSITION}dead": partial(_positions, "dead"),
+}

@@ -1,0 +1,118 @@
+"""``wsrm-mq dead-letter``: what was given up, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.columns import end_of, key, known, when
+from wsrm_mq.cli.ledger import show_ledger
+from wsrm_mq.cli.message_acts import add_act
+from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
+
+__all__ = ["dead_letter"]
+
+
+@click.group("dead-letter")
+def dead_letter() -> None:
+    """Look at dead letters: deliver them again, give them up, or confirm that they are known."""
+
+
+@dead_letter.command("list", cls=Asking)
+@in_store
+@json_option
+@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@query_argument
+def list_(place: Place, is_json: bool, query: str, after: int, limit: int) -> None:
+    """List dead letters in the order of receipt. Those that alarm are not confirmed.
+
+    QUERY says which: words such as queue:/orders reason:skipped age:1h confirmed:no, and all of them have to hold.
+
+    \b
+    Example: wsrm-mq dead-letter list confirmed:no
+    """
+    from wsrm_mq.views.dead_letters import letters
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.query import parse
+
+    with one_look(place) as db:
+        found = letters(db, parse(query), after=after, limit=limit)
+        shorter = shortened(db, (one.sequence for one in found))
+    is_full = len(found) == limit
+    if is_json:
+        as_json(dead_letters=[one._asdict() for one in found], next=found[-1].position if is_full else None)
+        return
+    table(
+        (
+            *(key("position"), known("sequence", shorter), "number", end_of("action"), "reason"),
+            *(when("died"), when("confirmed", rank=1), end_of("queue", rank=2)),
+        ),
+        [
+            (
+                *(one.position, one.sequence, one.number, one.action, one.reason),
+                *(one.died_at, one.confirmed_at, one.queue),
+            )
+            for one in found
+        ],
+    )
+    if is_full:
+        say(f"There may be more: --after {found[-1].position}")
+
+
+@dead_letter.command()
+@in_store
+@json_option
+@click.argument("position", type=POSITION, shell_complete=completing.positions("dead"))
+def show(place: Place, is_json: bool, position: int) -> None:
+    """Show a dead letter, and what can be done with it.
+
+    \b
+    Example: wsrm-mq dead-letter show 42
+    """
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.dead_letters import letter
+    from wsrm_mq.views.sentences import moment
+
+    with one_look(place) as db:
+        found = letter(db, position)
+        within = reading.message(db, position).view.sequence or found.sequence
+        events = reading.ledger(db, within, position=position)
+    steps = {place.command(step.format(position)): effect for step, effect in _STEPS.items()}
+    if is_json:
+        next_steps = [{"command": command, "effect": effect} for command, effect in steps.items()]
+        as_json(dead_letter=found._asdict(), ledger=[one._asdict() for one in events], next_steps=next_steps)
+        return
+    times = {name: moment(at) for name, at in found._asdict().items() if name.endswith("_at") and at is not None}
+    lines = {"last_error": (found.last_error or "").rstrip("\n").split("\n")}
+    fields({**found._asdict(), **times, **lines}.items())
+    show_ledger(events)
+    write("")
+    for count, (command, effect) in enumerate(steps.items()):
+        write(f"{'or:  ' if count else 'next:'} {command}")
+        write(f"      {effect}")
+
+
+_STEPS: Final = {
+    "wsrm-mq message body {}": "its envelope",
+    "wsrm-mq dead-letter redrive {} --reason TEXT": "deliver it again",
+    "wsrm-mq dead-letter discard {} --reason TEXT": "give it up",
+    "wsrm-mq dead-letter confirm {} --reason TEXT": "let it be, without an alarm",
+}
+
+
+def _check(place: Place, positions: list[int]) -> None:
+    from wsrm_mq.views.dead_letters import letter
+
+    with looking(place) as db:
+        for position in positions:
+            letter(db, position)
+
+
+add_act(dead_letter, "redrive", "dead letter")
+add_act(dead_letter, "discard", "dead letter", only="outcome:dead", check=_check)
+add_act(dead_letter, "confirm", "dead letter", only="outcome:dead", check=_check)

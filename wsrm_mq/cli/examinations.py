@@ -1,0 +1,289 @@
+"""What ``wsrm-mq doctor`` examines, a function for each part: what it saw, and how to mend what is wrong."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import stat
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from wsrm_mq.cli.place import Place
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.port import Database
+    from wsrm_mq.views.requests import StoredRequest
+    from wsrm_mq.views.sight import Sight
+
+__all__ = ["EXAMINATIONS", "Patient", "Report", "Trouble"]
+
+LOOKED_AT: Final = 200
+"""So many of the newest messages are looked at."""
+AHEAD_MS: Final = 2_000
+"""So far ahead of this clock a time may be: it was written while this runs."""
+BACK_MS: Final = 1_000
+SECONDS: Final = 5.0
+"""So long the check of the pages may take, and an answer of the server."""
+LARGE_LOG: Final = 256 * 1024 * 1024
+"""A write-ahead log that is larger is kept from being used again."""
+_REPORTING: Final = {
+    "HTTP_X_FORWARDED_FOR": "X-Forwarded-For",
+    "HTTP_FORWARDED": "Forwarded",
+    "HTTP_X_REAL_IP": "X-Real-IP",
+}
+
+
+class Patient(NamedTuple):
+    place: Place
+    db: Database
+    sight: Sight
+    requests: list[StoredRequest]
+    """The newest first."""
+
+
+class Trouble(NamedTuple):
+    """``fix``: command lines, or lines of the configuration; ``remark``: what else to know of it."""
+
+    what: str
+    fix: str
+    remark: str = ""
+
+
+class Report(NamedTuple):
+    """``said``: what is well. ``is_known``: otherwise it could not be examined."""
+
+    said: str
+    troubles: Sequence[Trouble] = ()
+    is_known: bool = True
+
+
+def processes(patient: Patient) -> Report:
+    at = patient.sight.at
+    pids = ", ".join(f"{one.pid} on {one.host}" for one in at.instances)
+    troubles = []
+    if not at.instances and not patient.sight.doubt:
+        troubles.append(Trouble("No process of the service lives.", *_start(patient)))
+    if at.dead_instances:
+        text = f"{at.dead_instances} died, and no live one has noticed: what they ran is not taken over."
+        troubles.append(Trouble(text, *_start(patient)))
+    troubles += [
+        Trouble(
+            f"Messages of {one.queue} are for {one.application or 'an application without a name'}, which none serves.",
+            f"wsrm-mq store application {shlex.quote(one.application or 'none')} NEW --reason TEXT",
+            f"or start {one.application or 'it'}, if it has no new name",
+        )
+        for one in at.unserved
+    ]
+    return Report(f"{len(at.instances)} live: {pids}" if pids else "none lives", troubles)
+
+
+def _start(patient: Patient) -> tuple[str, str]:
+    return f"wsrm-mq serve {patient.place.settings.app or 'MODULE:APP'}", "or as you start your server"
+
+
+def server(patient: Patient) -> Report:
+    """Does it answer, where its processes listen, or where the configuration says?"""
+    from wsrm_mq.cli.ports import listening
+
+    settings = patient.place.settings
+    if not patient.sight.at.instances:
+        return Report("no process lives that could answer", is_known=False)
+    if settings.observe_port:
+        return _health(f"http://{settings.observe_host}:{settings.observe_port}/healthz")
+    for one in patient.sight.at.instances:
+        for host, port in listening(one.pid) if one.host == socket.gethostname() else ():
+            if _takes_connections(host, port):
+                return Report(f"process {one.pid} takes connections on {host}:{port}")
+    where = f"{settings.host}:{settings.port}"
+    if _takes_connections(settings.host, settings.port):
+        return Report(f"something listens on {where}, which is configured; whether it is the service is not known")
+    asked = f"nothing listens on {where}, where `serve` would, and it is not known where the processes do"
+    return Report(f"{asked}; observe_port has it asked", is_known=False)
+
+
+def _takes_connections(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _health(url: str) -> Report:
+    try:
+        with _DIRECT.open(url, timeout=SECONDS) as answer:
+            return Report(f"{url} answers {answer.status}")
+    except urllib.error.HTTPError as error:
+        said = error.read(400).decode("utf-8", "replace").strip()
+        return Report("", [Trouble(f"{url} answers {error.code}: {said}", "wsrm-mq status")])
+    except (OSError, ValueError) as error:
+        return Report("", [Trouble(f"{url} does not answer: {error}.", "wsrm-mq status", "and the service's log")])
+
+
+def proxy(patient: Patient) -> Report:
+    """Are the senders of the newest messages who they seem to be?"""
+    from wsrm_mq.destination.proxies import Proxies
+    from wsrm_mq.views.sentences import counted
+
+    if not patient.requests:
+        return Report("no message is stored to see it by", is_known=False)
+    proxies = Proxies(patient.place.settings.trusted_proxies)
+    senders = Counter(one.environ.get("REMOTE_ADDR", "") for one in patient.requests)
+    reported = Counter(
+        (one.environ.get("REMOTE_ADDR", ""), header)
+        for one in patient.requests
+        for key, header in _REPORTING.items()
+        if key in one.environ and one.environ.get("REMOTE_ADDR", "") not in one.environ[key]  # else it is known
+    )
+    header = patient.place.settings.address_header
+    told = f"the last {counted(len(patient.requests), 'message')} came from {_some(senders)}"
+    if header is None:
+        for (address, named), count in reported.most_common(1):
+            text = (
+                f"{count} of {told.partition(' came')[0]} came with {named}: a proxy at {address} sent "
+                "that on, and it is taken for the proxy's own."
+            )
+            fix = f'trusted_proxies = ["{address}"]\naddress_header = "{named}"'
+            return Report(told, [Trouble(text, fix, "lines of wsrm-mq.toml, above its first section")])
+        return Report(told)
+    unreported = sum(count for address, count in senders.items() if proxies.are_trusted(address))
+    if unreported:
+        text = f"{unreported} of them came from a trusted proxy that did not name its client in {header}."
+        return Report(
+            told, [Trouble(text, _NGINX.format(header=header), "a line of nginx; other proxies have their own")]
+        )
+    return Report(told)
+
+
+_NGINX: Final = "proxy_set_header {header} $proxy_add_x_forwarded_for;"
+
+
+def _some(senders: Counter[str]) -> str:
+    most = ", ".join(address or "no address" for address, _ in senders.most_common(3))
+    return most if len(senders) <= 3 else f"{most} and {len(senders) - 3} more"
+
+
+def clock(patient: Patient) -> Report:
+    from wsrm_mq.views.requests import last_told
+    from wsrm_mq.views.sentences import counted, moment, span
+
+    now = patient.sight.now
+    times = [last_told(patient.db), *(one.received_at for one in patient.requests[:1])]
+    times += [one.started_at for one in patient.sight.at.instances]
+    ahead = max((at for at in times if at is not None), default=now) - now
+    fix = "timedatectl", "have the clock slewed, not stepped: a step back makes waits longer, and times wrong"
+    if ahead > AHEAD_MS:
+        text = f"The store has a time that is {span(ahead)} ahead of this clock ({moment(now)}): it was stepped back."
+        return Report("", [Trouble(text, *fix)])
+    newest_first = [one.received_at for one in patient.requests]
+    backwards = max((old - new for new, old in pairwise(newest_first)), default=0)
+    if backwards > BACK_MS:
+        text = f"Among the last {counted(len(newest_first), 'message')} the clock went back by {span(backwards)}."
+        return Report("", [Trouble(text, *fix)])
+    return Report(f"{moment(now)}, and nothing in the store is later")
+
+
+def lock(patient: Patient) -> Report:
+    """May a service write?"""
+    obstacle = patient.sight.obstacle
+    if obstacle is None:
+        return Report("the store can be written")
+    if obstacle.is_of_asker:
+        return Report(obstacle.what, is_known=False)
+    return Report("", [Trouble(f"No message is taken: {obstacle.what}.", *_stop_others(patient))])
+
+
+def log(patient: Patient) -> Report:
+    """Is the write-ahead log used again from its beginning?"""
+    from wsrm_mq.views.sentences import size
+
+    wal = patient.sight.at.wal_bytes
+    if wal < LARGE_LOG:
+        return Report(f"{size(wal)}")
+    text = f"The write-ahead log has {size(wal)}: a reader keeps it from being used again."
+    return Report("", [Trouble(text, *_stop_others(patient))])
+
+
+def _stop_others(patient: Patient) -> tuple[str, str]:
+    from wsrm_mq.store.vitals import openers
+
+    pids = {one.pid for one in patient.sight.at.instances}
+    others = [one for one in openers(patient.place.path) if one.pid not in pids]
+    if not others:
+        return f"fuser -v {shlex.quote(str(patient.place.path))}", "as root: which program has it open; end that one"
+    commands = "\n".join(f"kill {one.pid}" for one in others)
+    return commands, "no process of the service: " + "; ".join(one.command for one in others)
+
+
+def space(patient: Patient) -> Report:
+    from wsrm_mq.views.attention import severities
+    from wsrm_mq.views.sentences import size
+    from wsrm_mq.views.store_findings import make_room
+
+    at, sight = patient.sight.at, patient.sight
+    used = f"{size(at.file_bytes)} of store, {size(at.disk_free)} free beside it"
+    first, *_doctor = make_room(sight)
+    remedy = (first.command, f"{first.effect}; or free space on the disk")
+    if sight.room is not None and not sight.room.older_than:
+        remedy = (f"df -h {shlex.quote(str(patient.place.path.parent))}", "nothing may be pruned: free space there")
+    if at.is_reserve_spent or severities(sight)["disk_free"]:
+        full = "full" if at.is_reserve_spent else "nearly full"
+        return Report(used, [Trouble(f"The disk is {full}: {size(at.disk_free)} free.", *remedy)])
+    if sight.is_over:
+        limit = size(sight.max_store or 0)
+        return Report(used, [Trouble(f"max_store is reached: {size(at.used_bytes)} of {limit}.", *remedy)])
+    return Report(used)
+
+
+def pages(patient: Patient) -> Report:
+    from wsrm_mq.store.vitals import unsound
+
+    found = unsound(patient.db, SECONDS)
+    if found is None:
+        return Report(f"not through in {SECONDS:g} s; all of it: wsrm-mq store verify", is_known=False)
+    if found:
+        return Report(
+            "", [Trouble(f"The file is damaged: {found}", "wsrm-mq store verify", "then go on with a backup")]
+        )
+    return Report("the quick check finds nothing")
+
+
+def identity(patient: Patient) -> Report:
+    doubt = patient.sight.doubt
+    if doubt:
+        return Report("", [Trouble(f"The store {doubt}", "wsrm-mq store adopt --dry-run")])
+    return Report("the newest state, as far as can be known")
+
+
+def permissions(patient: Patient) -> Report:
+    path = patient.place.path
+    found = path.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        text = f"Others may read the store, which has messages of partners (mode {mode:04o})."
+        return Report("", [Trouble(text, f"chmod 600 {shlex.quote(str(path))}")])
+    if found.st_uid != os.geteuid():
+        return Report(f"its owner is user {found.st_uid}; run repairs as that user", is_known=os.geteuid() == 0)
+    return Report(f"its owner's alone (mode {mode:04o})")
+
+
+EXAMINATIONS: Final[dict[str, Callable[[Patient], Report]]] = {
+    "processes": processes,
+    "server": server,
+    "proxy": proxy,
+    "clock": clock,
+    "identity": identity,
+    "lock": lock,
+    "log": log,
+    "space": space,
+    "pages": pages,
+    "permissions": permissions,
+}

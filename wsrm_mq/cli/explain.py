@@ -1,0 +1,195 @@
+"""``wsrm-mq sequence explain``: why a sequence moves or does not, who sends it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.asking import Asking
+from wsrm_mq.cli.output import as_json, is_terminal, prose, say, write
+from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.port import Database
+    from wsrm_mq.views.next_steps import Step
+    from wsrm_mq.views.outgoing import OutgoingView, SentView
+    from wsrm_mq.views.query import Query
+    from wsrm_mq.views.rows import SequenceView
+    from wsrm_mq.views.together import Together
+    from wsrm_mq.views.verdict import Verdict
+
+__all__ = ["explain", "on_terminal", "renamed", "show_steps", "show_verdict", "source_of", "told_source"]
+
+
+@click.command(cls=Asking)
+@in_store
+@json_option
+@click.option("--for-partner", is_flag=True, help="Write what to send to the partner: numbers, times, identifiers.")
+@click.argument("words", nargs=-1, required=True, metavar="SEQUENCE...", shell_complete=completing.query)
+def explain(place: Place, is_json: bool, for_partner: bool, words: tuple[str, ...]) -> None:
+    """Say why a sequence moves or does not, and what to do.
+
+    Who sends it is named, and the commands that may be run next. Of all that fit a query, by their verdicts: how many,
+    and commands for all of them.
+
+    \b
+    Example: wsrm-mq sequence explain 242f14a4
+             wsrm-mq sequence explain 242f14a4 --for-partner > mail.txt
+             wsrm-mq sequence explain partner:acme
+    """
+    from wsrm_mq.views.naming import is_sequence, named_alone
+    from wsrm_mq.views.query import parse
+
+    text = " ".join(words)
+    with one_look(place) as db:
+        asked = None if is_sequence(db, text) else parse(text)
+        name = text if asked is None else named_alone(db, asked)
+        if name is not None:
+            _explain_one(place, db, name, is_json, for_partner=for_partner)
+        elif for_partner:
+            raise click.UsageError("--for-partner is about one sequence: name it.")
+        elif asked is not None:
+            _explain_many(place, db, asked, is_json)
+
+
+def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_partner: bool) -> None:
+    from wsrm_mq.views.next_steps import Step
+    from wsrm_mq.views.outgoing import outgoing, sent_about
+    from wsrm_mq.views.partner_report import partner_report
+    from wsrm_mq.views.reading import sequence
+    from wsrm_mq.views.sentences import explanation
+    from wsrm_mq.views.verdict import judge
+
+    view = sequence(db, name)
+    found = judge(db, view, now_ms())
+    shorter, replies, sent = on_terminal(db, view), outgoing(db, view.identifier), sent_about(db, view.key)
+    why, source = explanation(found), source_of(place, view)
+    if for_partner:
+        text = partner_report(found, replies)
+        if is_json:
+            as_json(sequence=view.identifier, text=text)
+        else:
+            write(text, keep="\n")
+        return
+    if is_json:
+        as_json(
+            sequence=view.identifier,
+            verdict=found.word,
+            sentence=why.sentence,
+            next_step=place.command(why.next_step) or None,
+            next_steps=[{"command": place.command(one.command), "effect": one.effect} for one in why.steps],
+            source=source,
+            target=found.at.target,
+            replies=replies._asdict() if replies is not None else None,
+            sent=[one._asdict() for one in sent],
+            facts=found.facts,
+        )
+        return
+    show_verdict(place, found, shorter)
+    if replies is not None:
+        prose(told_replies(replies))
+    for one in sent:
+        prose(told_sent(one))
+        if one.dead:
+            show_steps(place, (Step(f"wsrm-mq dead-letter list seq:{one.sequence}", "what was given up, and why"),), {})
+
+
+def _explain_many(place: Place, db: Database, query: Query, is_json: bool) -> None:
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.sentences import counted
+    from wsrm_mq.views.together import LOOKED_AT, together
+
+    groups = together(db, query)
+    is_whole = sum(one.sequences for one in groups) < LOOKED_AT
+    if is_json:
+        as_json(verdicts=[_group_document(place, one) for one in groups], all_looked_at=is_whole)
+        return
+    shorter = shortened(db, (name for one in groups for name in one.examples)) if is_terminal() else {}
+    for one in groups:
+        named = ", ".join(shorter.get(name, name) for name in one.examples)
+        others = ", …" if one.sequences > len(one.examples) else ""
+        prose(f"{one.verdict}: {counted(one.sequences, 'sequence')}: {named}{others}. The newest: {one.sentence}")
+        show_steps(place, one.steps, {})
+    if not is_whole:
+        say(f"Only the newest {LOOKED_AT} that fit were looked at.")
+
+
+def _group_document(place: Place, one: Together) -> dict[str, Any]:
+    return {
+        **{name: getattr(one, name) for name in ("verdict", "sequences", "held", "examples", "sentence")},
+        "next_steps": [{"command": place.command(step.command), "effect": step.effect} for step in one.steps],
+    }
+
+
+def told_replies(replies: OutgoingView) -> str:
+    """``replies: 12 sent in urn:…, 3 of them not acknowledged since …``"""
+    from wsrm_mq.views.sentences import moment
+
+    since = "" if replies.waiting_since is None else f" since {moment(replies.waiting_since)}"
+    word = replies.state if replies.ended is None else f"{replies.state} ({replies.ended})"
+    left = f"{replies.unacknowledged} of them not acknowledged{since}" if replies.unacknowledged else "all acknowledged"
+    return f"replies: {replies.sent} sent in {replies.sequence}, which is {word}; {left}"
+
+
+def told_sent(sent: SentView) -> str:
+    """``sent: to http://…: nothing waits; 2 were given up``"""
+    from wsrm_mq.views.sentences import counted
+
+    waits = f"{counted(sent.waiting, 'message waits', 'messages wait')}" if sent.waiting else "nothing waits"
+    dead = f"; {counted(sent.dead, 'was', 'were')} given up, the source has not got that" if sent.dead else ""
+    return f"sent: to {sent.to}: {waits}{dead}"
+
+
+def renamed(command: str, shorter: Mapping[str, str]) -> str:
+    """A command with the names by which an operator may call sequences."""
+    for identifier, name in shorter.items():
+        command = command.replace(identifier, name)
+    return command
+
+
+def source_of(place: Place, view: SequenceView) -> dict[str, Any]:
+    """Who sends a sequence, and what the configuration says of the partner."""
+    partner = place.settings.partners.get(view.partner or "")
+    return {
+        "partner": view.partner,
+        "principal": view.principal,
+        "address": view.peer,
+        "description": partner.description if partner is not None else None,
+        "contact": partner.contact if partner is not None else None,
+    }
+
+
+def told_source(source: dict[str, Any]) -> str:
+    """``acme (Acme Ltd, orders), CN=acme, 192.0.2.7; contact: …``"""
+    names = [source["partner"], source["principal"], source["address"]]
+    if source["partner"] and source["description"]:
+        names[0] = f"{source['partner']} ({source['description']})"
+    told = ", ".join(name for name in names if name) or "not known"
+    return f"{told}; contact: {source['contact']}" if source["contact"] else told
+
+
+def on_terminal(db: Database, view: SequenceView) -> dict[str, str]:
+    """A shorter name for its identifier, where people read; none in a pipe."""
+    from wsrm_mq.views.naming import shortened
+
+    return shortened(db, [view.identifier]) if is_terminal() else {}
+
+
+def show_verdict(place: Place, found: Verdict, shorter: Mapping[str, str]) -> None:
+    """What it is, who sends the sequence, and the commands that there are to choose from."""
+    from wsrm_mq.views.sentences import explanation
+
+    why = explanation(found)
+    prose(f"{found.word}: {why.sentence}")
+    target = found.at.target
+    prose(f"target: {target}" if target else f"source: {told_source(source_of(place, found.at.view))}")
+    show_steps(place, why.steps, shorter)
+
+
+def show_steps(place: Place, steps: Iterable[Step], shorter: Mapping[str, str]) -> None:
+    for count, step in enumerate(steps):
+        write(f"{'or:  ' if count else 'next:'} {place.command(renamed(step.command, shorter))}")
+        write(f"      {step.effect}")

@@ -1,0 +1,166 @@
+"""``wsrm-mq failure``: what went wrong, in groups of what failed alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.columns import Column, key, known, when, word
+from wsrm_mq.cli.explain import show_steps
+from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.place import Place, in_store, json_option, one_look
+
+if TYPE_CHECKING:
+    from wsrm_mq.views.failures import Attempt, Failure
+
+__all__ = ["attempt_lines", "failure", "shown_place"]
+
+SHOWN: Final = 6
+"""Keys that are named; characters of a key that are shown, at least."""
+PLACE: Final = 14
+"""Characters of a place that are shown, at least."""
+
+
+@click.group()
+def failure() -> None:
+    """See what went wrong: by fault, exception, place and operation."""
+
+
+@failure.command("list", cls=Asking)
+@in_store
+@json_option
+@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="At most so many groups.")
+@query_argument
+def list_(place: Place, is_json: bool, query: str, limit: int) -> None:
+    """List what failed, in groups, the newest first.
+
+    A group has one fault, exception, place and operation.
+
+    Messages that the service took and answered with a fault are in it, and what was refused before it was stored, as
+    far as QUERY can be asked of a count.
+
+    \b
+    Example: wsrm-mq failure list since:2h exception:OperationalError
+    """
+    from wsrm_mq.views.failures import LOOKED_AT, failures
+    from wsrm_mq.views.query import parse
+
+    with one_look(place) as db:
+        found = failures(db, parse(query))
+    groups = found.groups[:limit]
+    if is_json:
+        as_json(failures=[one._asdict() for one in groups], all_looked_at=found.is_whole)
+        return
+    table(
+        (
+            *(known("key", _short_keys(groups)), Column("times", None), when("last"), Column("fault", 10)),
+            Column("exception", 9, short=_last_part),
+            *(Column("operation", 9, short=_last_part), Column("place", PLACE, keeps_end=True, short=shown_place)),
+            *(Column("messages", rank=1), Column("partners", rank=2), when("first", rank=3)),
+        ),
+        [
+            (
+                *(one.key, one.times, one.last_at, one.fault or one.event, one.exception),
+                *(one.operation or _refused(one), one.place, one.messages, " ".join(one.partners), one.first_at),
+            )
+            for one in groups
+        ],
+    )
+    if len(found.groups) > limit:
+        say(f"There are {len(found.groups)}: --limit {len(found.groups)}")
+    if not found.is_whole:
+        say(f"Only the newest {LOOKED_AT} attempts that fit were looked at.")
+
+
+@failure.command(cls=Asking)
+@in_store
+@json_option
+@click.argument("words", metavar="KEY|QUERY...", nargs=-1, required=True)
+def show(place: Place, is_json: bool, words: tuple[str, ...]) -> None:
+    """Show a failure, and what can be done about it.
+
+    Its last attempts, and what became of the messages.
+
+    KEY is that of `failure list`. Of what fits a QUERY the newest failure is shown.
+
+    \b
+    Examples: wsrm-mq failure show 1723
+              wsrm-mq failure show queue:/orders since:2h
+    """
+    from wsrm_mq.views.failure_steps import failure_steps
+    from wsrm_mq.views.failures import LOOKED_AT, attempts, find_failures
+    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.sentences import moment
+
+    text = " ".join(words)
+    query = text if ":" in text else ""
+    with one_look(place) as db:
+        found, *others = find_failures(db, text)
+        newest = attempts(db, of=found, query=query) if found.messages else []
+        shorter = shortened(db, (one.sequence for one in newest))
+    steps = failure_steps(found, query)
+    if is_json:
+        as_json(
+            failure=found._asdict(),
+            attempts=[one._asdict() for one in newest],
+            next_steps=[step._replace(command=place.command(step.command))._asdict() for step in steps],
+        )
+        return
+    times = {name: moment(at) for name in ("first_at", "last_at") if (at := getattr(found, name)) is not None}
+    facts = {name: value for name, value in found._asdict().items() if value not in (None, ())}
+    fields({**facts, "queues": [*found.queues], "partners": [*found.partners], **times}.items())
+    if newest:
+        write("")
+        table(
+            (key("position"), known("sequence", shorter), "number", when("at"), word("event"), "attempt", "instance"),
+            [(one.position, one.sequence, one.number, one.at, one.event, one.attempt, one.instance) for one in newest],
+        )
+        write("")
+        attempt_lines(newest[0])
+    write("")
+    show_steps(place, steps, {})
+    if found.messages and found.times >= LOOKED_AT:
+        say(f"Only its newest {LOOKED_AT} attempts were looked at.")
+    if others:
+        say(f"{len(others)} more fit: {', '.join(one.key for one in others[:SHOWN])}{', …' * (len(others) > SHOWN)}")
+
+
+def attempt_lines(attempt: Attempt) -> None:
+    """The whole text of an attempt."""
+    for line in (attempt.reason or "").rstrip("\n").split("\n"):
+        write(line)
+
+
+def shown_place(place: str) -> str:
+    """``orders.py:41`` of ``/srv/shop/orders.py:41 Orders.put``."""
+    return PurePath(place.rpartition(" ")[0] or place).name
+
+
+def _short_keys(groups: Sequence[Failure]) -> dict[str, str]:
+    """For each key the shortest beginning of ``SHOWN`` characters or more that no other key has; else the whole key."""
+    from wsrm_mq.views.naming import ELLIPSIS
+
+    names = [one.key for one in groups]
+    shorter = {}
+    for name in names:
+        others = [other for other in names if other != name]
+        beginnings = (name[:length] for length in range(SHOWN, len(name) - 1))
+        unique = next((one for one in beginnings if not any(other.startswith(one) for other in others)), None)
+        shorter[name] = f"{unique}{ELLIPSIS}" if unique is not None else name
+    return shorter
+
+
+def _refused(one: Failure) -> str | None:
+    from wsrm_mq.views.failures import REFUSED
+
+    return "(refused)" if one.event == REFUSED else None
+
+
+def _last_part(name: str) -> str:
+    """Of the type of an exception or an action, what people call it."""
+    return re.split(r"[./:#]", name.rstrip("./:#"))[-1]

@@ -1,0 +1,119 @@
+"""``wsrm-mq message attempts`` and ``headers``: what happened to one message, and what it came with."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.columns import Column, end_of, when, word
+from wsrm_mq.cli.failure import attempt_lines, shown_place
+from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking, one_look
+
+if TYPE_CHECKING:
+    from wsrm_mq.envelope.blocks import Block
+
+__all__ = ["message_attempts", "message_headers"]
+
+READ: Final = 1024 * 1024
+"""So many bytes of an envelope, expanded, are read for its headers."""
+_PLAIN: Final = {"CONTENT_TYPE": "Content-Type"}
+_SECURITY: Final = "Security"
+
+
+@click.command("attempts")
+@in_store
+@json_option
+@click.argument("position", type=POSITION, shell_complete=completing.positions())
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="At most so many.")
+def message_attempts(place: Place, is_json: bool, position: int, limit: int) -> None:
+    """Show the attempts to deliver a message that failed.
+
+    The whole error of the last one is below.
+
+    \b
+    Example: wsrm-mq message attempts 42
+    """
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.failures import attempts
+
+    with one_look(place) as db:
+        found = reading.message(db, position).view
+        listed = attempts(db, position=position, limit=limit)
+    if is_json:
+        state = {"state": found.state, "reason": found.reason, "deliveries": found.deliveries}
+        as_json(position=position, **state, attempts=[one._asdict() for one in listed])
+        return
+    fields({"state": found.state, "reason": found.reason, "deliveries": found.deliveries}.items())
+    if not listed:
+        say("No attempt of it went wrong.")
+        return
+    write("")
+    table(
+        (
+            *(when("at"), word("event"), Column("attempt", None), Column("fault"), end_of("exception")),
+            *(Column("place", keeps_end=True, short=shown_place), Column("instance", rank=1)),
+        ),
+        [(one.at, one.event, one.attempt, one.fault, one.exception, one.place, one.instance) for one in listed],
+    )
+    write("")
+    attempt_lines(listed[0])
+    if len(listed) == limit:
+        say(f"There may be more: --limit {limit * 2}")
+
+
+@click.command("headers")
+@in_store
+@json_option
+@click.argument("position", type=POSITION, shell_complete=completing.positions())
+@click.option("--with-security", "is_open", is_flag=True, help="Show wsse:Security too, which proves who sent it.")
+def message_headers(place: Place, is_json: bool, position: int, is_open: bool) -> None:
+    """Show the headers of a message.
+
+    Those of its request that were stored, and those of its SOAP envelope.
+
+    \b
+    Example: wsrm-mq message headers 42
+    """
+    from wsrm_mq.views import reading
+
+    with looking(place) as db:
+        found = reading.message(db, position)
+    environ = json.loads(found.environ)
+    http = {_header(name): value for name, value in environ.items() if name in _PLAIN or name.startswith("HTTP_")}
+    soap = _blocks(place, position, environ) if found.has_body else []
+    told = [one if is_open or one.name != _SECURITY else one._replace(text="") for one in soap]
+    if is_json:
+        as_json(position=position, http=http, soap=[one._asdict() for one in told], has_body=found.has_body)
+        return
+    fields(http.items())
+    write("")
+    fields((one.name, one.text or "(not shown; --with-security shows it)") for one in told)
+    if not found.has_body:
+        say("Its envelope was freed by retention.")
+
+
+def _header(name: str) -> str:
+    return _PLAIN.get(name) or name.removeprefix("HTTP_").replace("_", "-").title()
+
+
+def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[Block]:
+    from wsrm_mq.envelope import Limits, expand
+    from wsrm_mq.envelope.blocks import blocks
+    from wsrm_mq.envelope.stream import content_coding
+    from wsrm_mq.errors import EnvelopeError
+    from wsrm_mq.store.bodies import body_at
+
+    content = b""
+    with looking(place) as db, body_at(db, position) as stored:
+        is_gzip = content_coding(environ.get("HTTP_CONTENT_ENCODING", "")) == "gzip"
+        source = expand(stored, Limits()) if is_gzip else stored
+        try:
+            while len(content) < READ and (piece := source.read(READ - len(content))):
+                content += piece
+        except EnvelopeError:
+            pass  # as far as it could be expanded
+    return blocks(content, environ.get("CONTENT_TYPE", ""))

@@ -1,0 +1,225 @@
+"""``wsrm-mq pipeline replay``: what many stores and archives hold is delivered again, by a plan in parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
+from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import as_json, fields, inert, say, table, write
+from wsrm_mq.cli.pipeline.work import SETTINGS, check_sources, in_session
+from wsrm_mq.cli.place import config_option, json_option, now_ms
+from wsrm_mq.cli.progress import messages_shown
+from wsrm_mq.cli.replay_plan import show_header
+from wsrm_mq.cli.upkeep import Age
+from wsrm_mq.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from wsrm_mq.replay.parts import Tally
+    from wsrm_mq.replay.standing import Standing
+
+__all__ = ["replay"]
+
+_DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+_RUN: Final = "wsrm-mq pipeline replay run"
+_PARTS: Final = 1_000
+_SHOWN: Final = 20
+
+
+@click.group()
+def replay() -> None:
+    """Deliver again what many stores, exports and archives hold, to an address. A plan is made first, then run.
+
+    \b
+    wsrm-mq pipeline replay plan /archives/* --where "queue = '/orders'" \\
+        --to https://rebuilt.example/orders --out march --reason "rebuilt"
+    wsrm-mq pipeline replay run march
+    wsrm-mq pipeline replay status march
+    """
+
+
+@replay.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--out", "output", type=_DIRECTORY, required=True, help="The directory of the plan.")
+@click.option("--to", "target", metavar="URL", required=True, help="Where its messages go, as plain SOAP posts.")
+@click.option("--where", "query", metavar="SQL", default="true", help="A condition on columns of messages.")
+@click.option("--parts", type=click.IntRange(1, _PARTS), help="So many at a time are sent. Default: Spark's cores.")
+@click.option("--as-new", is_flag=True, help="Keys are new ones: the target does its work again.")
+@click.option("--skip-missing", is_flag=True, help="Leave out what has no envelope, or a redacted one.")
+@click.option("--marks-kept", type=Age(), help="How long the target knows its keys: seconds, or P30D.")
+@click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes of stores.")
+@click.option("--header", "headers", metavar="NAME", multiple=True, help="Read this request header of stores too.")
+@signed
+@json_option
+@config_option
+@SETTINGS
+def plan(
+    paths: tuple[str, ...],
+    output: Path,
+    target: str,
+    query: str,
+    parts: int | None,
+    security: bool,
+    headers: tuple[str, ...],
+    actor: str | None,
+    reason: str | None,
+    is_json: bool,
+    config: Path | None,
+    settings: Mapping[str, str],
+    **wished: Any,
+) -> None:
+    """Freeze what fits as a plan. Nothing is delivered yet.
+
+    Of each message that was delivered or is a dead letter the plan has a line, in the part of its sequence. Columns are
+    those of the table messages, for example queue, state, received_at, peer.
+
+    \b
+    Example: wsrm-mq pipeline replay plan /stores/a.db /archives/b \\
+        --where "queue = '/orders' AND received_at >= '2026-03-01'" \\
+        --to https://rebuilt.example/orders --out march --reason "rebuilt"
+    """
+    why = reason_given(reason)
+    check_sources(paths, {"copies": True})
+    from wsrm_mq.replay import Wishes, check_address, document
+    from wsrm_mq.spark.planning import Sources, make_plan, refuse_existing
+
+    check_address(target, _allowed(config))
+    refuse_existing(output)
+    output.mkdir(mode=0o700, parents=True, exist_ok=True)
+    wishes = Wishes(query, target, actor=actor or login(), reason=why, **wished)
+    with in_session("replay plan", output, settings, is_json) as spark:
+        count = parts or min(spark.sparkContext.defaultParallelism, _PARTS)
+        found = make_plan(spark, Sources(paths, headers, security), wishes, output, parts=count, now=now_ms())
+    if is_json:
+        as_json(plan=document(found), directory=str(output))
+        return
+    show_header(found)
+    say(f"Try it: `{_RUN} {quote(str(output))} --dry-run`. Run it: `{_RUN} {quote(str(output))}`")
+
+
+@replay.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.argument("paths", metavar="[PATH...]", nargs=-1)
+@click.option("--rate", type=click.FloatRange(0.01), help="At most so many messages a second, of all parts together.")
+@careful
+@json_option
+@config_option
+@SETTINGS
+@click.pass_context
+def run(
+    context: click.Context,
+    directory: Path,
+    paths: tuple[str, ...],
+    rate: float | None,
+    dry_run: bool,
+    yes: bool,
+    is_json: bool,
+    config: Path | None,
+    settings: Mapping[str, str],
+) -> None:
+    """Run a plan, or what is left of it. Ctrl-C stops it; run again, it goes on where it was.
+
+    Its envelopes are read from the stores and archives that it was made of, or from PATH. A sequence whose message the
+    target does not take stands still there, and the others go on; the next run tries it again.
+
+    \b
+    Example: wsrm-mq pipeline replay run march --rate 500
+    """
+    from wsrm_mq.replay import check_address
+    from wsrm_mq.replay.divided import DividedPlan
+    from wsrm_mq.replay.standing import standing
+
+    found = DividedPlan(directory)
+    manifest, before = found.manifest, standing(found)
+    if before.is_done:
+        raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
+    check_sources(paths or manifest.sources, {"copies": True})
+    from wsrm_mq.spark.planning import Sources
+    from wsrm_mq.spark.running import run_plan
+
+    allowed = _allowed(config)
+    check_address(manifest.target, allowed)
+    left = f"{before.messages - before.delivered} of {before.messages} messages to {manifest.target}"
+    if not dry_run:
+        ask(f"This will deliver {left}.", yes)
+    sources = Sources(paths or manifest.sources, manifest.headers, manifest.security)
+    with (
+        in_session("replay run", directory, settings, is_quiet=True) as spark,
+        messages_shown(before.messages, is_json or dry_run) as on_progress,
+    ):
+        done = run_plan(spark, directory, allowed, sources=sources, rate=rate, dry=dry_run, on_progress=on_progress)
+    if dry_run:
+        _tell_rehearsal(done, manifest.target, is_json)
+        return
+    after = standing(found)
+    _tell(directory, after, is_json, this_run=done._asdict())
+    if not (is_json or after.is_done):
+        _tell_next(directory, done)
+    if not after.is_done:
+        context.exit(Exit.FAILED)
+
+
+@replay.command()
+@click.argument("directory", type=_DIRECTORY)
+@json_option
+def status(directory: Path, is_json: bool) -> None:
+    """Show how far a plan has come, while it runs too, and which sequences stand still. It needs no Spark.
+
+    \b
+    Example: wsrm-mq pipeline replay status march
+    """
+    from wsrm_mq.replay.divided import DividedPlan
+    from wsrm_mq.replay.standing import standing
+
+    _tell(directory, standing(DividedPlan(directory)), is_json)
+
+
+def _allowed(config: Path | None) -> tuple[str, ...]:
+    """The addresses that are configured where the command runs."""
+    from wsrm_mq.config import find_file, load
+
+    return tuple(load(config or find_file(os.environ), os.environ).replay_targets)
+
+
+def _tell(directory: Path, found: Standing, is_json: bool, **more: Any) -> None:
+    if is_json:
+        stopped = [one._asdict() for one in found.stopped]
+        as_json(directory=str(directory), messages=found.messages, delivered=found.delivered, stopped=stopped, **more)
+        return
+    from wsrm_mq.views.sentences import counted
+
+    left = found.messages - found.delivered
+    fields([("messages", found.messages), ("delivered", found.delivered), ("left", left)])
+    if not found.stopped:
+        return
+    write("")
+    names = ("sequence", "number", "position", "store", "error")
+    some = found.stopped[:_SHOWN]
+    table(names, [(one.sequence, one.number, one.position, one.store, inert(one.error)) for one in some])
+    if len(found.stopped) > _SHOWN:
+        others = counted(len(found.stopped) - _SHOWN, "more sequence stands", "more sequences stand")
+        say(f"{others} still: --json has all")
+
+
+def _tell_next(directory: Path, done: Tally) -> None:
+    if done.superseded:
+        say("Another run has taken over a part of this plan; this one has ended there.")
+    if done.gave_up:
+        say("The target took nothing of many sequences in a row, so no more was sent to it.")
+    say(f"Not at its end. Go on: `{_RUN} {quote(str(directory))}`")
+
+
+def _tell_rehearsal(done: Tally, target: str, is_json: bool) -> None:
+    if is_json:
+        as_json(dry_run=True, delivered=done.delivered, stopped=done.stopped)
+        return
+    text = f"This would deliver {done.delivered} messages to {target}."
+    if done.stopped:
+        text += f" {done.stopped} sequences would stand still: a message of them cannot be sent as it was received."
+    say(f"{text} Nothing was sent.")

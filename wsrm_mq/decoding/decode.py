@@ -1,0 +1,208 @@
+"""What bytes from the wire are, in words, and what is wrong with them.
+
+The scanner is the one that serves: what it refuses is refused by a destination of ours, in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wsrm_mq.decoding.elements import Block, Position, block_of, elements, name_of, parsed, place_of
+from wsrm_mq.decoding.raw_http import RawMessage, raw_messages
+from wsrm_mq.decoding.words import taken_as, what_it_is
+from wsrm_mq.destination.answers import Answer
+from wsrm_mq.destination.checks import is_without_effect
+from wsrm_mq.destination.coverage import Coverage
+from wsrm_mq.destination.make_connection import check_selection
+from wsrm_mq.envelope import Headers, Limits, parse_content_type, scan
+from wsrm_mq.envelope.multipart import check_closed, root_part
+from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.sequence.elements import MakeConnection
+from wsrm_mq.versions import RM_OF_NAMESPACE, SOAP_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
+
+__all__ = ["Decoded", "Problem", "Versions", "decoded"]
+
+_LIMITS: Final = Limits()
+_COVERAGE: Final = Coverage(None, only_soap=True)
+_BLOCKS: Final = 100
+_SECURITY: Final = ("UsesSequenceSTR", "UsesSequenceSSL")
+_NOTHING_TO_DO: Final = "The message is one of WS-ReliableMessaging, but carries nothing to act on."
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``at`` is a place in the envelope, ``None`` for what is wrong with HTTP or with the message as a whole."""
+
+    text: str
+    at: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    soap: str | None = None
+    addressing: str | None = None
+    rm: str | None = None
+
+
+@dataclass
+class Decoded:
+    """One message of a file. ``receiver`` is what a destination of ours does with it, empty for a response."""
+
+    raw: RawMessage
+    """Without its body."""
+    size: int
+    """Bytes of the body, expanded."""
+    what: str = ""
+    versions: Versions = Versions()
+    blocks: list[Block] = field(default_factory=list)
+    body: Block | None = None
+    receiver: str = ""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def decoded(content: bytes) -> Iterator[Decoded]:
+    """The messages in ``content``: any bytes at all, at least one message."""
+    for raw in raw_messages(content, _LIMITS):
+        told = _decoded(raw)
+        raw.body = b""  # many may follow, and expanded each is large
+        yield told
+
+
+def _decoded(raw: RawMessage) -> Decoded:
+    told = Decoded(raw, len(raw.body), problems=[Problem(text) for text in raw.problems])
+    if not raw.body.strip():
+        told.what = _empty(raw)
+        if raw.status is None:
+            told.problems.append(Problem("There is no envelope."))
+        return told
+    envelope, content_type = _envelope(told)
+    root, wrong = parsed(envelope, parse_content_type(content_type).charset)
+    told.problems += [Problem(text, at) for text, at in wrong]
+    soap = _read_tree(told, root)
+    refusal, headers = _scanned(raw, content_type or (soap.media_type if soap is not None else ""))
+    if headers is not None:
+        told.versions = Versions(headers.soap.label, _label(headers.addressing), _label(headers.rm))
+        told.problems += [Problem(reason, place_of(root, reason)) for reason in headers.ignored]
+    if refusal is not None and not (wrong and "well-formed" in str(refusal)):
+        told.problems.append(Problem(str(refusal), place_of(root, str(refusal))))
+    told.what = what_it_is(soap, told.blocks, told.body)
+    told.problems += [Problem(text, Position(one.line)) for one in told.blocks for text in _contradicts(one)]
+    if raw.status is None:
+        told.receiver = _receiver(told, refusal, headers)
+    return told
+
+
+def _label(version: AddressingVersion | RMVersion | None) -> str | None:
+    return version.label if version is not None else None
+
+
+def _empty(raw: RawMessage) -> str:
+    if raw.status is None:
+        return "A request without a body." if raw.start else "Nothing: the file is empty."
+    return "A response without a body: nothing is acknowledged by it."
+
+
+def _envelope(told: Decoded) -> tuple[bytes, str]:
+    """The envelope, alone or the root part of several; and its Content-Type."""
+    raw = told.raw
+    content_type = raw.get("content-type") or ""
+    content = parse_content_type(content_type)
+    if not content.is_multipart:
+        return raw.body, content_type
+    try:
+        part = root_part(raw.body, content, _LIMITS)
+        envelope = part.stream.read()
+        check_closed(raw.body, content)
+    except EnvelopeError as error:
+        told.problems.append(Problem(str(error)))
+        return raw.body, content_type
+    charset = part.content.parameters.get("charset", "")
+    return envelope, f"{part.content.media_type}; charset={charset}" if charset else part.content.media_type
+
+
+def _read_tree(told: Decoded, root: Any) -> SOAPVersion | None:
+    """Fill in what is in the envelope, whether a destination would take it or not."""
+    if root is None:
+        return None
+    namespace, name = name_of(root)
+    soap = SOAP_VERSIONS.get(namespace)
+    if soap is None or name != "Envelope":
+        told.body = block_of(root)
+        return None
+    told.versions = Versions(soap.label)
+    for child in elements(root):
+        if name_of(child) == (namespace, "Header"):
+            told.blocks += [block_of(block) for block in elements(child)[:_BLOCKS]]
+        elif name_of(child) == (namespace, "Body") and told.body is None:
+            first = elements(child)[:1]
+            told.body = block_of(first[0]) if first else None
+    told.problems += [Problem(text) for text in _unsuited(told.raw, soap)]
+    return soap
+
+
+def _unsuited(raw: RawMessage, soap: SOAPVersion) -> Iterator[str]:
+    """What HTTP says of the envelope, and is not so."""
+    content = parse_content_type(raw.get("content-type") or "")
+    other = next(version for version in SOAPVersion if version is not soap)
+    if content.media_type == other.media_type:
+        yield (
+            f"Content-Type is {content.media_type}, that of SOAP {other.label}; the envelope is SOAP {soap.label}, "
+            f"whose is {soap.media_type}."
+        )
+
+
+def _scanned(raw: RawMessage, content_type: str) -> tuple[EnvelopeError | None, Headers | None]:
+    """What the destination's own scanner says: why it refuses, and what it could read."""
+    try:
+        headers = scan(raw.body, raw.get("content-type") or content_type, raw.get("soapaction"), _LIMITS)
+        if isinstance(headers.body, MakeConnection):
+            check_selection(headers.body, headers)
+        return None, headers
+    except EnvelopeError as error:
+        return error, error.context if isinstance(error.context, Headers) else None
+
+
+def _contradicts(block: Block) -> Iterator[str]:
+    """What no destination of ours does, and what the schema forbids and is read all the same."""
+    said = {path for path, _ in block.facts}
+    if block.name == "SequenceAcknowledgement" and {"AcknowledgementRange", "None"} <= said:
+        yield "SequenceAcknowledgement says None beside ranges; the ranges count."
+    if block.name in _SECURITY and block.namespace in RM_OF_NAMESPACE:
+        yield f"{block.name} is not offered: no sequence is bound to a token or a TLS session."
+
+
+def _receiver(told: Decoded, refusal: EnvelopeError | None, headers: Headers | None) -> str:
+    raw = told.raw
+    if raw.start:
+        business = _COVERAGE.business(_environ(raw))
+        if isinstance(business, Answer):
+            said = business.body.decode().strip()
+            told.problems.append(Problem(said))
+            return f"It answers {business.status}: {said}"
+        coding = content_coding(raw.get("content-encoding") or "")
+        if coding not in ("", "gzip"):
+            return "It answers 415: it expands gzip, and no other Content-Encoding."
+    if refusal is not None:
+        return f"It answers with a fault ({refusal.fault.name}), and nothing is stored."
+    if headers is not None and is_without_effect(headers):
+        return "It answers an empty 202: the message names no sequence that is to be changed."
+    if told.body is not None and told.body.namespace in RM_OF_NAMESPACE and told.body.name.endswith("Response"):
+        return "It is for a source: a destination has no use for it, answers with a fault (Sender), and stores nothing."
+    taken = taken_as(headers) if headers is not None else None
+    if taken is None:
+        told.problems.append(Problem(_NOTHING_TO_DO))
+        return "It answers with a fault (Sender), and nothing is stored."
+    return taken
+
+
+def _environ(raw: RawMessage) -> dict[str, Any]:
+    path, _, _query = raw.target.partition("?")
+    return {
+        "REQUEST_METHOD": raw.method,
+        "PATH_INFO": path if path.startswith("/") else f"/{path}",
+        "CONTENT_TYPE": raw.get("content-type") or "",
+        "CONTENT_LENGTH": str(len(raw.body)),
+    }

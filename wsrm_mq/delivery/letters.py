@@ -1,0 +1,40 @@
+"""A message of this side as it is stored to be sent."""
+
+from __future__ import annotations
+
+from wsrm_mq.envelope import Limits, ending, scan
+from wsrm_mq.queue.sending import Letter, send
+from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.versions import SOAPVersion
+
+__all__ = ["letter", "own_letter", "tell_end"]
+
+
+def letter(to: EndpointReference, body: bytes, content_type: str, limits: Limits) -> Letter:
+    """An envelope that a service wrote: it may have given it a MessageID and an Action of its own."""
+    headers = scan(body, content_type, None, limits)
+    return Letter(to, headers.message_id or "", headers.action or "", content_type, body)
+
+
+def own_letter(to: EndpointReference, body: bytes, soap: SOAPVersion) -> Letter:
+    """An envelope that was rendered here."""
+    made = letter(to, body, f"{soap.media_type}; charset=utf-8", Limits())
+    if soap is SOAPVersion.SOAP_1_1:
+        return made
+    return made._replace(content_type=f'{made.content_type}; action="{made.action}"')
+
+
+def tell_end(tx: Transaction, element: CloseSequence | TerminateSequence) -> None:
+    """Have a source told that this side has closed or ended its sequence, where it has an address for acknowledgements,
+    or fetches them (D-CLO-012, D-TRM-011, MC-007). The final one goes with it. In 1.0 only a fault says so, in answer
+    to its next message."""
+    record = tx.sequence_named(element.identifier)
+    if record is None or not record.value.terms.rm.has_close:
+        return
+    terms, to = record.value.terms, record.acks_to
+    if to is None and record.acks_fetched_by is not None:
+        to = EndpointReference(record.acks_fetched_by)
+    if to is None:
+        return
+    send(tx, record, own_letter(to, ending(terms.soap, terms.addressing, terms.rm, None, element, to=to), terms.soap))

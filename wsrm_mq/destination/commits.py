@@ -1,0 +1,88 @@
+"""What is committed for a request, made of what its headers say."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.destination.exchange import Commit, Forward, Request
+from wsrm_mq.envelope import Headers, last_message
+from wsrm_mq.queue.arrival import Arrival, Sender
+from wsrm_mq.queue.lifecycle import lifecycle
+from wsrm_mq.queue.offered import acknowledged_with
+from wsrm_mq.queue.sending import Letter
+from wsrm_mq.queue.unsequenced import accept_unsequenced
+from wsrm_mq.sequence import faults
+from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, SequenceHeader, TerminateSequence
+from wsrm_mq.versions import UNSEQUENCED, WSA_2005, RMVersion
+
+__all__ = ["acknowledging", "asking", "last_reply", "sender_of", "unsequenced"]
+
+_UNNUMBERED: Final = SequenceHeader("", 0)
+"""Stands in an ``Arrival`` until the transaction has given it its place."""
+
+
+def sender_of(request: Request, rm: RMVersion) -> Sender:
+    return Sender(
+        queue=request.client.queue,
+        rm=rm,
+        soap=request.headers.soap,
+        addressing=request.headers.addressing or WSA_2005,
+        principal=request.principal,
+        peer=request.client.address,
+        partner=request.peer.name,
+    )
+
+
+def asking(
+    request: Request,
+    sender: Sender,
+    element: CloseSequence | TerminateSequence | None = None,
+    then: Forward | faults.Fault | None = None,
+) -> Commit:
+    """Have ``element`` and the AckRequested headers answered; ``then`` do with an application's message that carries
+    them what is to be done."""
+    asked = request.headers.ack_requested
+    verb = partial(lifecycle, sender=sender, element=element, policy=request.peer.policy, ack_requested=asked)
+    return Commit(verb, request, then=then)
+
+
+def acknowledging(commit: Commit) -> Commit:
+    """Have what the request acknowledges taken too."""
+    request = commit.request
+    assert request.headers.rm is not None
+    sender, said = sender_of(request, request.headers.rm), request.headers.acknowledgements
+    return commit._replace(verb=partial(acknowledged_with, verb=commit.verb, sender=sender, acknowledgements=said))
+
+
+def last_reply(headers: Headers, to: EndpointReference | None) -> Letter:
+    """What answers a LastMessage without a body, should it be the offered sequence's last message too. ``None``: on the
+    response."""
+    assert headers.rm is not None
+    assert headers.addressing is not None
+    body = last_message(headers.soap, headers.addressing, headers.rm, headers.message_id, to)
+    content_type = f"{headers.soap.media_type}; charset=utf-8"
+    if to is None:
+        return Letter(EndpointReference(headers.addressing.anonymous), "", "", content_type, body)
+    return own_letter(to, body, headers.soap)
+
+
+def unsequenced(request: Request) -> Commit:
+    """A one-way message without WS-RM is stored too, and gets its place among those of its connection."""
+    client, headers = request.client, request.headers
+    arrival = Arrival(
+        sender=sender_of(request, UNSEQUENCED),
+        header=_UNNUMBERED,
+        message_id=headers.message_id,
+        action=headers.action,
+        environ=client.kept,
+        connection=request.connection,
+        body=request.body,
+        policy=request.peer.policy,
+        ack_requested=headers.ack_requested,
+    )
+    speaker = sender_of(request, headers.rm) if headers.ack_requested and headers.rm is not None else None
+    return Commit(
+        partial(accept_unsequenced, arrival=arrival, asking=speaker), request, request.body.size, arrival=arrival
+    )

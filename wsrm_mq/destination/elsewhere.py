@@ -1,0 +1,64 @@
+"""Answers that do not leave on the response to their request: they are stored with what they tell, and sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.destination import answers
+from wsrm_mq.envelope import Headers, ending
+from wsrm_mq.queue.arrival import CreateReceipt, EndReceipt, Receipt
+from wsrm_mq.queue.sending import send
+from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["created_there", "ended_there", "terminated_there"]
+
+
+def created_there(
+    tx: Transaction, verb: Callable[[Transaction], CreateReceipt], headers: Headers, to: EndpointReference
+) -> CreateReceipt:
+    """Create a sequence, and have the response sent (D-CRE-006)."""
+    receipt = verb(tx)
+    record = None if receipt.created is None else tx.sequence_named(receipt.created.terms.identifier)
+    if record is not None:
+        body = answers.created(receipt, headers, to).body
+        receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
+        receipt.is_answered_elsewhere = True
+    return receipt
+
+
+def ended_there(
+    tx: Transaction,
+    verb: Callable[[Transaction], Receipt],
+    element: CloseSequence | TerminateSequence,
+    headers: Headers,
+    to: EndpointReference,
+) -> Receipt:
+    """Close or terminate a sequence, and have the response sent (H-018). Its acknowledgement is put in when it leaves,
+    where acknowledgements go there too."""
+    receipt = verb(tx)
+    if receipt.fault is not None or receipt.no_room:
+        return receipt
+    record = tx.sequence_named(element.identifier) or tx.answered_by(element.identifier)
+    if record is not None:
+        final = None if record.acks_to == to else receipt.acknowledgement
+        body = answers.ended(final, headers, to=to).body
+        receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
+        receipt.is_answered_elsewhere = True
+    return receipt
+
+
+def terminated_there(tx: Transaction, verb: Callable[[Transaction], Receipt], headers: Headers) -> Receipt:
+    """Terminate a sequence (1.0), and have the TerminateSequence of the offered one sent to where the acknowledgements
+    of this one go."""
+    receipt = verb(tx)
+    identifier = receipt.terminated_back if isinstance(receipt, EndReceipt) else None
+    record = None if identifier is None else tx.answered_by(identifier)
+    if record is None or identifier is None or record.acks_to is None:
+        return receipt
+    terms, to = record.value.terms, record.acks_to
+    body = ending(terms.soap, terms.addressing, terms.rm, None, TerminateSequence(identifier), to=to)
+    receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
+    receipt.is_answered_elsewhere = True
+    return receipt

@@ -1,0 +1,45 @@
+"""Whether two messages have the same Body, told without keeping either.
+
+What is digested begins inside Body and goes to the end of the message, attachments included: headers differ whenever a
+message is sent again, and so do the attributes of Body, where a signature has it named anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from wsrm_mq.envelope.content import parse_content_type
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.spans import locate
+from wsrm_mq.errors import EnvelopeError
+
+__all__ = ["body_digest"]
+
+_LIMITS: Final = Limits()
+_HEADER_THEN_BODY: Final = re.compile(rb"</((?:[\w.-]+:)?)Header\s*>\s*<\1Body(?:\s[^<>]*)?>")
+_ANY_BODY: Final = re.compile(rb"<(?:[\w.-]+:)?Body[\s/>]")
+
+
+def body_digest(content: bytes, content_type: str) -> str | None:
+    """SHA-256 in hexadecimal; ``None`` where Body is not found. ``content`` is not compressed (``expand``)."""
+    begin = _inside_body(content, content_type)
+    return hashlib.sha256(memoryview(content)[begin:]).hexdigest() if begin is not None else None
+
+
+def _inside_body(content: bytes, content_type: str) -> int | None:
+    """Where Body's start tag ends. A look for the bytes of most envelopes takes 2 µs, a parser 50."""
+    kind, offset = parse_content_type(content_type), 0
+    if kind.is_multipart:
+        try:
+            part = root_part(content, kind, _LIMITS)
+        except EnvelopeError:
+            return None
+        kind, offset = part.content, part.stream.offset
+    seen = _HEADER_THEN_BODY.search(content, offset)
+    if seen is not None and _ANY_BODY.search(content, offset, seen.start()) is None:
+        return seen.end()
+    spans = locate(content, kind.charset, offset).spans
+    return next((span.content for span in spans if span.local == "Body" and span.parent is spans[0]), None)

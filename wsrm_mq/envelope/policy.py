@@ -1,0 +1,125 @@
+"""WS-Policy in a WSDL 1.1: the assertions by which a client finds out that the service speaks WS-ReliableMessaging.
+
+They stand in normal form, one alternative a version of WS-RM and an empty one where RM is optional. wsp:Optional on the
+assertions would mean the same, but a Metro client leaves out what is marked so. Of several alternatives it takes the
+first that it knows, CXF the shortest: one without RM, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lxml import etree
+
+from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, wsdl_name
+from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
+
+__all__ = ["Announcement", "announce"]
+
+_WSP_2004: Final = "http://schemas.xmlsoap.org/ws/2004/09/policy"
+"""WS-Policy 1.2: what the clients of 2005 know, and those of today too."""
+_WSP_1_5: Final = "http://www.w3.org/ns/ws-policy"
+_WSU: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd"
+_WSAM: Final = "http://www.w3.org/2007/05/addressing/metadata"
+_RMP_1_0: Final = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
+_RMP_1_1: Final = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
+_NETRMP: Final = "http://schemas.microsoft.com/ws-rx/wsrmp/200702"
+_HTTP: Final = frozenset(("http://schemas.xmlsoap.org/soap/http", "http://www.w3.org/2003/05/soap/bindings/HTTP/"))
+"""What a SOAP binding names as its transport."""
+_ASSURANCES: Final = {
+    DeliveryAssurance.EXACTLY_ONCE: "ExactlyOnce",
+    DeliveryAssurance.AT_LEAST_ONCE: "AtLeastOnce",
+    DeliveryAssurance.AT_MOST_ONCE: "AtMostOnce",
+}
+_ID: Final = "ReliableMessaging"
+_NAMES: Final = (f"{{{_WSU}}}Id", "{http://www.w3.org/XML/1998/namespace}id")
+"""Attributes that name an element for a reference (WS-Policy 1.5, 4.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What the service promises to the one who asks. ``inactivity`` in ms; ``None``: no sequence ends by it."""
+
+    assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
+    is_ordered: bool = True
+    is_required: bool = False
+    inactivity: int | None = None
+
+
+def announce(root: Any, announcement: Announcement) -> bool:
+    """Attach a policy to every SOAP-over-HTTP binding of the document ``root``, beside those that it has. Answers
+    whether there was something to do: a document that speaks of WS-RM by itself stays as it is."""
+    bindings = [binding for binding in root.iterchildren(wsdl_name("binding")) if _is_soap_over_http(binding)]
+    if not bindings or any(root.find(f".//{{{rmp}}}RMAssertion") is not None for rmp in (_RMP_1_0, _RMP_1_1)):
+        return False
+    wsp = _WSP_1_5 if next(root.iter(f"{{{_WSP_1_5}}}*"), None) is not None else _WSP_2004
+    name = _free_name(root)
+    _put_first(root, _policy(wsp, name, announcement))
+    for binding in bindings:
+        _put_first(binding, etree.Element(f"{{{wsp}}}PolicyReference", {"URI": f"#{name}"}, {"wsp": wsp}))
+    return True
+
+
+def _is_soap_over_http(binding: Any) -> bool:
+    return any(
+        bound.get("transport") in _HTTP
+        for soap in SOAP_BINDINGS
+        for bound in binding.iterchildren(f"{{{soap}}}binding")
+    )
+
+
+def _free_name(root: Any) -> str:
+    taken = {element.get(name) for element in root.iter(etree.Element) for name in _NAMES}
+    numbered = (f"{_ID}{count or ''}" for count in range(len(taken) + 1))
+    return next(name for name in numbered if name not in taken)
+
+
+def _put_first(parent: Any, element: Any) -> None:
+    """Extensions stand before all else but the documentation."""
+    documentation = parent.find(wsdl_name("documentation"))
+    parent.insert(0 if documentation is None else parent.index(documentation) + 1, element)
+
+
+def _policy(wsp: str, name: str, announcement: Announcement) -> Any:
+    namespaces = {"wsp": wsp, "wsu": _WSU, "wsam": _WSAM}
+    policy = etree.Element(f"{{{wsp}}}Policy", {f"{{{_WSU}}}Id": name}, namespaces)
+    alternatives = etree.SubElement(policy, f"{{{wsp}}}ExactlyOne")
+    for assertions in (_of_1_1(wsp, announcement), _of_1_0(announcement)):
+        alternative = etree.SubElement(alternatives, f"{{{wsp}}}All")
+        addressing = etree.SubElement(alternative, f"{{{_WSAM}}}Addressing")
+        etree.SubElement(addressing, f"{{{wsp}}}Policy")
+        alternative.extend(assertions)
+    if not announcement.is_required:
+        etree.SubElement(alternatives, f"{{{wsp}}}All")
+    return policy
+
+
+def _of_1_1(wsp: str, announcement: Announcement) -> Iterator[Any]:
+    """RM 1.1 and 1.2."""
+    assertion = etree.Element(f"{{{_RMP_1_1}}}RMAssertion", nsmap={"wsrmp": _RMP_1_1})
+    parameters = etree.SubElement(assertion, f"{{{wsp}}}Policy")
+    assurance = etree.SubElement(parameters, f"{{{_RMP_1_1}}}DeliveryAssurance")
+    assured = etree.SubElement(assurance, f"{{{wsp}}}Policy")
+    etree.SubElement(assured, f"{{{_RMP_1_1}}}{_ASSURANCES[announcement.assurance]}")
+    if announcement.is_ordered:
+        etree.SubElement(assured, f"{{{_RMP_1_1}}}InOrder")
+    if announcement.inactivity is not None:
+        assertion.append(_milliseconds("netrmp", _NETRMP, announcement.inactivity))
+    yield assertion
+    # Not marked, it would have a Metro client poll for the answers that it can have at once.
+    optional = {f"{{{wsp}}}Optional": "true"}
+    yield etree.Element(f"{{{MAKE_CONNECTION_NAMESPACE}}}MCSupported", optional, {"wsmc": MAKE_CONNECTION_NAMESPACE})
+
+
+def _of_1_0(announcement: Announcement) -> Iterator[Any]:
+    assertion = etree.Element(f"{{{_RMP_1_0}}}RMAssertion", nsmap={"wsrm10p": _RMP_1_0})
+    if announcement.inactivity is not None:
+        assertion.append(_milliseconds("wsrm10p", _RMP_1_0, announcement.inactivity))
+    yield assertion
+
+
+def _milliseconds(prefix: str, namespace: str, inactivity: int) -> Any:
+    return etree.Element(f"{{{namespace}}}InactivityTimeout", {"Milliseconds": str(inactivity)}, {prefix: namespace})

@@ -1,0 +1,225 @@
+"""Out of a store, into segments: closed, sorted files, and a manifest that says what they hold.
+
+An export that is interrupted, by whatever, goes on behind the last closed segment when it is asked for again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sqlalchemy import ColumnElement, exists, select
+
+from wsrm_mq.errors import ConfigurationError, ExportError
+from wsrm_mq.export.contents import Exposure
+from wsrm_mq.export.formats import format_named
+from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Unfinished, unfinished
+from wsrm_mq.export.reading import PIECE, Key, Origin, Reading, Row, before, bounds, opened, origin, pieces, view_of
+from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
+from wsrm_mq.files import replacing
+from wsrm_mq.store import published as views
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.views.query import parse
+from wsrm_mq.views.reading import what_fits
+
+__all__ = ["Asked", "export"]
+
+SEGMENT_ROWS: Final = 100_000
+SEGMENT_BYTES: Final = 256 * 1024 * 1024
+"""Of envelopes: a segment ends with the piece that exceeds it."""
+
+OnProgress = Callable[[Segment, int], object]
+"""A segment that is closed, and how far its table goes: its last key."""
+
+
+class Asked(NamedTuple):
+    """What an export is to hold."""
+
+    tables: tuple[str, ...] = tuple(TABLES)
+    encoding: str = "ndjson"
+    bodies: bool = False
+    """Envelopes, and bodies of replies."""
+    headers: tuple[str, ...] = ()
+    """Of requests, beside Content-Type and SOAPAction."""
+    security: bool = False
+    """Envelopes keep their ``wsse:Security``."""
+    node: str | None = None
+    query: str = ""
+    """Only messages that fit it (``views.query``), and what belongs to them of ``attempts``, ``ledger`` and
+    ``replies``. Other tables are whole."""
+    segment_rows: int | None = None
+    """``None``: ``SEGMENT_ROWS``, or what the encoding can hold."""
+
+
+def export(
+    store: Path,
+    directory: Path,
+    asked: Asked,
+    *,
+    clock: Clock = wall_clock,
+    on_progress: OnProgress = lambda _segment, _upper: None,
+) -> Manifest:
+    """Write what is ``asked`` of ``store`` into ``directory``; answers its manifest. The service may go on meanwhile.
+
+    Raises ``ConfigurationError`` for what cannot be asked, ``NotAllowed`` where ``directory`` holds anything else,
+    ``ExportError`` where it cannot be written.
+    """
+    readings = _readings(asked)
+    with _write_errors(directory), opened(store) as db:
+        begun = _begun(db, asked, readings, clock())
+        _wanted(db, begun)  # a query that cannot be asked leaves no directory behind
+        with unfinished(directory, begun) as growing:
+            source = Origin(growing.begun.store, growing.begun.node)
+            wanted = _wanted(db, growing.begun)
+            for reading in readings:
+                complete = reading._replace(origin=source, wanted=_its(reading.table, wanted))
+                for segment in _segments(db, growing, complete, asked, clock):
+                    growing.add(segment)
+                    on_progress(segment, growing.begun.tables[segment.table].upper or 0)
+            return growing.finish(clock())
+
+
+def _readings(asked: Asked) -> list[Reading]:
+    """One for each table; the origin is not known yet."""
+    exposure = Exposure(asked.headers, security=asked.security)
+    encoding = format_named(asked.encoding)
+    if (asked.segment_rows or 0) > encoding.most_rows:
+        raise ConfigurationError(f"A file of {asked.encoding} holds at most {encoding.most_rows} rows; ask for fewer.")
+    needed = set(encoding.needed)
+    found = []
+    # The ledger first: what retention deletes meanwhile goes with its rows there, and would seem never told.
+    for table in sorted(map(table_named, asked.tables), key=lambda table: table.name != "ledger"):
+        columns = table.columns if asked.bodies else table.given
+        if missing := needed - {column.name for column in columns}:
+            raise ConfigurationError(
+                f"{asked.encoding} is for messages with their envelopes; {table.name} would have no {min(missing)}."
+            )
+        found.append(Reading(table, columns, exposure, Origin("", "")))
+    return found
+
+
+def _begun(db: Database, asked: Asked, readings: Sequence[Reading], now: int) -> Manifest:
+    store, node = origin(db, asked.node)
+    tables = {}
+    for table, columns, *_ in readings:
+        ends = bounds(db, table)
+        tables[table.name] = Contents(columns=dict(columns), upper=ends.upper if ends is not None else None)
+    return Manifest(
+        format=FORMAT,
+        version=VERSION,
+        store=store,
+        node=node,
+        read_views=views.VERSION,
+        encoding=asked.encoding,
+        query=asked.query,
+        bodies=asked.bodies,
+        security="kept" if asked.security else "redacted",
+        headers=readings[0].exposure.headers,
+        begun_at=now,
+        tables=tables,
+    )
+
+
+def _wanted(db: Database, begun: Manifest) -> tuple[ColumnElement[bool], ...]:
+    """What a message has to fulfil. Ages are those at the beginning."""
+    return what_fits(db, parse(begun.query, begun.begun_at)) if begun.query else ()
+
+
+def _its(table: Table, wanted: tuple[ColumnElement[bool], ...]) -> tuple[ColumnElement[bool], ...]:
+    """What a row of ``table`` has to fulfil to be, or to belong to, a message that is ``wanted``."""
+    view, position = view_of(table), views.messages.c.position
+    if not wanted or view is views.messages:
+        return wanted
+    if "position" not in view.c:
+        return ()
+    return (exists(select(position).where(position == view.c.position, *wanted).correlate(view)),)
+
+
+def _segments(db: Database, growing: Unfinished, reading: Reading, asked: Asked, clock: Clock) -> Iterator[Segment]:
+    """The segments of a table that are still to be written, each when it is."""
+    table, upper = reading.table, growing.begun.tables[reading.table.name].upper
+    if upper is None:
+        return
+    there = [segment for segment in growing.segments if segment.table == table.name]
+    after, number = (there[-1].last if there else before(table, 0)), len(there) + 1
+    encoding = format_named(asked.encoding)
+    most = asked.segment_rows or min(SEGMENT_ROWS, encoding.most_rows)
+    (growing.directory / table.name).mkdir(mode=0o700, exist_ok=True)
+    while first := next(found := pieces(db, reading, after, upper, most), None):
+        file = Path(table.name, f"{number:06}.{encoding.suffix}")
+        tally = _Tally(reading, clock())
+        with (
+            replacing(growing.directory / file) as opened_file,
+            closing(encoding.writer(opened_file, reading.columns)) as writer,
+        ):
+            for rows in itertools.chain([first], found):
+                writer.write(rows)
+                tally.add(rows)
+                if tally.rows + min(most, PIECE) > most or tally.bytes >= SEGMENT_BYTES:
+                    break
+        segment = tally.segment(growing.directory, file)
+        yield segment
+        after, number = segment.last, number + 1
+
+
+class _Tally:
+    """What is in a segment."""
+
+    def __init__(self, reading: Reading, now: int) -> None:
+        names = [column.name for column in reading.columns]
+        self._table = reading.table
+        self._key = [names.index(name) for name in reading.table.key]
+        self._moment = names.index(reading.table.moment) if reading.table.moment is not None else None
+        self._content = [place for place, column in enumerate(reading.columns) if column.kind is Kind.BYTES]
+        self._read_at = now
+        self._first: Key | None = None
+        self._last: Key = ()
+        self._moments: list[int] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, rows: list[Row]) -> None:
+        first, last = (tuple(row[place] for place in self._key) for row in (rows[0], rows[-1]))
+        self._first, self._last = self._first or first, last
+        self.rows += len(rows)
+        self.bytes += sum(len(row[place] or b"") for place in self._content for row in rows)
+        if self._moment is not None:
+            moments = [row[self._moment] for row in rows]
+            self._moments = [min(self._moments[:1] + moments), max(self._moments[1:] + moments)]
+
+    def segment(self, directory: Path, file: Path) -> Segment:
+        assert self._first is not None
+        with (directory / file).open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+            size = written.tell()
+        earliest, latest = self._moments or (None, None)
+        return Segment(
+            table=self._table.name,
+            file=file.as_posix(),
+            rows=self.rows,
+            bytes=size,
+            sha256=digest,
+            first=self._first,
+            last=self._last,
+            earliest=earliest,
+            latest=latest,
+            read_at=self._read_at,
+        )
+
+
+@contextmanager
+def _write_errors(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        again = "Make room" if error.errno == errno.ENOSPC else "See to that"
+        raise ExportError(
+            f"{directory}: cannot be written: {error.strerror}. {again}, and run the command again: it goes on where "
+            "it was."
+        ) from error

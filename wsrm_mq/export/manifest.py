@@ -1,0 +1,181 @@
+"""What an export says of itself: ``manifest.json``, written when all of it is there; until then ``unfinished.ndjson``,
+with a line more for each segment that is closed, from which an interrupted export goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from wsrm_mq.errors import ExportError, NotAllowed, NotFound
+from wsrm_mq.export.schema import VERSION
+from wsrm_mq.files import replacing
+
+__all__ = ["FORMAT", "MANIFEST", "Contents", "Manifest", "Segment", "Unfinished", "load", "unfinished"]
+
+FORMAT: Final = "wsrm-export"
+MANIFEST: Final = "manifest.json"
+_UNFINISHED: Final = "unfinished.ndjson"
+_PRIVATE: Final = 0o600
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with rows of one table, in the order of its key, each later one with greater keys."""
+
+    table: str
+    file: str
+    """Its path from the manifest."""
+    rows: int
+    bytes: int
+    sha256: str
+    first: tuple[int, ...]
+    """The key of its first row: of a message, its position."""
+    last: tuple[int, ...]
+    earliest: int | None
+    """The least of the table's moments, such as ``received_at``: ms since the epoch. ``None``: it has none."""
+    latest: int | None
+    read_at: int
+    """When it was begun: states and counters are those of that time or a little later."""
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a table is exported."""
+
+    columns: dict[str, str]
+    """Kind by name; see ``schema``."""
+    upper: int | None
+    """The last key that it had when the export began; ``None``: no row."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    format: str
+    version: int
+    store: str
+    node: str
+    read_views: int
+    encoding: str
+    """``ndjson``, ``csv``, ``zip`` or ``parquet``."""
+    query: str
+    """Which messages there are, and what belongs to them; empty: all."""
+    bodies: bool
+    """Envelopes, and bodies of replies, are there."""
+    security: str
+    """``redacted`` or ``kept``."""
+    headers: tuple[str, ...]
+    """Of requests, beside Content-Type and SOAPAction."""
+    begun_at: int
+    tables: dict[str, Contents]
+    finished_at: int | None = None
+    segments: tuple[Segment, ...] = ()
+    archive: str | None = None
+    """Id of the archive that it is of, which has only what is settled; ``None``: it is of an export."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is written."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    def same(self, other: Manifest) -> bool:
+        """Whether both are asked for the same."""
+        return self._asked() == other._asked()
+
+    def _asked(self) -> object:
+        tables = {name: contents.columns for name, contents in self.tables.items()}
+        return tables, msgspec.structs.replace(self, begun_at=0, tables={}, finished_at=None, segments=())
+
+
+def load(directory: Path) -> Manifest:
+    """Of a finished export. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot be read."""
+    file = directory / MANIFEST
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        what = "an unfinished export; run its command again" if (directory / _UNFINISHED).exists() else "no export"
+        raise NotFound(f"{directory}: has {what}.") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ExportError(f"{file}: is no manifest that can be read: {error}.") from error
+    if found.format != FORMAT or found.version > VERSION:
+        raise ExportError(
+            f"{file}: is of format {found.format} {found.version}; this version reads {FORMAT} {VERSION}."
+        )
+    return found
+
+
+class Unfinished:
+    """An export as far as it has come; ``file`` is its journal, locked."""
+
+    def __init__(self, directory: Path, file: BinaryIO, asked: Manifest) -> None:
+        self.directory: Final = directory
+        self._file: Final = file
+        begun, *segments = _lines(file, directory) or (asked,)
+        if not isinstance(begun, Manifest) or not begun.same(asked):
+            raise NotAllowed(
+                f"{directory}: has an unfinished export that was asked for something else. Ask for the same, or name "
+                "another directory."
+            )
+        self.begun: Final = begun
+        self.segments: Final = [one for one in segments if isinstance(one, Segment)]
+        if file.tell() == 0:
+            self._append(begun)
+        self._sweep()
+
+    def add(self, segment: Segment) -> None:
+        """Its file is closed, named and on disk."""
+        self.segments.append(segment)
+        self._append(segment)
+
+    def finish(self, now: int) -> Manifest:
+        whole = msgspec.structs.replace(self.begun, finished_at=now, segments=tuple(self.segments))
+        with replacing(self.directory / MANIFEST) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(whole), indent=1))
+        (self.directory / _UNFINISHED).unlink()
+        return whole
+
+    def _sweep(self) -> None:
+        """Remove what no line tells of: who reads all files of a folder must not find it."""
+        told = {self.directory / segment.file for segment in self.segments}
+        for table in self.begun.tables:
+            for file in set((self.directory / table).glob("*")) - told:
+                file.unlink()
+
+    def _append(self, line: Manifest | Segment) -> None:
+        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextmanager
+def unfinished(directory: Path, asked: Manifest) -> Iterator[Unfinished]:
+    """Begin an export, or go on with the one that is there. Raises ``NotAllowed`` where there is anything else."""
+    if (directory / MANIFEST).exists():
+        raise NotAllowed(f"{directory}: has an export that is finished; it stays as it is. Name another directory.")
+    is_new = not directory.exists()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_new and not (directory / _UNFINISHED).exists() and any(directory.iterdir()):
+        raise NotAllowed(f"{directory}: is not empty, and has no export. Name another directory.")
+    handle = os.open(directory / _UNFINISHED, os.O_CREAT | os.O_RDWR, _PRIVATE)
+    with os.fdopen(handle, "r+b") as file:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise NotAllowed(f"{directory}: another process is exporting to it.") from None
+        yield Unfinished(directory, file, asked)
+
+
+def _lines(file: BinaryIO, directory: Path) -> list[Manifest | Segment]:
+    """What the journal has. A last line that was not written to its end is cut off."""
+    found: list[Manifest | Segment] = []
+    while (line := file.readline()).endswith(b"\n"):
+        try:
+            kind: type[Manifest | Segment] = Segment if found else Manifest
+            found.append(msgspec.json.decode(line, type=kind))
+        except msgspec.DecodeError as error:
+            raise ExportError(f"{directory / _UNFINISHED}: cannot be read: {error}. Remove the directory.") from error
+    file.seek(-len(line), os.SEEK_CUR)
+    file.truncate()
+    return found

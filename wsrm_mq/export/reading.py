@@ -1,0 +1,248 @@
+"""Rows of the exported tables, read from a store in pieces.
+
+A piece is a statement of its own: short, so that no checkpoint waits for it, however large the store is. What is read
+is bounded by the keys that the store had when that was planned; the rows of two pieces may differ in age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Text, bindparam, func, null, select, tuple_
+
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.export.contents import Envelope, Exposure
+from wsrm_mq.export.schema import TABLES, Column, Table
+from wsrm_mq.hints import about
+from wsrm_mq.store import published as views
+from wsrm_mq.store.compiling import bound, compiled
+from wsrm_mq.store.database import store_errors
+from wsrm_mq.store.identity import identify
+from wsrm_mq.store.looking import connect_looker
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.schema import HEAD, known_revision
+
+__all__ = [
+    "PIECE",
+    "Bounds",
+    "Key",
+    "Origin",
+    "Reading",
+    "Row",
+    "before",
+    "bounds",
+    "compared",
+    "opened",
+    "origin",
+    "pieces",
+    "view_of",
+]
+
+PIECE: Final = 2_000
+"""Rows."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""Of envelopes: so many, and the rest of the last one, are in memory."""
+REACH: Final = 100_000
+"""So many keys a statement looks through for rows that fit."""
+_LARGEST: Final = 2**63 - 1
+
+Row = tuple[Any, ...]
+Key = tuple[int, ...]
+"""The values of a table's key."""
+
+p = bindparam
+
+
+def view_of(table: Table) -> Any:
+    """The read view that has its rows."""
+    return getattr(views, "ledger_events" if table.name == "ledger" else table.name)
+
+
+class Origin(NamedTuple):
+    store: str
+    """Identity of the store: a copy has the one of its original until it is adopted."""
+    node: str
+    """The machine that it was served on last, unless it was given a name."""
+
+
+class Bounds(NamedTuple):
+    """The first and the last key of a table, or of a part of it."""
+
+    lower: int
+    upper: int
+
+
+class Reading(NamedTuple):
+    """What is to be read: columns of a table, and what of requests and envelopes is shown."""
+
+    table: Table
+    columns: tuple[Column, ...]
+    exposure: Exposure
+    origin: Origin
+    wanted: tuple[ColumnElement[bool], ...] = ()
+    """What a row has to fulfil, of the table's view."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Database]:
+    """A connection that only reads, to a store of this version's schema; raises ``StoreError`` for any other."""
+    db = connect_looker(path)
+    try:
+        found = known_revision(db, path)
+        if found is None:
+            raise StoreCorrupt(f"{path}: is empty.", about(path, "Make it a store with `wsrm-mq store init`."))
+        if found != HEAD:
+            hint = about(path, "Bring it up to date with `wsrm-mq store migrate`, or its copy.")
+            raise SchemaMismatch(f"{path}: has schema {found}, this version reads {HEAD}.", hint)
+        with store_errors(path):
+            yield db
+    finally:
+        db.close()
+
+
+_HOST: Final = compiled(select(views.instances.c.host).order_by(views.instances.c.key.desc()).limit(1))
+
+
+def origin(db: Database, node: str | None = None) -> Origin:
+    host = db.execute(_HOST).fetchone()
+    return Origin(identify(db).id, node or (host[0] if host else "unknown"))
+
+
+@cache
+def _ends(name: str) -> tuple[str, str]:
+    key = view_of(TABLES[name]).c[TABLES[name].key[0]]
+    return compiled(select(func.min(key))), compiled(select(func.max(key)))
+
+
+def bounds(db: Database, table: Table) -> Bounds | None:
+    """The first and the last key that there is now; ``None``: no row."""
+    lower, upper = (db.execute(statement).fetchone()[0] for statement in _ends(table.name))
+    return None if lower is None else Bounds(lower, upper)
+
+
+class _Made(NamedTuple):
+    """Columns of a table that are made from what is stored, and from which columns of which views."""
+
+    headers: str
+    content: str
+    is_whole: str
+    digest: str
+    kept: ColumnElement[str]
+    body: ColumnElement[bytes]
+    read: Callable[[Exposure, bytes | None, str], Envelope]
+    shown: Callable[[Exposure, str], str | None]
+
+
+_MADE: Final = {
+    "messages": _Made(
+        *("request", "envelope", "replayable", "body_digest", views.messages.c.request, views.bodies.c.body),
+        *(Exposure.envelope, lambda exposure, request: exposure.request(request)),
+    ),
+    "replies": _Made(
+        *("headers", "body", "", "", views.replies.c.headers, views.replies.c.body),
+        *(Exposure.reply, Exposure.reply_headers),
+    ),
+}
+
+
+class _Query(NamedTuple):
+    text: str
+    values: Mapping[str, Any]
+    keys: tuple[int, ...]
+    """Where the key is in a row."""
+    made: _Made | None
+    has_content: bool
+
+
+def compared(table: Table, name: str) -> ColumnElement[Any] | None:
+    """A column, to be compared in a statement; ``None`` for one that is made here."""
+    made = _MADE.get(table.name)
+    if made is not None and name in (made.headers, made.content, made.is_whole, made.digest):
+        return None
+    return p(name, type_=Text) if name in Origin._fields else view_of(table).c[name]
+
+
+def _query(reading: Reading) -> _Query:
+    """Rows begin with ``columns``, those that are made here as NULL; what they are made of follows, then what the key
+    lacks."""
+    table, columns = reading.table, tuple(column.name for column in reading.columns)
+    view, made = view_of(table), _MADE.get(table.name)
+    of_content = {made.content, made.is_whole, made.digest} if made else set()
+    is_made = {made.headers, *of_content} if made else set()
+    has_content = not of_content.isdisjoint(columns)
+    asked: list[Any] = [null() if one in is_made else compared(table, one) for one in columns]
+    source: Any = view
+    if made is not None and not is_made.isdisjoint(columns):
+        asked += (made.kept, made.body if has_content else null())
+        if has_content and made.body.table is not view:
+            source = view.join(views.bodies, views.bodies.c.position == view.c.position)
+    else:
+        made = None
+    places = []
+    for key in table.key:
+        if key not in columns:
+            asked.append(view.c[key])
+        places.append(columns.index(key) if key in columns else len(asked) - 1)
+    keys = [view.c[key] for key in table.key]
+    behind: list[Any] = [p(f"after_{key}") for key in table.key]
+    is_behind = tuple_(*keys) > tuple_(*behind) if len(keys) > 1 else keys[0] > behind[0]
+    wanted = select(*asked).select_from(source).where(is_behind, keys[0] <= p("upper"), *reading.wanted)
+    text, values = bound(wanted.order_by(*keys).limit(p("count")))
+    return _Query(text, {**values, **reading.origin._asdict()}, tuple(places), made, has_content)
+
+
+def before(table: Table, key: int) -> Key:
+    """What comes in front of all rows with this first key."""
+    return (key - 1, *(_LARGEST for _ in table.key[1:]))
+
+
+def pieces(db: Database, reading: Reading, after: Key, upper: int, most: int = PIECE) -> Iterator[list[Row]]:
+    """The rows whose key is greater than ``after`` and begins with ``upper`` at most, in order; ``most`` in a piece."""
+    query = _query(reading)
+    names = [f"after_{key}" for key in reading.table.key]
+    while after < before(reading.table, upper + 1):
+        end = min(upper, after[0] + REACH)
+        within = {**query.values, "upper": end, "count": min(most, PIECE), **dict(zip(names, after, strict=True))}
+        found = db.execute(query.text, within)
+        rows = _bounded(found, len(reading.columns) + 1) if query.has_content else found.fetchall()
+        if rows:
+            after = tuple(rows[-1][place] for place in query.keys)
+            yield _finished(query, reading, rows)
+        else:
+            after = before(reading.table, end + 1)
+
+
+def _bounded(found: Iterable[Row], body: int) -> list[Row]:
+    """Rows until their bodies are many bytes."""
+    rows, size = [], 0
+    for row in found:
+        rows.append(row)
+        size += len(row[body] or b"")
+        if size >= PIECE_BYTES:
+            break
+    return rows
+
+
+def _finished(query: _Query, reading: Reading, rows: list[Row]) -> list[Row]:
+    """Rows of the query as rows of the columns."""
+    made, width, exposure = query.made, len(reading.columns), reading.exposure
+    if made is None:
+        return [row[:width] for row in rows] if max(query.keys) >= width else rows
+    stored = list(zip(*rows, strict=True))
+    kept, bodies = stored[width : width + 2]
+    columns: dict[str, Iterable[Any]] = dict(zip((one.name for one in reading.columns), stored, strict=False))
+    if made.headers in columns:
+        columns[made.headers] = [made.shown(exposure, one) for one in kept]
+    if made.digest in columns:
+        columns[made.digest] = list(map(exposure.digest, bodies, kept))
+    if made.content in columns or made.is_whole in columns:
+        shown = [made.read(exposure, *one) for one in zip(bodies, kept, strict=True)]
+        if made.content in columns:
+            columns[made.content] = [content for content, _ in shown]
+        if made.is_whole in columns:
+            columns[made.is_whole] = [int(is_whole) for _, is_whole in shown]
+    return list(zip(*columns.values(), strict=True))

@@ -1,0 +1,210 @@
+"""A POST to an address that may be sent to. Nothing follows a redirect, and no proxy of the environment is asked."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any, ClassVar, Final, NamedTuple
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
+from wsrm_mq.outbound.addresses import Allowed, check_url
+
+__all__ = ["Answer", "Poster", "tls"]
+
+_CONNECT_SECONDS: Final = 10.0
+_MAX_ANSWER: Final = 16 * 1024 * 1024
+_PIECE: Final = 65_536
+
+
+class Answer(NamedTuple):
+    status: int
+    reason: str
+    headers: list[tuple[str, str]]
+    content: bytes
+    """As it was sent: it may be compressed."""
+
+
+class _InTime(io.RawIOBase):
+    """What a socket receives, until twice its time-out is over: that counts from byte to byte, and status and headers
+    that drip would hold their thread for ever. An answer's content has its own bound."""
+
+    def __init__(self, received: io.RawIOBase, sock: socket.socket) -> None:
+        self._received = received
+        self._sock = sock
+        timeout = sock.gettimeout()
+        self._end = None if timeout is None else time.monotonic() + 2 * timeout
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._end is not None and time.monotonic() > self._end:
+            raise TimeoutError("the answer takes too long")
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_InTime(sock.makefile("rb", buffering=0), sock))
+
+
+class _Plain(HTTPConnection):
+    response_class = _Response
+
+
+class _Secure(HTTPSConnection):
+    response_class = _Response
+
+
+class _Judged(_Plain):
+    """Connects to the very address that was judged; the name stays for TLS and in ``Host``."""
+
+    allowed: ClassVar[Allowed]
+
+    def _new_conn(self) -> socket.socket:
+        name = self._dns_host
+        try:
+            addresses = self.allowed.judge(name, self.port)
+        except OSError as error:
+            raise NewConnectionError(self, f"there is no host {name}: {error}") from error
+        try:
+            return self._connected(addresses)
+        finally:
+            self.host = name
+
+    def _connected(self, addresses: list[str]) -> socket.socket:
+        """To the first of them that takes it."""
+        *others, last = addresses
+        for address in others:
+            self.host = address
+            with suppress(NewConnectionError, ConnectTimeoutError):
+                return super()._new_conn()
+        self.host = last
+        return super()._new_conn()
+
+
+class _JudgedTLS(_Judged, _Secure):
+    pass
+
+
+def _judging(allowed: Allowed) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """By scheme, pools whose connections lead only where they may."""
+    plain = type("_JudgedPlain", (_Judged,), {"allowed": allowed})
+    secure = type("_JudgedSecure", (_JudgedTLS,), {"allowed": allowed})
+    return _of(plain, secure)
+
+
+def _of(plain: type[_Plain], secure: type[HTTPSConnection]) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    return {
+        "http": type("_Pool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
+        "https": type("_PoolTLS", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }
+
+
+def tls(ca: str | None = None, certificate: str | None = None) -> ssl.SSLContext:
+    """What is asked of servers, and shown to them: ``ca`` is a file with the certificates of authorities in place of
+    the system's, ``certificate`` one with a certificate of this side and its key, as PEM. Raises
+    ``ConfigurationError``."""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+    except OSError as error:
+        files = " or ".join(file for file in (ca, certificate) if file is not None)
+        raise ConfigurationError(f"{files}: cannot be used as certificates: {error}.") from error
+    return context
+
+
+class Poster:
+    """Posts, over connections that it keeps. ``seconds`` bound an answer; ``connections``: so many are kept to a
+    host. ``proxy`` is the URL of one that all goes through: it resolves the names that were judged here."""
+
+    def __init__(
+        self,
+        allowed: Allowed,
+        *,
+        seconds: float = 60.0,
+        connections: int = 64,
+        context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._allowed = allowed
+        self._seconds = seconds
+        timeout = urllib3.Timeout(connect=min(seconds, _CONNECT_SECONDS), read=seconds)
+        options: dict[str, Any] = {"maxsize": connections, "timeout": timeout, "ssl_context": context}
+        self._proxied = None if proxy is None else urllib3.ProxyManager(proxy, **options)
+        self._anywhere = urllib3.PoolManager(**options)
+        self._judged = urllib3.PoolManager(**options)
+        self._judged.pool_classes_by_scheme = _judging(allowed)
+        for pools in filter(None, (self._proxied, self._anywhere)):
+            pools.pool_classes_by_scheme = _of(_Plain, _Secure)
+
+    def post(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
+        """Raises ``NotAllowed`` for an address that nothing is sent to, ``NotAnswered`` where no whole answer comes."""
+        try:
+            answer = self._pools(url).urlopen(
+                "POST", url, body=body, headers=headers, redirect=False, retries=False, preload_content=False
+            )
+            with answer:
+                content = self._whole(url, answer)
+                answer.release_conn()
+        except NotAllowed as error:
+            raise NotAllowed(f"{url}: {error}") from error
+        except HTTPError as error:
+            raise NotAnswered(f"{url}: {_said(error)}") from error
+        return Answer(answer.status, answer.reason or "", list(answer.headers.items()), content)
+
+    def connect(self, url: str) -> None:
+        """Connect, and send nothing. Raises as ``post``."""
+        try:
+            connection = self._pools(url).connection_from_url(url)._get_conn()
+            try:
+                connection.connect()
+            finally:
+                connection.close()
+        except NotAllowed as error:
+            raise NotAllowed(f"{url}: {error}") from error
+        except (HTTPError, OSError) as error:
+            raise NotAnswered(f"{url}: {_said(error)}") from error
+
+    def _pools(self, url: str) -> urllib3.PoolManager:
+        if self._proxied is not None:
+            check_url(url, self._allowed)
+            return self._proxied
+        return self._anywhere if self._allowed.lists(url) else self._judged
+
+    def _whole(self, url: str, answer: urllib3.BaseHTTPResponse) -> bytes:
+        """The time-out of a connection counts from byte to byte: an answer that drips would hold its thread for
+        ever."""
+        end = time.monotonic() + self._seconds
+        pieces: list[bytes] = []
+        size = 0
+        while piece := answer.read1(_PIECE, decode_content=False):
+            pieces.append(piece)
+            size += len(piece)
+            if size > _MAX_ANSWER:
+                raise NotAnswered(f"{url}: its answer has more than {_MAX_ANSWER} bytes")
+            if time.monotonic() > end:
+                raise NotAnswered(f"{url}: its answer was not over after {self._seconds:g} s")
+        return b"".join(pieces)
+
+
+def _said(error: Exception) -> str:
+    """Without the connection or pool that urllib3 begins with, and what is not said by the cause."""
+    text = str(error.args[-1] if isinstance(error, ConnectTimeoutError) else error)
+    return (text.partition("): ")[2] or text).removeprefix("Failed to establish a new connection: ")

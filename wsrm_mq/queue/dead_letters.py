@@ -1,0 +1,127 @@
+"""What an operator does with a message: each act is one transaction and leaves its ledger row.
+
+A dead letter, like all that is settled, changes only so: it is redriven, which delivers it again; discarded, which can
+be undone while ``retain`` lasts; or confirmed, which leaves it where it is and ends its alarm. What is not settled is
+tried again, or discarded too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wsrm_mq.errors import NotAllowed
+from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.idle import make_idle
+from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
+from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
+from wsrm_mq.store import repairs
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["BY_OPERATOR", "Act", "confirm", "discard", "redrive", "restore", "retry"]
+
+Act = Callable[..., None]
+"""``act(tx, position, actor=, reason=)``. Raises ``NotFound``, or ``NotAllowed`` with what to do instead; then nothing
+is changed."""
+
+BY_OPERATOR: Final = "by_operator"
+"""Reason of what an operator has discarded."""
+
+_INSTEAD: Final = {
+    None: "`wsrm-mq message retry {0}` tries it now, `wsrm-mq message discard {0}` gives it up.",
+    "delivered": "To have it delivered again, make a plan: `wsrm-mq replay plan pos:{0} -o plan.json`.",
+    "dead": "`wsrm-mq dead-letter redrive {0}` delivers it again.",
+    BY_OPERATOR: "`wsrm-mq message restore {0}` brings it back.",
+}
+"""What can be done with a message of each outcome, or reason, where another act was asked for."""
+
+
+def redrive(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """Deliver a dead letter again, under its key: a new message, which is a dead letter again if it fails for good."""
+    one = stored(tx, position)
+    _check(tx, one, "dead")
+    check_body(one)
+    add_replay(tx, position, replays_of(tx, one.sequence, one.home))
+    _write_down(tx, "redriven", one, actor, reason)
+
+
+def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """Try now, from the first step of the ladder, what waits for a retry or stops its sequence."""
+    one = stored(tx, position)
+    _check(tx, one, None)
+    record, ordered = one.sequence, one.sequence.value.terms.ordered
+    explain = f"`wsrm-mq sequence explain {record.value.terms.identifier}` says why."
+    waits = NotAllowed(f"The message at position {position} waits for others before it: {explain}")
+    if one.number >= record.value.deliver_below:
+        raise waits
+    if record.on_hold_since is not None:
+        identifier = record.value.terms.identifier
+        raise NotAllowed(f"An operator holds the sequence: `wsrm-mq sequence resume {identifier}` lets it go on.")
+    left_by_dead = make_idle(tx, record)
+    settle_cursor(tx, record)
+    if ordered and one.number > record.cursor:
+        raise waits
+    if record.blocked not in (None, position):
+        raise NotAllowed(
+            f"Position {record.blocked} stops the sequence of the message at position {position}: {explain}"
+        )
+    is_stopped = record.blocked is not None or record.retry_at is not None or one.retry_at is not None
+    if not (is_stopped or left_by_dead):
+        raise NotAllowed(
+            f"The message at position {position} waits for no retry: it is delivered in its turn. {explain}"
+        )
+    record.blocked = None
+    record.wait(tx.now, None)
+    tx.execute(sql.BEGIN_LADDER, {"key": position})
+    _write_down(tx, "retried", one, actor, reason)
+
+
+def discard(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """Give up a dead letter, or what is not settled and does not run now; its sequence goes on without it."""
+    one = stored(tx, position)
+    _check(tx, one, None, "dead")
+    withdraw(tx, one, BY_OPERATOR)
+    _write_down(tx, "discarded", one, actor, reason)
+
+
+def restore(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """Bring back what an operator has discarded, as what it was: a dead letter, or a message of its sequence."""
+    one = stored(tx, position)
+    _check(tx, one, "discarded")
+    if one.reason != BY_OPERATOR:
+        raise NotAllowed(f"No operator has discarded the message at position {position}. {_instead(tx, one)}".rstrip())
+    check_body(one)
+    put_back(tx, one)
+    _write_down(tx, "restored", one, actor, reason)
+
+
+def confirm(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """An operator has seen a dead letter, or what was answered with a fault: it stays as it is, and alarms no more."""
+    one = stored(tx, position)
+    alarms = one.outcome == "dead" or one.reason == ANSWERED_WITH_FAULT
+    if not alarms or one.confirmed_at is not None:
+        why = "it is confirmed already" if alarms else "it is no dead letter, nor was it answered with a fault"
+        raise NotAllowed(f"The message at position {position} does not alarm: {why}.")
+    tx.execute(repairs.CONFIRM, {"key": position, "now": tx.now})
+    _write_down(tx, "message_confirmed", one, actor, reason)
+
+
+def _check(tx: Transaction, one: Stored, *outcomes: str | None) -> None:
+    if one.outcome not in outcomes:
+        is_now = "not settled" if one.outcome is None else one.outcome
+        raise NotAllowed(f"The message at position {one.position} is {is_now}. {_instead(tx, one)}".rstrip())
+
+
+def _instead(tx: Transaction, one: Stored) -> str:
+    """What else can be done with it."""
+    if one.reason == REPLAYED:
+        found = tx.execute(repairs.REPLAY_OF, {"message": one.message, "key": one.position}).fetchone()
+        return "" if found is None else f"Its replay is at position {found[0]}."
+    what = one.reason if one.reason == BY_OPERATOR else one.outcome
+    return _INSTEAD.get(what, "").format(one.position)
+
+
+def _write_down(tx: Transaction, event: str, one: Stored, actor: str, reason: str) -> None:
+    tx.ledger(event, one.sequence, number=one.number, position=one.position, reason=reason, actor=actor)

@@ -1,0 +1,27 @@
+"""How an attempt failed, in the few words by which failures are grouped; the error's text tells the rest."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["UNKNOWN", "Diagnosis"]
+
+
+class Diagnosis(NamedTuple):
+    kind: str = ""
+    """One of a few words: ``exception``, ``http_error``, ``soap_fault``, ``answered_with_fault``, ``refused``,
+    ``unstorable``; ``not_sent`` of what this side sends."""
+    code: str | None = None
+    """Of the SOAP fault that the application answered, as it wrote it."""
+    exception: str | None = None
+    """The type of what was raised, as ``module.name``; one of Python's own goes by its name."""
+    place: str | None = None
+    """Where in the application that was raised: ``path:line function``."""
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """What the ledger keeps of it. A failure without a SOAP fault goes by its kind."""
+        return {"fault": self.code or self.kind or None, "exception": self.exception, "place": self.place}
+
+
+UNKNOWN: Final = Diagnosis()

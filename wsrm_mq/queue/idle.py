@@ -1,0 +1,38 @@
+"""What an operator changes of a sequence must not run meanwhile."""
+
+from __future__ import annotations
+
+from wsrm_mq.errors import NotAllowed
+from wsrm_mq.queue.broken_run import take_from_dead
+from wsrm_mq.store import instances
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.database import file_of
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["make_idle", "owner_lives"]
+
+
+def make_idle(tx: Transaction, record: SequenceRecord) -> bool:
+    """See that no live process runs the sequence; answers whether it was taken from one that died. That needs no other
+    process: a lock that is free proves the death, and nothing that the dead one might still write would fit."""
+    if record.owner is None:
+        return False
+    identifier = record.value.terms.identifier
+    lives = owner_lives(tx, record.owner)
+    if lives:
+        raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
+    if lives is None:
+        raise NotAllowed(
+            f"{identifier} was being run by a process whose lock file is missing, and so not known to be dead. Start "
+            "the service if no process lives: it finds out within seconds. Then try again."
+        )
+    take_from_dead(tx, record)
+    return True
+
+
+def owner_lives(tx: Transaction, owner: int) -> bool | None:
+    """Whether the instance with this key does; ``None``: it is not known."""
+    name, has_ended = tx.execute(sql.INSTANCE, {"key": owner}).fetchone()
+    holds_lock = instances.holds_lock(file_of(tx.db), name)
+    return False if holds_lock is None and has_ended else holds_lock

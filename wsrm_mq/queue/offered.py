@@ -1,0 +1,148 @@
+"""The sequence that a source offers with its own: replies get their numbers there, acknowledgements are taken, it ends.
+
+A reply to a source without an address leaves on the response to its own request, as often as that comes. On another one
+it would be taken for the answer to that (WCF), or drop the acknowledgement that it came for (CXF). One that is sent or
+fetched is an entry of its own (``queue.sending``), until its number is acknowledged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.numbered import acknowledged, give_up, is_sent, wanted
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    Offer,
+    SequenceAcknowledgement,
+    SequenceFault,
+    SequenceHeader,
+    TerminateSequence,
+)
+from wsrm_mq.sequence.faults import Fault, UnknownSequence
+from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundSequence, OutboundStep, OutboundTerms, Own, take
+from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.sequence.states import ENDED
+from wsrm_mq.store.outgoing import Outgoing
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = [
+    "accept_offer",
+    "acknowledged_with",
+    "answered_by",
+    "end_outgoing",
+    "is_terminated_back",
+    "number_reply",
+    "take_outgoing",
+]
+
+R = TypeVar("R", bound=Receipt)
+
+
+def accept_offer(tx: Transaction, record: SequenceRecord, sender: Sender, offer: Offer, max_expires: int) -> bool:
+    """Have the replies to a new sequence go out in the one that was offered with it; answers whether they do. A name
+    that is known already is no name for it (SEC-033), unless its source offers it anew before it was used: the response
+    to its first CreateSequence was lost."""
+    earlier = answered_by(tx, sender, offer.identifier)
+    if earlier is not None and earlier.peer == sender.peer and _is_unused(earlier):
+        tx.drop_outgoing(earlier)
+    lifetime = min(offer.expires or max_expires, max_expires)
+    terms = OutboundTerms(offer.identifier, record.value.terms.rm, tx.now + lifetime)
+    return tx.add_outgoing(record, Outgoing(OutboundSequence(terms)))
+
+
+def _is_unused(record: SequenceRecord) -> bool:
+    """Neither a message nor a word about its replies has come."""
+    assert record.outgoing is not None
+    offered = record.outgoing.value
+    return not record.value.received and offered.is_open and not (offered.given or offered.last_number)
+
+
+def number_reply(tx: Transaction, record: SequenceRecord, *, is_last: bool) -> SequenceHeader | None:
+    """A place for a reply in the offered sequence; ``None`` where there is none. It is given in the transaction that
+    stores the reply, so it is given once."""
+    return None if record.outgoing is None else _step(tx, record, NewMessage(is_last)).header
+
+
+def acknowledged_with(
+    tx: Transaction,
+    verb: Callable[[Transaction], R],
+    sender: Sender,
+    acknowledgements: tuple[SequenceAcknowledgement, ...],
+) -> R:
+    """Take what a request acknowledges, then do what it is about. What is wrong with the one does not stop the other
+    (S-ACK-014)."""
+    wrong = tuple(fault for said in acknowledgements if (fault := _acknowledge(tx, sender, said)) is not None)
+    receipt = verb(tx)
+    receipt.wrong_acknowledgements = wrong
+    receipt.needs_watch = receipt.needs_watch or any(said.nacks for said in acknowledgements)
+    return receipt
+
+
+def _acknowledge(tx: Transaction, sender: Sender, said: SequenceAcknowledgement) -> Fault | None:
+    record = answered_by(tx, sender, said.identifier)
+    if record is not None:
+        return take_outgoing(tx, record, said).fault
+    if not (said.ranges or said.nacks):
+        return None  # Metro says of an offer that was declined that it has received nothing
+    return UnknownSequence("The identifier is not that of a sequence sent from here.", said.identifier)
+
+
+def answered_by(tx: Transaction, sender: Sender, identifier: str) -> SequenceRecord | None:
+    """The inbound sequence whose replies go out in the one of this name, if ``sender`` may speak of it (SEC-003)."""
+    record = tx.answered_by(identifier)
+    if record is None or record.principal != sender.principal or record.value.terms.rm is not sender.rm:
+        return None
+    return record if record.queue == tx.queue_named(sender.queue) and tx.serves(record.queue) else None
+
+
+def take_outgoing(
+    tx: Transaction,
+    record: SequenceRecord,
+    said: SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault,
+) -> OutboundStep:
+    """Take what the source says of the sequence that it has offered."""
+    step = _step(tx, record, said)
+    if step.released:
+        acknowledged(tx, record, step.released)
+    if step.wanted:
+        wanted(tx, record, step.wanted)
+    if record.value.state in ENDED:
+        end_outgoing(tx, record)
+    return step
+
+
+def end_outgoing(tx: Transaction, record: SequenceRecord) -> None:
+    """The inbound sequence has ended, and with it the channel: 1.0 terminates what is acknowledged, on the response to
+    the source's own TerminateSequence; else the sequence stays until it is acknowledged, or is forgotten with the
+    inbound one (D-TRM-014). What is sent in requests of this side's own goes on, until it is acknowledged."""
+    assert record.outgoing is not None
+    if record.value.terms.rm.has_last_message:
+        _step(tx, record, Own.TERMINATE)
+    if record.outgoing.value.is_acknowledged or not is_sent(tx, record):
+        _step(tx, record, Own.CHANNEL_ENDED)
+
+
+def is_terminated_back(record: SequenceRecord) -> bool:
+    """Whether a TerminateSequence of the inbound sequence is answered with one of the offered sequence (1.0)."""
+    outgoing, has_last_message = record.outgoing, record.value.terms.rm.has_last_message
+    if outgoing is None or not has_last_message or outgoing.value.last_number is None:
+        return False
+    return outgoing.value.state is OutboundState.TERMINATED
+
+
+def _step(tx: Transaction, record: SequenceRecord, event: Input) -> OutboundStep:
+    assert record.outgoing is not None
+    before = record.outgoing.value
+    step = take(before, event, tx.now)
+    if step.sequence != before:
+        record.outgoing = record.outgoing.follow(step.sequence, tx.now)
+    left = step.sequence.unacknowledged
+    is_channel_gone = before.state is not step.sequence.state and event is Own.CHANNEL_ENDED and left
+    if step.in_doubt:
+        give_up(tx, record)
+    if step.in_doubt or is_channel_gone:
+        tx.ledger("replies_in_doubt", record, reason=f"not acknowledged: {left} of {before.terms.identifier}")
+    return step

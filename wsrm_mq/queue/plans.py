@@ -1,0 +1,327 @@
+"""A frozen plan is run: who runs it, which of its messages are entered, how it ends. Each act is one transaction.
+
+The line that was read last moves in the transaction that enters its message, so a crash anywhere neither enters a
+message twice nor leaves one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue.broken_run import take_from_dead
+from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.idle import owner_lives
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, take
+from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
+from wsrm_mq.queue.withdrawing import Stored, stored
+from wsrm_mq.store import plans as sql
+from wsrm_mq.store import statements
+from wsrm_mq.store.applications import outgoing_queue
+from wsrm_mq.store.database import file_of
+from wsrm_mq.store.instances import holds_lock
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction, as_json
+
+__all__ = [
+    "Entered",
+    "Plan",
+    "Planned",
+    "Withdrawn",
+    "begin",
+    "cancel",
+    "enter",
+    "is_held_by_plan",
+    "leave",
+    "let_go_on",
+    "plan_of",
+    "refuse",
+    "try_again",
+    "withdraw_entered",
+]
+
+CANCELLED: Final = "replay_cancelled"
+SERVICE: Final = "app"
+"""The target of a plan that the running service delivers."""
+_MAY_RUN: Final = 2 * RUN_AHEAD
+"""So many messages from its cursor on may an owner have read already."""
+_BATCH: Final = 500
+
+
+class Plan(NamedTuple):
+    """A row of ``plan``, as far as running it depends on it; times in ms since the epoch. ``views.plans`` tells all."""
+
+    id: str
+    digest: str
+    file: str
+    target: str
+    messages: int
+    state: str
+    """``planned``, ``running``, ``done`` or ``cancelled``."""
+    runner: str | None
+    """Name of the instance that runs it."""
+    pid: int | None
+    line: int
+    """How many of its lines were read."""
+    ended_at: int | None
+
+
+class Planned(NamedTuple):
+    """What a plan says of a message: ``group`` is the key of its sequence; ``breaks_order``: that is known."""
+
+    group: int
+    position: int
+    state: str
+    breaks_order: bool = False
+
+
+class Entered(NamedTuple):
+    claims: tuple[Claim, ...]
+    groups: frozenset[int]
+    """Keys of the sequences of replays that have something new."""
+    skipped: tuple[tuple[int, str], ...]
+    """Positions that were not entered, and why."""
+    missing: tuple[int, ...]
+    """Positions of which there is no body any more."""
+
+
+class Withdrawn(NamedTuple):
+    messages: int
+    """Taken back."""
+    left: int
+    """Not taken back yet: a process may be delivering them, or they are more than one transaction takes."""
+
+
+def plan_of(db: Database, plan: str) -> Plan:
+    """The plan with this id, or ``NotFound``."""
+    row = db.execute(sql.PLAN, (plan,)).fetchone()
+    if row is None:
+        raise NotFound(f"The store knows no plan {plan}.")
+    return Plan._make(row)
+
+
+def is_run(db: Database, plan: Plan) -> bool | None:
+    """Whether a process that lives runs it. ``None``: its lock file is missing, so that is known only later."""
+    return plan.runner is not None and holds_lock(file_of(db), plan.runner)
+
+
+def refuse(db: Database, known: Plan, digest: str, target: str | None = None) -> None:
+    """Raises ``NotAllowed`` for a plan that cannot be run: ``digest``, that of the file, is not what was planned, it is
+    run already, it is over, or a part of it went to another target than ``target``."""
+    plan = known.id
+    if digest != known.digest:
+        raise NotAllowed(
+            f"The file is not the plan {plan} as it was written to {known.file}; it was changed. Make a new plan."
+        )
+    if known.state in ("done", "cancelled"):
+        how = "ran to its end" if known.state == "done" else "was cancelled"
+        raise NotAllowed(f"The plan {plan} {how} at {_moment(known.ended_at or 0)}. Make a new plan to run it again.")
+    if is_run(db, known):
+        raise NotAllowed(f"The plan {plan} is being run by process {known.pid}.")
+    if known.line and target not in (None, known.target):
+        raise NotAllowed(f"The plan {plan} has begun with the target {known.target}; go on with that.")
+
+
+def begin(tx: Transaction, plan: str, digest: str, target: str, actor: str) -> Plan | None:
+    """Take a plan for this process, to run it from the line on that it has come to. ``None``: another process may run
+    it still; ask again. Raises ``NotAllowed`` as ``refuse`` does."""
+    known = plan_of(tx.db, plan)
+    refuse(tx.db, known, digest, target)
+    if is_run(tx.db, known) is None:
+        return None
+    tx.execute(sql.BEGIN, {"id": plan, "owner": tx.instance, "now": tx.now, "target": target})
+    tx.ledger("replay_began", reason=f"plan {plan} to {target}, behind line {known.line}", actor=actor)
+    return known
+
+
+def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, to_app: bool) -> Entered:
+    """Enter the messages of ``lines``, which follow line ``before``, to be delivered again: ``to_app`` in the queues
+    that they came into, else in queues that this process alone serves."""
+    became = {row[0]: row[1:] for row in tx.execute(sql.PRESENT, (as_json([line.position for line in lines]),))}
+    groups: dict[int, SequenceRecord] = {}
+    skipped: list[tuple[int, str]] = []
+    missing: list[int] = []
+    for line in lines:
+        outcome, has_body = became[line.position]
+        why = _changed(line.state, outcome)
+        if not has_body:
+            missing.append(line.position)
+        elif why:
+            skipped.append((line.position, why))
+        else:
+            try:
+                replays = groups.get(line.group) or _group(tx, plan, line.group, to_app=to_app)
+                groups[line.group] = replays
+                undelivered = stored(tx, line.position) if outcome is None else None
+                if undelivered is not None and not line.breaks_order:
+                    _refuse_overtaking(tx, undelivered)
+                add_replay(tx, line.position, replays)
+                if undelivered is not None:
+                    _hold(tx, plan, undelivered.sequence)
+            except NotAllowed as error:  # it runs, or is on its way to the dead letters
+                skipped.append((line.position, str(error)))
+    for position, why in skipped:
+        tx.ledger("replay_skipped", position=position, reason=f"plan {plan}: {why}")
+    moved = {"skipped": len(skipped), "missing": len(missing), "before": before, "line": before + len(lines)}
+    if not tx.execute(sql.MOVE, {"id": plan, "owner": tx.instance, **moved}).rowcount:
+        raise NotAllowed(f"The plan {plan} was cancelled.")
+    claims = tuple(claim for record in groups.values() if (claim := take(tx, record)) is not None)
+    return Entered(claims, frozenset(one.id for one in groups.values()), tuple(skipped), tuple(missing))
+
+
+def _changed(planned: str, outcome: str | None) -> str:
+    """Why a message is left alone that was in the state ``planned``; empty: it is as the plan says."""
+    was_settled = planned not in ("held", "ready", "leased", "dead")
+    if outcome == planned or (not was_settled and outcome in (None, "dead")):
+        return ""
+    return f"{outcome or 'back in its queue'} since the plan was made"
+
+
+def _refuse_overtaking(tx: Transaction, one: Stored) -> None:
+    """Raises ``NotAllowed`` for a message that is not settled where one before it is not either: that was in the plan
+    too and could not be taken out, so this one is delivered behind it."""
+    record = one.sequence
+    bounds = {"sequence": record.id, "lower": record.cursor, "upper": one.number}
+    (before,) = tx.execute(statements.NEXT_LIVE, bounds).fetchone()
+    if before is not None and record.value.terms.ordered:
+        raise NotAllowed(f"number {before}, which comes before it, is still to be delivered")
+
+
+def _hold(tx: Transaction, plan: str, record: SequenceRecord) -> None:
+    """Until the plan has run to its end, what else a sequence has does not overtake what it had not delivered."""
+    is_due = record.value.terms.ordered and record.kind != "replay" and not record.is_over
+    if is_due and record.on_hold_since is None:
+        record.on_hold_since = tx.now
+        tx.ledger("held", record, reason="the plan delivers what it had not delivered", actor=_holder(plan))
+
+
+def _holder(plan: str) -> str:
+    """The actor of what a plan holds: what an operator holds is not let go on."""
+    return f"plan {plan}"
+
+
+def is_held_by_plan(tx: Transaction, record: SequenceRecord) -> bool:
+    """An operator may hold it then all the same, for longer than the plan does."""
+    holding = {"sequence": record.id, "holder": _holder("")}
+    return record.on_hold_since is not None and tx.execute(sql.HOLDING, holding).fetchone() is not None
+
+
+def let_go_on(tx: Transaction, plan: str) -> int:
+    """Let sequences go on that the plan holds, some hundred; answers how many. 0: it holds none."""
+    tx.write_sequences()
+    held = tx.execute(sql.HELD_BY, {"plan": plan, "actor": _holder(plan), "count": _BATCH}).fetchall()
+    for (key,) in held:
+        record = tx.sequence(key)
+        assert record is not None
+        record.on_hold_since = None
+        tx.ledger("resumed", record, reason="the plan has ended", actor=_holder(plan))
+    return len(held)
+
+
+def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> SequenceRecord:
+    source = tx.sequence(sequence)
+    if source is None:
+        raise NotAllowed("its sequence is forgotten")
+    queue = source.queue
+    if not to_app:
+        name, *_rest = tx.execute(statements.QUEUE, {"key": queue}).fetchone()
+        queue = tx.queue(f"{outgoing_queue(plan)}{name}", "outgoing", queue)
+    return replays_of(tx, source, queue, plan)
+
+
+def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
+    """Let the groups go on that are blocked, from the first step of their ladder: the plan is run again."""
+    claims = []
+    for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall():
+        record = tx.sequence(key)
+        if record is None or record.blocked is None:
+            continue
+        tx.execute(statements.BEGIN_LADDER, {"key": record.blocked})
+        record.blocked = None
+        record.wait(tx.now, None)
+        claims.append(take(tx, record))
+    return tuple(claim for claim in claims if claim is not None)
+
+
+def leave(tx: Transaction, plan: str) -> bool:
+    """This process runs it no more. It is done where all was entered and settled and it holds no sequence any more,
+    else it can be run again. Answers ``False`` where it has let some sequences go on that it holds: call it again."""
+    known = plan_of(tx.db, plan)
+    if known.state != "running":
+        return True
+    is_left = tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchone() is not None
+    state = "running" if is_left or known.line < known.messages else "done"
+    if state == "done" and let_go_on(tx, plan):
+        return False
+    tx.execute(sql.LEAVE, {"id": plan, "state": state, "now": tx.now})
+    tx.ledger("replay_ended" if state == "done" else "replay_stopped", reason=f"plan {plan}, line {known.line}")
+    return True
+
+
+def cancel(tx: Transaction, plan: str, *, actor: str, reason: str) -> Plan:
+    """Let a plan run no more. What it has entered and was not delivered is to be withdrawn (``withdraw_entered``), and
+    what it holds to be let go on (``let_go_on``)."""
+    known = plan_of(tx.db, plan)
+    if known.state == "done":
+        raise NotAllowed(f"The plan {plan} ran to its end at {_moment(known.ended_at or 0)}; nothing is left of it.")
+    if is_run(tx.db, known) is not False:
+        raise NotAllowed(f"The plan {plan} is being run by process {known.pid}; stop that first (Ctrl-C, or kill).")
+    if known.target != SERVICE and _is_being_delivered(tx, plan):
+        raise NotAllowed(f"A message of the plan {plan} is still being delivered; try again when that has ended.")
+    if known.state != "cancelled":
+        tx.execute(sql.LEAVE, {"id": plan, "state": "cancelled", "now": tx.now})
+        tx.ledger("replay_cancelled", reason=f"plan {plan}, line {known.line}: {reason}", actor=actor)
+    for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall():
+        record = tx.sequence(key)
+        if record is not None and record.on_hold_since is None:
+            record.on_hold_since = tx.now  # who delivers it stops behind the message that it is at
+    return known
+
+
+def _is_being_delivered(tx: Transaction, plan: str) -> bool:
+    """By a process that was stopped and lets end what it has called."""
+    records = (tx.sequence(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall())
+    owners = {record.owner for record in records if record is not None and record.owner is not None}
+    return any(owner_lives(tx, owner) is not False for owner in owners)
+
+
+def withdraw_entered(tx: Transaction, plan: str) -> Withdrawn:
+    """Take back what a cancelled plan has entered, as far as no process may run it now, some hundred messages. One that
+    was not delivered before goes to the dead letters: only its replay would have been delivered."""
+    tx.write_sequences()
+    withdrawn = left = 0
+    for (key,) in tx.execute(sql.CANCELLED_GROUPS, {"plan": plan}).fetchall():
+        record = tx.sequence(key)
+        if record is None:
+            continue
+        if record.owner is not None and owner_lives(tx, record.owner) is False:
+            take_from_dead(tx, record)
+        withdrawn += _withdraw_from(tx, record, _BATCH - withdrawn)
+        (waiting,) = tx.execute(statements.COUNT_UNSETTLED, {"sequence": record.id, "lower": 1}).fetchone()
+        left += waiting
+        if not waiting:
+            record.on_hold_since = None
+    return Withdrawn(withdrawn, left)
+
+
+def _withdraw_from(tx: Transaction, record: SequenceRecord, most: int) -> int:
+    lower = record.cursor if record.owner is None else record.cursor + _MAY_RUN
+    entries = tx.execute(sql.LIVE_OF, (REPLAYED, record.id, lower, most)).fetchall()
+    for position, number, was_waiting in entries:
+        if was_waiting:
+            bury(tx, record, position, number, CANCELLED)
+        else:
+            row = {"key": position, "now": tx.now, "outcome": "discarded", "reason": CANCELLED, "delivered": 0}
+            tx.execute(statements.SETTLE, row)
+    if record.owner is None:
+        record.blocked = None
+        settle_cursor(tx, record)
+    return len(entries)
+
+
+def _moment(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

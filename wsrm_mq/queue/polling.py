@@ -1,0 +1,116 @@
+"""What waits until its endpoint fetches it by MakeConnection: it is lent to one request at a time.
+
+A numbered message waits until it is acknowledged: it is lent again after ``LENT_FOR``. Any other is gone with the first
+request whose connection took it. What is never fetched is forgotten with the sequence that it is about.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested
+from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.counts import delivered
+from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.sending import LENT_FOR
+from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.inbound import Terms
+from wsrm_mq.store import fetching
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["FetchReceipt", "Fetched", "fetch", "leave_to_fetch", "taken"]
+
+_MOST: Final = 16
+"""Acknowledgements in one answer."""
+
+
+class Fetched(NamedTuple):
+    """A message as it was stored, and what it goes out with."""
+
+    position: int
+    terms: Terms
+    """Of the sequence that it is about."""
+    content_type: str
+    body: bytes
+    place: SequenceHeader | None
+    """In the offered sequence: it is fetched again until it is acknowledged there."""
+    acknowledgements: tuple[SequenceAcknowledgement, ...]
+    is_pending: bool
+    """More waits for the same address."""
+
+
+class FetchReceipt(Receipt):
+    """Of a MakeConnection. Without ``fetched`` the acknowledgements in ``others`` are all that waits."""
+
+    fetched: Fetched | None = None
+
+
+def fetch(
+    tx: Transaction,
+    sender: Sender,
+    address: str,
+    policy: QueuePolicy,
+    ack_requested: tuple[AckRequested, ...] = (),
+) -> FetchReceipt:
+    """The oldest message that waits for ``address``, or the acknowledgements that do."""
+    receipt = FetchReceipt()
+    answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
+    tx.write_sequences()
+    whose = {"address": address, "principal": sender.principal}
+    waiting = tx.execute(fetching.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
+    keys = [key for (key,) in tx.execute(fetching.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
+    about = {record.id: record for key in keys if (record := _about(tx, key)) is not None}
+    message = None
+    for position, number, key, is_numbered in waiting[:1]:
+        record = _about(tx, key)
+        if record is not None:
+            if record.acks_fetched_by == address:
+                about[record.id] = record
+            message = position, number, record, bool(is_numbered)
+    for record in about.values():
+        record.ack_waits = False
+        receipt.others += (acknowledged(record, policy, lambda: tx.used_bytes),)
+    if message is not None:
+        receipt.fetched = _lent(tx, *message, receipt.others, is_pending=len(waiting) > 1)
+    return receipt
+
+
+def taken(tx: Transaction, position: int) -> None:
+    """The connection took the message at ``position``, which has no number: it is not lent again."""
+    found = tx.execute(fetching.TAKEN, {"key": position, "now": tx.now}).fetchone()
+    record = tx.sequence(found[0]) if found is not None else None
+    if record is not None:
+        settle_cursor(tx, record)
+        delivered(tx, record.queue, None, is_replay=False)
+
+
+def leave_to_fetch(tx: Transaction, position: int) -> None:
+    """No request waits any longer for the reply to the message at ``position``."""
+    tx.execute(sql.SET_WAITER, {"key": position, "waiter": None})
+
+
+def _about(tx: Transaction, key: int) -> SequenceRecord | None:
+    """The inbound sequence, where this process speaks for it."""
+    record = tx.sequence(key)
+    return record if record is not None and tx.serves(record.queue) else None
+
+
+def _lent(
+    tx: Transaction,
+    position: int,
+    number: int,
+    record: SequenceRecord,
+    is_numbered: bool,
+    acknowledgements: tuple[SequenceAcknowledgement, ...],
+    *,
+    is_pending: bool,
+) -> Fetched:
+    tx.execute(fetching.LEND, {"key": position, "now": tx.now, "until": tx.now + LENT_FOR})
+    environ, body = tx.execute(fetching.ENVELOPE, {"key": position}).fetchone()
+    place = record.outgoing.value.header(number) if is_numbered and record.outgoing is not None else None
+    content_type = json.loads(environ)["CONTENT_TYPE"]
+    return Fetched(position, record.value.terms, content_type, body, place, acknowledgements, is_pending)

@@ -1,0 +1,40 @@
+"""A numbered message of this side has left: it leaves again until it is acknowledged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.ownership import Claim, give_back, still_mine
+from wsrm_mq.queue.settle import Settled
+from wsrm_mq.store import channels
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["NOT_ACKNOWLEDGED", "sent"]
+
+NOT_ACKNOWLEDGED: Final = "not_acknowledged"
+"""Reason of a dead letter: it was sent as often as ``resend`` says."""
+
+
+def sent(
+    tx: Transaction,
+    held: Claim,
+    position: int,
+    number: int,
+    attempt: int,
+    resend: tuple[int, ...],
+    *,
+    release: bool,
+) -> Settled:
+    """It has left for the ``attempt``-th time, and leaves again after that step of ``resend``, in ms; after the last it
+    is a dead letter. Raises ``FenceLost`` as ``settle`` does."""
+    record = still_mine(tx, held)
+    if attempt <= len(resend):
+        tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + resend[attempt - 1]})
+    else:
+        bury(tx, record, position, number, NOT_ACKNOWLEDGED)
+        settle_cursor(tx, record)
+    record.running_since = tx.now
+    released = release and give_back(tx, held)
+    return Settled(released, None, record.has_next, record.cursor)

@@ -1,0 +1,121 @@
+"""What this side says of its own accord: a stored message that leaves in a request of its own, or waits to be fetched.
+
+It is an entry like any other, in a sequence of kind ``outgoing`` that leads to one endpoint, written in the transaction
+that makes it true. So it has its attempts, retries, dead letter and owner as what is delivered to the application has
+them, and a crash loses none. What of it changes until it leaves is not stored with it: its place in the offered
+sequence is its number, the acknowledgement is put in when it is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from wsrm_mq.queue.creation import new_identifier
+from wsrm_mq.queue.ownership import Claim, take
+from wsrm_mq.sequence.elements import EndpointReference
+from wsrm_mq.sequence.inbound import InboundSequence, Terms
+from wsrm_mq.sequence.states import State
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.applications import fetched_queue, sent_queue
+from wsrm_mq.store.channels import Channel
+from wsrm_mq.store.fetching import LEND
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction, as_json
+
+__all__ = ["LENT_FOR", "NOT_SENT", "Letter", "Sent", "send"]
+
+LENT_FOR: Final = 3_000
+"""Milliseconds for which what is fetched is on its way and no other request gets it: longer than a response is under
+way, and about as long as a client waits that polls again."""
+_KEPT_FOR: Final = 600_000
+"""Milliseconds for which a message may be fetched at least, however soon its sequence expires."""
+
+
+class Letter(NamedTuple):
+    """A message of this side, without its place and acknowledgements."""
+
+    to: EndpointReference
+    message_id: str
+    action: str
+    content_type: str
+    body: bytes
+
+
+class Sent(NamedTuple):
+    """What was written of a message that is to leave."""
+
+    position: int | None
+    claim: Claim | None = None
+    """It is there where this process is to send it."""
+
+
+NOT_SENT: Final = Sent(None)
+
+
+def send(
+    tx: Transaction, record: SequenceRecord, letter: Letter, number: int | None = None, *, is_awaited: bool = False
+) -> Sent:
+    """Have a message about the inbound sequence ``record`` leave. ``number``: its place in the sequence that the source
+    has offered; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and leaves on a response
+    now; if that fails, it can be fetched."""
+    channel = _lead(tx, record, Channel(letter.to, record.id, number is not None))
+    number = channel.value.expected if number is None else number
+    message = tx.add_message(
+        {
+            "message_id": letter.message_id,
+            "action": letter.action,
+            "environ": as_json({"CONTENT_TYPE": letter.content_type}),
+            "principal": record.principal,
+            "connection": None,
+            "received_at": tx.now,
+            "body_size": len(letter.body),
+            "body": letter.body,
+        }
+    )
+    entry = {"id": message, "queue": channel.queue, "message": message, "sequence": channel.id, "number": number}
+    tx.add_entry({**_FRESH, **entry})
+    received, limit = channel.value.received.add(number), max(channel.value.limit, number + 1)
+    channel.follow(channel.value._replace(received=received, limit=limit, active_at=tx.now), number)
+    channel.wait(tx.now, None)  # it need not wait for another one's retry
+    if letter.to == record.acks_to:
+        record.ack_due_at = None  # this takes it along
+    if record.value.terms.rm.is_fetched(letter.to.address):
+        channel.due_at = max(tx.now + _KEPT_FOR, record.value.terms.expires_at or 0)
+        if is_awaited:
+            tx.execute(LEND, {"key": message, "now": tx.now, "until": tx.now + LENT_FOR})
+        return Sent(message)
+    return Sent(message, take(tx, channel))
+
+
+_FRESH: Final = {
+    "wants_reply": 0,
+    "named": 1,
+    "waiter": None,
+    "outcome": None,
+    "reason": None,
+    "settled_at": None,
+}
+
+
+def _lead(tx: Transaction, record: SequenceRecord, channel: Channel) -> SequenceRecord:
+    """The sequence of kind outgoing that leads there; it is made if it is missing, or was given up. It has ended from
+    the beginning, as no source speaks of it, and has no order: nothing waits for what is not taken."""
+    known = tx.channel(channel)
+    if known is not None:
+        return known
+    home, _application = tx.execute(sql.QUEUE, {"key": record.queue}).fetchone()
+    of = record.value.terms
+    is_fetched = of.rm.is_fetched(channel.endpoint.address)
+    terms = Terms(new_identifier(), of.rm, of.soap, of.addressing, ordered=False)
+    made = SequenceRecord(
+        0,
+        tx.queue(fetched_queue(home) if is_fetched else sent_queue(home), "outgoing", record.queue),
+        InboundSequence(terms, active_at=tx.now, state=State.TERMINATED),
+        principal=record.principal,
+        peer=record.peer,
+        partner=record.partner,
+        created_at=tx.now,
+        kind="outgoing",
+    )
+    made.ended_at = tx.now
+    return tx.add_channel(made, channel)

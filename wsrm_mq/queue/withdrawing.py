@@ -1,0 +1,123 @@
+"""Taking a message out of its queue that was not delivered, a dead letter or one that is not settled; and back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.idle import make_idle
+from wsrm_mq.store import repairs
+from wsrm_mq.store import statements as sql
+from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.transaction import Transaction
+
+__all__ = ["Stored", "check_body", "put_back", "stored", "withdraw"]
+
+
+class Stored(NamedTuple):
+    """An entry, as far as an operator's act depends on it. ``queue``, ``origin`` and ``message`` are keys."""
+
+    position: int
+    sequence: SequenceRecord
+    queue: int
+    origin: int | None
+    """The queue that a dead letter comes from."""
+    number: int
+    outcome: str | None
+    reason: str | None
+    retry_at: int | None
+    confirmed_at: int | None
+    message: int
+    wants_reply: int
+    size: int
+    """Bytes of its body."""
+    has_body: int
+
+    @property
+    def home(self) -> int:
+        """Key of the queue that it came into."""
+        return self.queue if self.origin is None else self.origin
+
+
+def stored(tx: Transaction, position: int) -> Stored:
+    """The entry at ``position``, or ``NotFound``."""
+    found = tx.execute(repairs.STORED, {"key": position}).fetchone()
+    if found is None:
+        raise NotFound(f"There is no message at position {position}.")
+    sequence, *facts = found
+    record = tx.sequence(sequence)
+    assert record is not None
+    return Stored(position, record, *facts)
+
+
+def check_body(one: Stored) -> None:
+    """Raises ``NotAllowed`` where retention has freed the body: then it cannot be delivered."""
+    if not one.has_body:
+        raise NotAllowed(f"The message at position {one.position} has no body any more: its `retain` has passed.")
+
+
+def withdraw(tx: Transaction, one: Stored, reason: str) -> None:
+    """Settle what was not delivered as discarded; its sequence goes on past it. What may run now is refused: it would
+    be delivered all the same."""
+    if one.outcome is None:
+        _take_out(tx, one, reason)
+    elif one.outcome == "dead":
+        tx.execute(repairs.WITHDRAW_LETTER, {"key": one.position, "reason": reason, "now": tx.now})
+    else:
+        raise NotAllowed(f"The message at position {one.position} is {one.outcome} already.")
+
+
+def put_back(tx: Transaction, one: Stored) -> None:
+    """Undo ``withdraw``. Where its sequence has delivered what follows it, that is refused: it would come late."""
+    if one.origin is not None:
+        tx.execute(repairs.RESTORE_LETTER, {"key": one.position})
+        return
+    record, number = one.sequence, one.number
+    value = record.value
+    instead = f"`wsrm-mq replay plan pos:{one.position} -o plan.json` has it delivered by itself."
+    if value.is_given_up(number):
+        raise NotAllowed(f"{value.terms.identifier} was given up from number {value.discard_from} on. {instead}")
+    is_held = number >= value.limit
+    if not is_held:
+        make_idle(tx, record)
+        if value.terms.ordered and _has_delivered_beyond(tx, record, number):
+            raise NotAllowed(
+                f"{value.terms.identifier} has delivered messages behind number {number}, which would come late. "
+                f"{instead}"
+            )
+    tx.execute(repairs.UNSETTLE, {"key": one.position})
+    if is_held:
+        record.hold(one.size)
+    else:
+        record.cursor = min(record.cursor, number)
+
+
+def _has_delivered_beyond(tx: Transaction, record: SequenceRecord, number: int) -> bool:
+    search = {"sequence": record.id, "number": number}
+    parts = (repairs.DELIVERED_INDEXED, repairs.DELIVERED_BEHIND)
+    return any(tx.execute(part, search).fetchone() is not None for part in parts)
+
+
+def _take_out(tx: Transaction, one: Stored, reason: str) -> None:
+    record, number = one.sequence, one.number
+    value = record.value
+    if value.is_given_up(number):
+        raise NotAllowed(f"The message at position {one.position} is on its way to the dead letters; try again then.")
+    is_held = number >= value.limit
+    if not is_held:
+        make_idle(tx, record)
+    tx.execute(
+        sql.SETTLE, {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
+    )
+    if number in value.unnamed:
+        record.value = value._replace(unnamed=value.unnamed.remove(number))
+    if is_held:
+        record.held -= 1
+        record.held_bytes = max(0, record.held_bytes - one.size) if record.held else 0
+        return
+    if record.blocked == one.position:
+        record.blocked = None
+    if record.cursor == number:  # what follows does not wait for its retry
+        record.wait(tx.now, None)
+    settle_cursor(tx, record)

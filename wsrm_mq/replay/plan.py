@@ -1,0 +1,215 @@
+"""The file of a frozen plan: NDJSON, a header and a line for each message, in the order in which they run.
+
+It is written once, as a stream, and the store keeps its SHA-256: the set that runs is the set that was shown, byte for
+byte. It may have millions of lines, so it is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+from wsrm_mq.errors import NotAllowed, NotFound
+
+__all__ = [
+    "BREAKS_ORDER",
+    "DUPLICATE",
+    "FORMAT",
+    "KEY_HEADER",
+    "OLD",
+    "About",
+    "Header",
+    "LeftOut",
+    "Line",
+    "PlanFile",
+    "document",
+    "encoded",
+    "write_plan",
+]
+
+FORMAT: Final = 1
+
+DUPLICATE: Final = "duplicate"
+"""The service has taken it before."""
+BREAKS_ORDER: Final = "breaks_order"
+"""It runs before messages that precede it in its sequence, or after messages that follow it."""
+OLD: Final = "old"
+"""It is older than the marks that the service keeps of what it has done."""
+
+KEY_HEADER: Final = "Wsrm-Mq-Key"
+"""HTTP header of what is replayed to an address: ``identifier;number``, with ``;plan`` behind it where the message is
+to pass for a new one. What is no letter, digit, ``-``, ``.``, ``_``, ``~`` or ``:`` in them is percent-encoded."""
+
+_HEADER: Final = 16 * 1024 * 1024
+"""Bytes that the first line may have."""
+_PIECE: Final = 1024 * 1024
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """What fits the query and is not in the plan. ``example``: a position, or a sequence."""
+
+    why: str
+    messages: int
+    example: str
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is about, whatever it is made of; times in ms since the epoch. ``bytes``: of all bodies. ``counts``:
+    how many of its messages are in each state, and have each flag."""
+
+    wsrm_mq_plan: int
+    """``FORMAT``."""
+    id: str
+    made_at: int
+    actor: str
+    reason: str
+    query: str
+    target: str
+    as_new: bool
+    skip_missing: bool
+    messages: int
+    groups: int
+    bytes: int
+    counts: dict[str, int]
+    left_out: tuple[LeftOut, ...]
+    warnings: tuple[str, ...]
+
+
+class Header(About, frozen=True, kw_only=True):
+    """Of a plan that is one file."""
+
+    store: str
+    """Id of the store that it was made of."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One message. Those of a ``group`` run in the order of their lines, one at a time."""
+
+    group: int
+    position: int
+    queue: str
+    sequence: str | None
+    number: int | None
+    message_id: str | None
+    action: str | None
+    size: int
+    """Bytes of its body."""
+    state: str
+    """When the plan was made."""
+    flags: tuple[str, ...] = ()
+
+
+def document(of: About | Line) -> dict[str, Any]:
+    """As it stands in the file, for a JSON document."""
+    found: dict[str, Any] = msgspec.to_builtins(of)
+    return found
+
+
+_encode = msgspec.json.Encoder().encode
+_header = msgspec.json.Decoder(Header).decode
+_line = msgspec.json.Decoder(Line).decode
+
+
+def encoded(line: Line) -> bytes:
+    """As it stands in the file."""
+    return _encode(line) + b"\n"
+
+
+def write_plan(path: Path, header: Header, lines: IO[bytes]) -> str:
+    """Write header and ``lines``, encoded and read from their beginning, to ``path`` at once, or not at all. Answers
+    the digest. Raises ``NotAllowed`` where the file is there or cannot be made."""
+    unfinished = path.with_name(f".{path.name}.{header.id}")
+    digest = hashlib.sha256()
+    try:
+        handle = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            with open(handle, "wb") as file:
+                for piece in _pieces(header, lines):
+                    digest.update(piece)
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(unfinished, path)  # unlike a rename it replaces nothing
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise NotAllowed(f"{path} is there already; name another file with -o.") from error
+    except OSError as error:
+        raise NotAllowed(f"{path}: cannot be written: {error.strerror}. No plan was made.") from error
+    return digest.hexdigest()
+
+
+def _pieces(header: Header, lines: IO[bytes]) -> Iterator[bytes]:
+    yield _encode(header) + b"\n"
+    lines.seek(0)
+    while piece := lines.read(_PIECE):
+        yield piece
+
+
+class PlanFile:
+    """An open plan. Raises ``NotFound`` where there is no such file, ``NotAllowed`` where it is no plan."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise NotFound(f"{path}: {error.strerror}.") from error
+        try:
+            self.header = self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+        self._lines_at = self._file.tell()
+        self._as_verified: tuple[int, ...] = ()
+
+    def __enter__(self) -> PlanFile:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._file.close()
+
+    def _read_header(self) -> Header:
+        first = self._file.readline(_HEADER)
+        try:
+            header = _header(first)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise NotAllowed(f"{self.path} is no plan of wsrm-mq: {error}.") from error
+        if header.wsrm_mq_plan != FORMAT:
+            raise NotAllowed(
+                f"{self.path} has the format {header.wsrm_mq_plan} of plans, this version knows {FORMAT}. "
+                "Make the plan again."
+            )
+        return header
+
+    def digest(self) -> str:
+        """SHA-256 of the whole file, as it is now."""
+        self._as_verified = self._stamp()
+        digest = hashlib.sha256()
+        self._file.seek(0)
+        while piece := self._file.read(_PIECE):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def lines(self, after: int = 0) -> Iterator[tuple[int, Line]]:
+        """Each line behind line ``after`` with its number, from 1. Raises ``NotAllowed`` where the file was written to
+        since ``digest``, or is broken."""
+        self._file.seek(self._lines_at)
+        for number, text in enumerate(self._file, 1):
+            if number <= after:
+                continue
+            if self._as_verified and self._as_verified != self._stamp():
+                raise NotAllowed(f"{self.path} was changed while it ran.")
+            try:
+                yield number, _line(text)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise NotAllowed(f"{self.path}: line {number + 1} is no line of a plan: {error}.") from error
+
+    def _stamp(self) -> tuple[int, ...]:
+        found = os.fstat(self._file.fileno())
+        return (found.st_ino, found.st_size, found.st_mtime_ns)

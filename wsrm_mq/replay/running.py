@@ -1,0 +1,363 @@
+"""A frozen plan is run: its messages are entered in pieces, a little ahead of what is delivered, and delivered as every
+message is: by the service that runs, or here.
+
+Nothing of a run is in this process alone: how far it has come is in the store, so one that is stopped, or killed, goes
+on where it was when the plan is run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
+from wsrm_mq.engine.engine import Engine
+from wsrm_mq.errors import NotAllowed, NotFound, StoreError
+from wsrm_mq.queue import plans as verbs
+from wsrm_mq.queue.plans import Entered, Plan, Planned, Withdrawn
+from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
+from wsrm_mq.replay.plan import BREAKS_ORDER, Line, PlanFile
+from wsrm_mq.store import plans as sql
+from wsrm_mq.store.applications import Serving, outgoing_queue, served
+from wsrm_mq.store.database import store_errors
+from wsrm_mq.store.identity import identify
+from wsrm_mq.store.instances import MISSING_SECONDS
+from wsrm_mq.store.looking import connect_looker
+from wsrm_mq.store.store import run_once, store_path
+from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.writer import Clock, wall_clock
+
+__all__ = ["Progress", "cancel_plan", "check_plan", "run_plan"]
+
+AHEAD: Final = 2_000
+"""So many entered messages may be undelivered: the plan may be a day's, the store need not have it twice."""
+PIECE: Final = 500
+"""Messages entered in one transaction."""
+LOOK_SECONDS: Final = 0.02
+_DRAIN_SECONDS: Final = 30.0
+_LET_END_SECONDS: Final = 5.0
+"""What a service is delivering while its plan is cancelled."""
+_LAST_WORD_SECONDS: Final = 2.0
+"""For what is to be written to a store that has just failed: the next run finds what could not be."""
+LIVES_SECONDS: Final = 1.0
+"""Between two looks whether a service lives."""
+_STANDS_SECONDS: Final = 5.0
+"""Where nothing was settled for so long, the store is asked whether it can write."""
+_SERVICE_SECONDS: Final = 5.0
+"""A run that waits for a service ends when none has lived for so long."""
+
+
+class Progress(NamedTuple):
+    """How far a run has come, in messages."""
+
+    messages: int
+    """In the plan."""
+    line: int
+    """Lines that were read."""
+    settled: int
+    """Delivered, or skipped, missing or buried."""
+    waiting: int
+    """Entered, and to be delivered."""
+    blocked: tuple[str, ...]
+    """Identifiers of groups that a failure has stopped."""
+    retrying: int
+    """Groups that wait for their next try."""
+    error: str | None
+    """What one of them failed with last."""
+
+
+class _Group(NamedTuple):
+    """A group with something undelivered; see ``PROGRESS``."""
+
+    key: int
+    identifier: str
+    blocked: int | None
+    retry_at: int | None
+    messages: int
+    error: str | None
+
+
+def nothing_here(_delivery: Delivery) -> Outcome:
+    """For a run whose messages the running service delivers."""
+    raise AssertionError("this process serves no queue")
+
+
+def check_plan(where: str | Path, file: Path) -> Plan:
+    """What the store at ``where`` knows of the plan ``file``, which could be run. Raises ``NotAllowed`` where it could
+    not: it was changed, is of another store, is over, or is run."""
+    path = store_path(where)
+    with PlanFile(file) as plan:
+        _refuse_other_store(path, plan)
+        return _refuse(path, plan, plan.digest())
+
+
+def _refuse(path: Path, plan: PlanFile, digest: str, target: str | None = None) -> Plan:
+    with closing(connect_looker(path)) as db, store_errors(path):
+        known = verbs.plan_of(db, plan.header.id)
+        verbs.refuse(db, known, digest, target)
+    return known
+
+
+def cancel_plan(where: str | Path, plan: str, *, actor: str, reason: str) -> Withdrawn:
+    """Let the plan with the id ``plan`` run no more, take back what it has entered and is not delivered, and let the
+    sequences go on that it holds. What waited for delivery before goes to the dead letters. Waits some seconds for what
+    is being delivered; what is left then is delivered no more, and taken back when the plan is cancelled again. Raises
+    ``NotFound``, and ``NotAllowed`` where it is run, or ran to its end."""
+    path = store_path(where)
+    run_once(path, lambda tx: verbs.cancel(tx, plan, actor=actor, reason=reason))
+    done = _taken_back(path, plan)
+    while run_once(path, lambda tx: verbs.let_go_on(tx, plan)):
+        pass
+    return done
+
+
+def _taken_back(path: Path, plan: str) -> Withdrawn:
+    done = Withdrawn(0, 0)
+    until = time.monotonic() + _LET_END_SECONDS
+    while True:
+        now = run_once(path, lambda tx: verbs.withdraw_entered(tx, plan))
+        done = Withdrawn(done.messages + now.messages, now.left)
+        if not now.left or (not now.messages and time.monotonic() > until):
+            return done
+        if not now.messages:
+            time.sleep(LOOK_SECONDS)
+
+
+def run_plan(
+    where: str | Path,
+    file: Path,
+    *,
+    actor: str,
+    target: str = "app",
+    call: Call | None = None,
+    policy_of: PolicyOf = lambda _partner: QueuePolicy(),
+    rate: float | None = None,
+    stop_on_error: bool = False,
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    clock: Clock = wall_clock,
+) -> Progress:
+    """Run the plan ``file`` on the store at ``where`` to its end, or as far as it comes. ``call`` delivers a message
+    here; ``None``: the service that runs does. ``target`` is what is written down of that. ``rate``: so many messages a
+    second at most. ``actor``: who runs it, for the ledger. ``stop_on_error``: enter no more once a group is blocked.
+
+    Raises ``NotAllowed`` for a plan that was changed, is of another store, is over or is run already; ``StoreError``;
+    and, as any wait does, ``KeyboardInterrupt``. The plan can be run again after each of them."""
+    path = store_path(where)
+    with PlanFile(file) as plan:
+        _refuse_other_store(path, plan)
+        digest = plan.digest()
+        _refuse(path, plan, digest, target)  # what an earlier run has left is served from the start on
+        if call is None:
+            _refuse_without_service(path)
+        engine = Engine(
+            path,
+            call or nothing_here,
+            policy_of,
+            clock=clock,
+            serving=Serving(paths=(outgoing_queue(plan.header.id),)),
+            prunes=False,
+        )
+        engine.start()
+        drain_seconds = _DRAIN_SECONDS
+        try:
+            run = _Run(engine, plan, rate, stop_on_error, on_progress, to_app=call is None)
+            return run.to_its_end(digest, target, actor)
+        except StoreError:
+            drain_seconds = _LAST_WORD_SECONDS
+            raise
+        finally:
+            engine.close(drain_seconds)
+
+
+def _refuse_other_store(path: Path, plan: PlanFile) -> None:
+    with closing(connect_looker(path)) as db, store_errors(path):
+        if identify(db).id != plan.header.store:
+            raise NotAllowed(f"{plan.path} was made of another store than {path}.")
+        if db.execute(sql.PLAN, (plan.header.id,)).fetchone() is None:
+            raise NotFound(
+                f"{path} knows no plan {plan.header.id}: it ended long ago, or the store was put back from before. "
+                "Make the plan again."
+            )
+
+
+def _lives_service(path: Path) -> bool:
+    with closing(connect_looker(path)) as db, store_errors(path):
+        return any(not serving.is_run for serving in served(db))
+
+
+def _refuse_without_service(path: Path) -> None:
+    if not _lives_service(path):
+        raise NotAllowed(
+            f"No service runs on {path} that could deliver. Start it, or deliver here: --to MODULE:ATTRIBUTE."
+        )
+
+
+def _planned(line: Line) -> Planned:
+    return Planned(line.group, line.position, line.state, BREAKS_ORDER in line.flags)
+
+
+class _Run:
+    def __init__(
+        self,
+        engine: Engine,
+        plan: PlanFile,
+        rate: float | None,
+        stop_on_error: bool,
+        on_progress: Callable[[Progress], None],
+        *,
+        to_app: bool,
+    ) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._plan = plan
+        self._id = plan.header.id
+        self._rate = rate
+        self._stop_on_error = stop_on_error
+        self._on_progress = on_progress
+        self._to_app = to_app
+        self._line = 0
+        self._active: set[int] = set()
+        """Keys of groups that may have something undelivered."""
+        self._blocked: dict[int, _Group] = {}
+        self._served_at = time.monotonic()
+        """When a service was seen last."""
+        self._looked_at = 0.0
+        self._waiting = 0
+        """Messages that waited at the last look, and since when it was as many."""
+        self._stands_since = 0.0
+
+    def to_its_end(self, digest: str, target: str, actor: str) -> Progress:
+        known = self._begun(digest, target, actor)
+        try:
+            self._engine.ask()
+            self._line = known.line
+            for claim in self._store.call(lambda tx: verbs.try_again(tx, self._id)):
+                self._engine.dispatcher.give(claim)
+            self._take_up()
+            self._wake()
+            progress = self._enter_all()
+        except BaseException:
+            with suppress(StoreError):  # then the lock of this process tells that it runs no more
+                self._store.call(lambda tx: verbs.leave(tx, self._id))
+            raise
+        while not self._store.call(lambda tx: verbs.leave(tx, self._id), keep=True):
+            self._store.wake()  # what it held goes on
+        return progress
+
+    def _begun(self, digest: str, target: str, actor: str) -> Plan:
+        """A run that ended on a full disk may seem to live: the watch knows better after a few seconds."""
+        until = time.monotonic() + 2 * MISSING_SECONDS
+        while True:
+            known = self._store.call(lambda tx: verbs.begin(tx, self._id, digest, target, actor))
+            if known is not None:
+                return known
+            if time.monotonic() > until:
+                raise NotAllowed(f"Whether another process runs the plan {self._id} is not known. Try again later.")
+            time.sleep(LOOK_SECONDS)
+
+    def _take_up(self) -> None:
+        """What an earlier run has left."""
+        with self._store.reader() as db:
+            self._active = {row[0] for row in db.execute(sql.UNSETTLED_GROUPS, {"plan": self._id})}
+
+    def _enter_all(self) -> Progress:
+        lines = self._plan.lines(self._line)
+        begun, entered = time.monotonic(), 0
+        is_over = False
+        while True:
+            groups = self._look()
+            progress = self._progress(groups)
+            self._on_progress(progress)
+            waiting = sum(group.messages for group in groups)
+            if self._blocked and self._stop_on_error and not waiting:
+                return progress
+            is_over = is_over or (self._stop_on_error and bool(self._blocked))
+            if is_over and not waiting:
+                return self._last_look(progress)
+            room = 0 if is_over else self._room(AHEAD - waiting, time.monotonic() - begun, entered)
+            if not room:
+                self._wait(waiting)
+                continue
+            piece = list(islice(lines, room))
+            is_over = not piece
+            if piece:
+                entered += self._enter([_planned(line) for _number, line in piece])
+
+    def _room(self, ahead: int, seconds: float, entered: int) -> int:
+        """How many messages may be entered now."""
+        most = min(PIECE, ahead)
+        if self._rate is not None:
+            most = min(most, int(self._rate * seconds) + 1 - entered)
+        return max(0, most)
+
+    def _enter(self, lines: list[Planned]) -> int:
+        def verb(tx: Transaction) -> Entered:
+            return verbs.enter(tx, self._id, self._line, lines, to_app=self._to_app)
+
+        done = self._store.call(verb)
+        self._line += len(lines)
+        self._active |= done.groups
+        for claim in done.claims:
+            self._engine.dispatcher.give(claim)
+        self._wake()
+        return len(lines)
+
+    def _wake(self) -> None:
+        if self._to_app:
+            self._store.wake()
+
+    def _look(self) -> list[_Group]:
+        """The groups that have something to deliver and are not blocked."""
+        with self._store.reader() as db:
+            rows = db.execute(sql.PROGRESS, (as_json([*self._active]),)).fetchall()
+        groups = [_Group._make(row) for row in rows]
+        self._blocked |= {group.key: group for group in groups if group.blocked is not None}
+        left = [group for group in groups if group.blocked is None]
+        self._active = {group.key for group in left}
+        return left
+
+    def _last_look(self, progress: Progress) -> Progress:
+        """All of the plan's groups once more: an operator may have resumed one that was blocked."""
+        self._take_up()
+        self._blocked.clear()
+        return self._progress(self._look()) if self._active else progress
+
+    def _progress(self, groups: list[_Group]) -> Progress:
+        retrying = [group for group in groups if group.retry_at is not None]
+        waiting = sum(group.messages for group in groups)
+        stopped = sum(group.messages for group in self._blocked.values())
+        failed = [*retrying, *self._blocked.values()]
+        return Progress(
+            messages=self._plan.header.messages,
+            line=self._line,
+            settled=self._line - waiting - stopped,
+            waiting=waiting,
+            blocked=tuple(group.identifier for group in self._blocked.values()),
+            retrying=len(retrying),
+            error=failed[0].error if failed else None,
+        )
+
+    def _wait(self, waiting: int) -> None:
+        time.sleep(LOOK_SECONDS)
+        now = time.monotonic()
+        if waiting != self._waiting:
+            self._waiting, self._stands_since = waiting, now
+        elif waiting and now - self._stands_since > _STANDS_SECONDS:
+            self._stands_since = now
+            self._enter([])  # it writes: a settlement that a full disk refuses is tried for ever, without a word here
+        if not (self._to_app and waiting):
+            return
+        if now - self._looked_at < LIVES_SECONDS:
+            return
+        self._looked_at = now
+        if _lives_service(self._store.path):
+            self._served_at = now
+        elif now - self._served_at > _SERVICE_SECONDS:
+            raise NotAllowed(
+                f"No service runs on {self._store.path} any more; {waiting} messages wait for it. Start it, and run "
+                "the plan again: it goes on where it was."
+            )

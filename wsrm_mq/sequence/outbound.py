@@ -1,0 +1,225 @@
+"""A sequence as its RM Source knows it, and the one function that changes it.
+
+``take(sequence, event, now)`` takes the sequence as a value and answers an ``OutboundStep``: the next value and what
+must happen because of it. No I/O, no clock, no threads. A message gets its number once; whatever is sent of it again
+has that number. What the destination did wrong comes back as a fault, never as an exception.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    SequenceAcknowledgement,
+    SequenceFault,
+    SequenceHeader,
+    TerminateSequence,
+)
+from wsrm_mq.sequence.faults import InvalidAcknowledgement
+from wsrm_mq.sequence.outbound_states import (
+    OUTBOUND_ENDED,
+    OUTBOUND_TRANSITIONS,
+    OutboundAct,
+    OutboundState,
+    OutboundTrigger,
+)
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, RMVersion
+
+__all__ = ["NewMessage", "OutboundSequence", "OutboundStep", "OutboundTerms", "Own", "take"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundTerms:
+    """What was agreed when the sequence was created; it never changes. Times in ms since the epoch."""
+
+    identifier: str
+    rm: RMVersion
+    expires_at: int | None = None
+
+
+class OutboundSequence(NamedTuple):
+    terms: OutboundTerms
+    state: OutboundState = OutboundState.CREATED
+    given: int = 0
+    """The highest number given; 0 for none."""
+    acknowledged: AckRanges = EMPTY
+    last_number: int | None = None
+    """No number above it is given: it had LastMessage (1.0), or the destination takes no more."""
+    is_final: bool = False
+    """The destination has said that ``acknowledged`` will not change."""
+
+    @property
+    def unacknowledged(self) -> AckRanges:
+        return self.acknowledged.gaps(self.given)
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Every number that was given is."""
+        return self.acknowledged.expected > self.given
+
+    def header(self, number: int) -> SequenceHeader:
+        """Of the message that has this number."""
+        is_last = self.terms.rm.has_last_message and number == self.last_number
+        return SequenceHeader(self.terms.identifier, number, is_last)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state not in OUTBOUND_ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message is to get a number. ``last``: no other follows it, which 1.0 says with LastMessage."""
+
+    last: bool = False
+
+
+class Own(enum.Enum):
+    """Events without content."""
+
+    CLOSE = OutboundTrigger.CLOSE
+    CLOSE_CONFIRMED = OutboundTrigger.CLOSE_CONFIRMED
+    TERMINATE = OutboundTrigger.TERMINATE
+    TERMINATE_CONFIRMED = OutboundTrigger.TERMINATE_CONFIRMED
+    CHANNEL_ENDED = OutboundTrigger.CHANNEL_ENDED
+    TIME_PASSED = OutboundTrigger.EXPIRED
+
+
+Input = NewMessage | SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault | Own
+
+MOST_RANGES: Final = 4_096
+"""An acknowledgement that would leave more separate ranges is not taken: its sender chooses how many there are, and
+each is kept. A later one that closes gaps is."""
+_EARLY: Final = {
+    Own.TERMINATE: OutboundTrigger.TERMINATE_EARLY,
+    Own.CHANNEL_ENDED: OutboundTrigger.CHANNEL_ENDED_EARLY,
+}
+"""What they are while something is not acknowledged."""
+_FAULTS: Final = {
+    "SequenceClosed": OutboundTrigger.REFUSED_CLOSED,
+    "MessageNumberRollover": OutboundTrigger.REFUSED_FULL,
+    "SequenceTerminated": OutboundTrigger.UNKNOWN_THERE,
+    "UnknownSequence": OutboundTrigger.UNKNOWN_THERE,
+}
+
+
+class OutboundStep(NamedTuple):
+    sequence: OutboundSequence
+    act: OutboundAct
+    fault: InvalidAcknowledgement | None = None
+    header: SequenceHeader | None = None
+    """Of the message that got a number."""
+    released: AckRanges = EMPTY
+    """The numbers that are acknowledged from now on."""
+    wanted: AckRanges = EMPTY
+    """The numbers that the destination has said it lacks: they are to be sent at once (Nack)."""
+    in_doubt: AckRanges = EMPTY
+    """The numbers that were not acknowledged when the sequence ended."""
+
+
+def take(sequence: OutboundSequence, event: Input, now: int) -> OutboundStep:
+    """Take one event and answer the next sequence and what must happen because of it. ``now`` is in ms since the epoch.
+    A sequence whose time is over ends first, and the event meets the ended one."""
+    expires_at = sequence.terms.expires_at
+    if sequence.is_open and expires_at is not None and now >= expires_at:
+        expired = _move(sequence, OutboundTrigger.EXPIRED, event)
+        if event is Own.TIME_PASSED:
+            return expired
+        return take(expired.sequence, event, now)._replace(in_doubt=expired.in_doubt)
+    if event is Own.TIME_PASSED:
+        return OutboundStep(sequence, OutboundAct.IGNORE)
+    return _move(sequence, _classify(sequence, event), event)
+
+
+def _classify(sequence: OutboundSequence, event: Input) -> OutboundTrigger:
+    match event:
+        case NewMessage():
+            last = MAX_MESSAGE_NUMBER if sequence.last_number is None else sequence.last_number
+            return OutboundTrigger.MESSAGE if sequence.given < last else OutboundTrigger.MESSAGE_BEYOND_LAST
+        case SequenceAcknowledgement():
+            if _contradicts(sequence, event):
+                return OutboundTrigger.WRONGLY_ACKNOWLEDGED
+            return OutboundTrigger.FINAL if event.final else OutboundTrigger.ACKNOWLEDGED
+        case CloseSequence():
+            return OutboundTrigger.CLOSED_THERE
+        case TerminateSequence():
+            return OutboundTrigger.TERMINATED_THERE
+        case SequenceFault(code=code):
+            return _FAULTS.get(code, OutboundTrigger.ACCUSED)
+        case Own():
+            return event.value if _is_done(sequence, event) else _EARLY.get(event, event.value)
+    raise TypeError(f"{event!r} is no input of a sequence")
+
+
+def _is_done(sequence: OutboundSequence, event: Own) -> bool:
+    """Whether nothing is missing for the end. 1.0 terminates only what it has called the last (S-TRM-004)."""
+    needs_last = event is Own.TERMINATE and sequence.terms.rm.has_last_message
+    return sequence.is_acknowledged and not (needs_last and sequence.last_number is None)
+
+
+def _contradicts(sequence: OutboundSequence, said: SequenceAcknowledgement) -> bool:
+    """Whether it names a number that was never given, or says after Final what Final did not (S-ACK-002 … 004, 012)."""
+    if any(not 1 <= lower <= upper <= sequence.given for lower, upper in said.ranges):
+        return True
+    if any(not 1 <= number <= sequence.given for number in said.nacks):
+        return True
+    if not sequence.is_final:
+        return False
+    named = _merged(EMPTY, said)
+    return named != sequence.acknowledged if said.final else bool(named.without(sequence.acknowledged))
+
+
+def _merged(known: AckRanges, said: SequenceAcknowledgement) -> AckRanges:
+    """``known`` with the ranges of ``said``: in any order, adjacent or overlapping (S-ACK-007, S-ACK-008)."""
+    merged: list[tuple[int, int]] = []
+    for lower, upper in sorted((*known.ranges, *said.ranges)):
+        if merged and lower <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(upper, merged[-1][1])
+        else:
+            merged.append((lower, upper))
+    return AckRanges(tuple(merged))
+
+
+def _move(sequence: OutboundSequence, trigger: OutboundTrigger, event: Input) -> OutboundStep:
+    """What the table says."""
+    act, state = OUTBOUND_TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger]
+    following = sequence._replace(state=state)
+    step = OutboundStep(following, act)
+    if act is OutboundAct.NUMBER and isinstance(event, NewMessage):
+        step = _numbered(following, event)
+    elif act is OutboundAct.STOP:
+        step = step._replace(sequence=following._replace(last_number=sequence.given))
+    elif isinstance(event, SequenceAcknowledgement):
+        step = _acknowledged(sequence, following, act, event)
+    if state in OUTBOUND_ENDED and sequence.is_open:
+        return step._replace(in_doubt=step.sequence.unacknowledged)
+    return step
+
+
+def _numbered(sequence: OutboundSequence, event: NewMessage) -> OutboundStep:
+    number = sequence.given + 1
+    following = sequence._replace(given=number, last_number=number if event.last else sequence.last_number)
+    return OutboundStep(following, OutboundAct.NUMBER, header=following.header(number))
+
+
+def _acknowledged(
+    before: OutboundSequence, after: OutboundSequence, act: OutboundAct, said: SequenceAcknowledgement
+) -> OutboundStep:
+    if act is OutboundAct.CONTRADICT:
+        reason = f"Numbers 1 to {before.given} were sent; the acknowledgement says otherwise, or not what it said."
+        return OutboundStep(after, act, InvalidAcknowledgement(reason, said.identifier, said=said))
+    if act is not OutboundAct.TAKE:
+        return OutboundStep(after, act)
+    acknowledged = _merged(before.acknowledged, said)
+    if len(acknowledged) > MOST_RANGES:
+        return OutboundStep(before, OutboundAct.IGNORE)
+    return OutboundStep(
+        after._replace(acknowledged=acknowledged, is_final=before.is_final or said.final),
+        act,
+        released=acknowledged.without(before.acknowledged),
+        wanted=AckRanges.of(said.nacks).without(acknowledged),
+    )

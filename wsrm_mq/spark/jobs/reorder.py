@@ -1,0 +1,50 @@
+"""What a sequence in order does with what arrived: which arrivals are released, held or duplicates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+__all__ = ["FRONTIER", "frontier_of", "frontiers", "reorder"]
+
+FRONTIER: Final = "store string, sequence string, next long"
+"""Columns of a frontier: the number that a sequence releases next."""
+
+
+def reorder(arrivals: DataFrame, frontier: DataFrame) -> DataFrame:
+    """``arrivals`` (store, sequence, number, position, any more) with a ``verdict``: ``duplicate`` of what was released
+    or of an earlier position, ``release``, or ``held`` behind a gap; and ``next``, the number that its sequence
+    releases next. ``frontier`` (store, sequence, next) is where each began; one that is not there begins at 1.
+
+    Nothing else says what was released before: of a sequence whose first messages retention has deleted the frontier
+    has to be given."""
+    sequence = Window.partitionBy("store", "sequence")
+    upwards = sequence.orderBy("number", "position")
+    begun = arrivals.join(
+        frontier.select("store", "sequence", f.col("next").alias("begun")), ["store", "sequence"], "left"
+    )
+    before = f.lag("number").over(upwards)
+    is_new = (f.col("number") >= f.col("begun")) & ~f.col("number").eqNullSafe(before)
+    is_next = f.col("number") == f.col("begun") + f.col("new") - 1
+    verdict = f.when(~f.col("is_new"), "duplicate").when(is_next, "release").otherwise("held")
+    released = f.max(f.when(f.col("verdict") == "release", f.col("number"))).over(sequence)
+    return (
+        begun.withColumn("begun", f.coalesce("begun", f.lit(1)))
+        .withColumn("is_new", is_new)
+        .withColumn("new", f.sum(f.col("is_new").cast("long")).over(upwards.rowsBetween(Window.unboundedPreceding, 0)))
+        .withColumn("verdict", verdict)
+        .withColumn("next", f.coalesce(released + 1, "begun"))
+        .drop("begun", "is_new", "new")
+    )
+
+
+def frontier_of(sequences: DataFrame) -> DataFrame:
+    """Where the ``sequences`` of a store stand: each delivers what is below its ``limit``."""
+    return sequences.select("store", "sequence", f.col("limit").alias("next"))
+
+
+def frontiers(reordered: DataFrame) -> DataFrame:
+    """Where the sequences stand behind what was ``reordered``: the frontier of what arrives after it."""
+    return reordered.groupBy("store", "sequence").agg(f.max("next").alias("next"))

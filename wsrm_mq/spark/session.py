@@ -1,0 +1,97 @@
+"""The session of Spark that a job runs in: one that is there, the one that spark-submit gives, or one of this machine.
+
+Only the last is ended with the job. Its JVM writes to a file: what goes wrong there is told in a line (``failures``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from wsrm_mq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["session"]
+
+ANYWHERE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.python.filterPushdown.enabled": "true"}
+"""What every session has to be set to, and can be while it runs."""
+BEGUN: Final = {**ANYWHERE, "spark.speculation": "false"}
+"""What a session is begun with. A copy of a running task would deliver messages a second time."""
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+LOCAL: Final = {
+    "spark.master": "local[*,4]",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING}"',
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a session of this machine is begun with besides; a task that fails is tried four times in all."""
+JAVA: Final = 17
+"""The oldest version that Spark runs on."""
+
+
+@contextmanager
+def session(name: str, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session for the job ``name``. ``settings`` are Spark's, and go before those above; ``log`` is a file for what
+    the JVM writes, if one is begun here. Raises ``ConfigurationError`` where PySpark or Java is missing."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ConfigurationError("PySpark is not installed: pip install 'wsrm-mq[spark]'.") from None
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        for key, value in {**ANYWHERE, **settings}.items():
+            active.conf.set(key, value)
+        yield active
+        return
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    begun = _submitted(name, settings) if is_submitted else _local(name, log, settings)
+    try:
+        yield begun
+    finally:
+        begun.stop()
+
+
+def _submitted(name: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.appName(name).config(map={**BEGUN, **settings}).getOrCreate()
+
+
+def _local(name: str, log: Path, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    _check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf(loadDefaults=False).setAppName(name).setAll([*{**BEGUN, **LOCAL, **settings}.items()])
+    with log.open("ab") as told:
+        gateway = launch_gateway(conf, {"stdout": told, "stderr": told})
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    needed = f"Spark needs Java {JAVA} or newer (Debian: openjdk-17-jre-headless)"
+    if java is None:
+        raise ConfigurationError(f"{needed}; there is none {f'in JAVA_HOME, {home}' if home else 'on the path'}.")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    if version is None or int(version[1]) < JAVA:
+        raise ConfigurationError(f"{needed}; {java} is {version[1] if version else 'no Java that tells its version'}.")

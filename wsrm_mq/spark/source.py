@@ -1,0 +1,74 @@
+"""The format ``wsrm`` of Spark: ``spark.read.format("wsrm").load("/stores/*.db")``.
+
+Spark finds it through the package ``pyspark_wsrm``, which it imports in every session: so nothing else is imported
+here before it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from wsrm_mq.spark.reader import Reader
+
+__all__ = ["DefaultSource", "read"]
+
+_PUSHDOWN: str = "spark.sql.python.filterPushdown.enabled"
+
+
+class DefaultSource(DataSource):
+    """Options are in ``options.OPTIONS``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "wsrm"
+
+    def schema(self) -> StructType:
+        from wsrm_mq.spark.options import parse
+        from wsrm_mq.spark.types import schema_of
+
+        return schema_of(parse(self.options).columns)
+
+    def reader(self, schema: StructType) -> Reader:
+        from wsrm_mq.spark.options import parse
+        from wsrm_mq.spark.reader import PushingReader, Reader
+        from wsrm_mq.spark.types import check
+
+        options = parse(self.options, tuple(schema.fieldNames()))
+        check(schema, options.columns)
+        return PushingReader(options) if options.pushdown else Reader(options)
+
+
+def read(spark: SparkSession, *paths: str, table: str = "messages", **options: Any) -> DataFrame:
+    """A table of stores and exports; ``options`` are the format's, by name. Filters go to the stores where the session
+    lets them; segments of Parquet are read by Spark itself, which prunes their columns and groups of rows."""
+    from wsrm_mq.spark.options import parse
+    from wsrm_mq.spark.segments import divided
+    from wsrm_mq.spark.types import schema_of
+
+    pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
+    given = {"table": table, "pushdown": pushes, **options}
+    columns = given.pop("columns", None)
+    if columns is not None:
+        given["columns"] = columns if isinstance(columns, str) else ",".join(columns)
+    told = {name: str(value) for name, value in given.items() if value is not None}
+    known = parse({**told, "paths": json.dumps([str(path) for path in paths])})
+    segments, others = divided(known)
+    frames: list[DataFrame] = []
+    if segments:
+        # The directories of an archive look like Hive's partitions, and are none: the columns are in the segments.
+        reader = spark.read.schema(schema_of(known.columns)).option("recursiveFileLookup", "true")
+        frames.append(reader.parquet(*segments))
+    if others:
+        named = [glob.escape(os.path.abspath(path)) for path in others]  # Spark stays where it was begun
+        frames.append(spark.read.format(DefaultSource.name()).options(**given).load(named))
+    return functools.reduce(lambda one, other: one.unionByName(other), frames)

@@ -1,0 +1,106 @@
+"""SQL of what archives hold of a store. Plain text, as in ``pruning``.
+
+What was archived may change later: an operator confirms, restores or redrives it. Each of these acts is a row of the
+ledger about it, so what the ledger tells of behind an archive's ``ledger`` counts as not archived any more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["held_by_archive"]
+
+
+def held_by_archive(kind: str, column: str, key: str) -> str:
+    """A condition: some archive holds the row of this ``kind`` with this ``key`` as it is now. ``column``: that of the
+    ledger which names it."""
+    return f"""EXISTS (
+        SELECT 1 FROM archive a WHERE {key} <= (
+            SELECT r.upper FROM archived r WHERE r.archive = a.id AND r.kind = '{kind}' AND r.lower <= {key}
+            ORDER BY r.lower DESC LIMIT 1
+        ) AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.{column} = {key} AND l.id > a.ledger)
+    )"""
+
+
+LAST_ARCHIVED: Final = "SELECT coalesce(max(upper), 0) FROM archived WHERE kind = 'messages'"
+ARCHIVED_LEDGER: Final = "SELECT coalesce(max(ledger), 0) FROM archive"
+OLDEST_UNARCHIVED: Final = """
+WITH gap AS (
+    SELECT upper AS after, lead(lower, 1, 9223372036854775807) OVER (ORDER BY lower) AS before
+    FROM (SELECT 0 AS lower, 0 AS upper UNION ALL SELECT lower, upper FROM archived
+          WHERE kind = 'messages' AND archive = (SELECT id FROM archive ORDER BY read_at DESC LIMIT 1))
+)
+SELECT e.settled_at FROM gap JOIN entry e ON e.id > gap.after AND e.id < gap.before
+WHERE e.outcome IS NOT NULL AND e.outcome <> 'dead' ORDER BY e.id LIMIT 1
+"""
+"""When the first settled message was settled that the newest archive does not hold."""
+
+# what an archive has still to hold; ``?`` is a JSON list of ranges, or of keys
+
+_IN: Final = """
+json_each(?) g JOIN entry e ON e.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
+"""
+LAST_POSITION: Final = "SELECT coalesce(max(id), 0) FROM entry"
+LAST_SEQUENCE: Final = "SELECT coalesce(max(id), 0) FROM sequence"
+UNSETTLED_IN: Final = f"SELECT e.id FROM {_IN} WHERE e.outcome IS NULL"
+NOT_OVER: Final = """
+SELECT id FROM sequence
+WHERE state <> 'ended' OR owner IS NOT NULL OR discarding = 1 OR EXISTS (
+    SELECT 1 FROM entry WHERE entry.sequence = sequence.id AND entry.outcome IS NULL
+)
+"""
+TOLD_SINCE: Final = (
+    "SELECT id, position, sequence FROM ledger WHERE id > ? AND (position IS NOT NULL OR sequence IS NOT NULL)"
+)
+REPLAYED_IN: Final = f"""
+SELECT DISTINCT iif(o.reason = 'replayed' OR o.confirmed_at IS NOT NULL, o.id, NULL), e.sequence
+FROM {_IN} JOIN entry o ON o.id = e.replay_of
+"""
+"""Entries that may have been changed by a replay, and sequences that got one: the ledger need not tell of either."""
+WITH_BODY_OF: Final = """
+SELECT e.id FROM entry e JOIN message m ON m.id = e.message
+WHERE e.id IN (SELECT value FROM json_each(?)) AND m.body IS NOT NULL
+"""
+SEQUENCES_OF: Final = "SELECT id FROM sequence WHERE id IN (SELECT value FROM json_each(?))"
+COUNT_ENTRIES: Final = f"SELECT count(*) FROM {_IN}"
+OF_SEQUENCES_IN: Final = f"""
+SELECT e.id FROM {_IN} JOIN json_each(?) s
+ON e.sequence BETWEEN json_extract(s.value, '$[0]') AND json_extract(s.value, '$[1]')
+"""
+"""Entries in the first ranges whose sequence is in the others."""
+REPLAYS_IN: Final = f"""
+SELECT e.id FROM {_IN} WHERE e.replay_of IS NOT NULL AND EXISTS (
+    SELECT 1 FROM entry f JOIN json_each(?) s
+    ON f.id BETWEEN json_extract(s.value, '$[0]') AND json_extract(s.value, '$[1]') WHERE f.message = e.message
+)
+"""
+"""Entries in the first ranges that are replays of the same message as one in the others."""
+BEGUN_BY_PARTNERS: Final = """
+SELECT s.id, s.partner, s.created_at FROM json_each(?) g
+JOIN sequence s ON s.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
+WHERE s.partner IS NOT NULL
+"""
+SEQUENCES_OF_REPLAYS: Final = """
+SELECT s.id FROM sequence s JOIN json_each(?) g
+ON s.replay_of BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
+"""
+"""In which sequences with these keys are replayed."""
+COUNT_TOLD: Final = "SELECT count(*) FROM ledger WHERE id > ? AND event <> 'archived'"
+"""That an archive was confirmed is no reason for another batch."""
+
+# what was confirmed
+
+KNOWN: Final = "SELECT number, ledger, read_at FROM archive WHERE id = ?"
+LAST_LEDGER: Final = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'ledger'), 0)"
+CONFIRM: Final = """
+INSERT INTO archive (id, place, number, ledger, read_at, confirmed_at, actor)
+VALUES (:id, :place, :number, :ledger, :read_at, :now, :actor)
+ON CONFLICT (id) DO UPDATE SET place = excluded.place, number = excluded.number, ledger = excluded.ledger,
+    read_at = excluded.read_at, confirmed_at = excluded.confirmed_at, actor = excluded.actor
+"""
+FORGET: Final = "DELETE FROM archive WHERE id = ?"
+FORGET_KEYS: Final = "DELETE FROM archived WHERE archive = ?"
+ADD_KEYS: Final = """
+INSERT INTO archived (archive, kind, lower, upper)
+SELECT ?, ?, json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
+"""

@@ -1,0 +1,104 @@
+"""Where this side sends to, of its own accord: the endpoint of a sequence of kind outgoing, and what it is about."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+
+from wsrm_mq.sequence.elements import EndpointReference
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.tables import channel, entry, sequence
+
+__all__ = [
+    "ACKS_DUE",
+    "ADD_CHANNEL",
+    "CHANNEL",
+    "CHANNELS_NUMBERED",
+    "DROP_CHANNEL",
+    "NEXT_ACK_DUE",
+    "SEND_AGAIN",
+    "SENT",
+    "SETTLE_RANGE",
+    "Channel",
+    "endpoint_from",
+    "endpoint_text",
+]
+
+p = bindparam
+_P: Final[dict[str, Any]] = {column.name: p(column.name) for column in channel.columns}
+
+ADD_CHANNEL: Final = compiled(insert(channel).values(_P))
+DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.sequence == p("sequence")))
+CHANNEL: Final = compiled(
+    select(channel.c.sequence).where(*(channel.c[name] == _P[name] for name in _P if name != "sequence"))
+)
+"""The key of the sequence of kind outgoing that leads there."""
+CHANNELS_NUMBERED: Final = compiled(
+    select(channel.c.sequence).where(channel.c.answers == p("answers"), channel.c.is_numbered == 1)
+)
+"""The keys of those that have numbers of the offered sequence."""
+_LIVE: Final = and_(entry.c.sequence == p("sequence"), entry.c.outcome.is_(None))
+SETTLE_RANGE: Final = compiled(
+    update(entry)
+    .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
+    .values(outcome="delivered", settled_at=p("now"), retry_at=None)
+)
+"""What the other side has acknowledged."""
+SENT: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
+)
+"""It has left, and leaves again unless it is acknowledged."""
+SEND_AGAIN: Final = compiled(
+    update(entry).where(_LIVE, entry.c.number.between(p("lower"), p("upper"))).values(retry_at=None)
+)
+"""At once: the other side says that it has not come."""
+_FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
+_OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
+ACKS_DUE: Final = compiled(
+    select(sequence.c.id)
+    .where(sequence.c.ack_due_at <= p("now"), _OURS)
+    .order_by(sequence.c.ack_due_at)
+    .limit(p("count"))
+)
+"""``:foreign`` is a JSON list of the keys of queues that are others'."""
+NEXT_ACK_DUE: Final = compiled(select(func.min(sequence.c.ack_due_at)).where(sequence.c.ack_due_at.is_not(None), _OURS))
+
+
+class Channel(NamedTuple):
+    """Of a sequence of kind outgoing: where its messages go. ``answers`` is the key of the inbound sequence that they
+    are about; ``is_numbered``: they have their numbers in the sequence that its source has offered."""
+
+    endpoint: EndpointReference
+    answers: int
+    is_numbered: bool
+
+    @property
+    def row(self) -> dict[str, object]:
+        """Of ``channel``, but for the key."""
+        return {
+            "answers": self.answers,
+            "address": self.endpoint.address,
+            "parameters": json.dumps(self.endpoint.parameters, ensure_ascii=False),
+            "is_numbered": int(self.is_numbered),
+        }
+
+    @classmethod
+    def load(cls, answers: int, address: str, parameters: str, is_numbered: int) -> Channel:
+        return cls(EndpointReference(address, tuple(json.loads(parameters))), answers, bool(is_numbered))
+
+
+def endpoint_text(endpoint: EndpointReference | None) -> str | None:
+    """As one text: a JSON list of address and parameters."""
+    return None if endpoint is None else json.dumps([endpoint.address, *endpoint.parameters], ensure_ascii=False)
+
+
+def endpoint_from(text: str | None) -> EndpointReference | None:
+    """What ``endpoint_text`` has written."""
+    if text is None:
+        return None
+    address, *parameters = json.loads(text)
+    return EndpointReference(address, tuple(parameters))

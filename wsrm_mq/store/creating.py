@@ -1,0 +1,48 @@
+"""What an empty file is made a store with: the tables as described, their first rows, and the views.
+
+Straight from the description: the migrations, one after the other, lead to the same and cost a first start 0.3 s of
+processor time. A test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from wsrm_mq.store import published
+from wsrm_mq.store.tables import metadata
+
+__all__ = ["statements"]
+
+_REVISION: Final = """
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+)
+"""
+_FIRST_ROWS: Final = (
+    "INSERT INTO identity (id, mark) VALUES (lower(hex(randomblob(16))), 0)",
+    "INSERT INTO watermark (name, upto) VALUES ('connection_message', 0), ('sequence_entry', 0)",
+    "INSERT INTO sqlite_sequence (name, seq) VALUES ('entry', 0), ('queue', 0)",
+)
+
+
+def _tables() -> Iterator[str]:
+    dialect = sqlite.dialect()
+    for table in metadata.sorted_tables:
+        yield str(CreateTable(table).compile(dialect=dialect))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            yield str(CreateIndex(index).compile(dialect=dialect))
+
+
+_MADE: Final = (*_tables(), *_FIRST_ROWS, *published.texts().values())
+
+
+def statements(revision: str) -> Iterator[str]:
+    """What makes a store of this ``revision``, which has to be the one that the tables are described for."""
+    yield _REVISION
+    yield f"INSERT INTO alembic_version VALUES ('{revision}')"
+    yield from _MADE

@@ -1,0 +1,63 @@
+"""Before an act: what its verb would answer, also where nothing can be written; and whether it can be."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from wsrm_mq.errors import StoreBusy, StoreUnavailable
+from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.database import BUSY_TIMEOUT_MS, begin, refuse_place, store_errors, why_not_written
+from wsrm_mq.store.identity import admit
+from wsrm_mq.store.looking import connect_looker, temporary_copy
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.unit_of_work import Session
+from wsrm_mq.store.writer import Verb
+
+__all__ = ["refuse_unwritable", "rehearse"]
+
+R = TypeVar("R")
+
+
+def refuse_unwritable(path: Path, *, unconfirmed: bool = False) -> None:
+    """Raise what a transaction would meet that cannot be written; ``unconfirmed``: of a store that needs no operator's
+    confirmation for it."""
+    if not unconfirmed:
+        admit(path)
+    refuse_place(path)
+    with closing(connect_looker(path)) as db:
+        obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)
+    if obstacle is not None and obstacle.is_of_asker:
+        raise StoreUnavailable(
+            f"{path}: this user may not write to it.", "Act as the user that the service runs as, or as root."
+        )
+    if obstacle is not None:
+        raise StoreBusy(f"{path}: {obstacle.what}.")
+
+
+def rehearse(path: Path, verb: Verb[R], now: int) -> R:
+    """Run ``verb`` in a transaction that is taken back; on a temporary copy where this user cannot write to the store.
+    A store that awaits confirmation is rehearsed on as it is. ``now``: ms since the epoch."""
+    with closing(connect_looker(path)) as db, store_errors(path):
+        obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)
+        if obstacle is None:
+            return _taken_back(db, verb, now)
+        if not obstacle.is_of_asker:
+            raise StoreBusy(f"{path}: {obstacle.what}.")
+        with closing(temporary_copy(db, path)) as copy:
+            return _taken_back(copy, verb, now)
+
+
+def _taken_back(db: sqlite3.Connection, verb: Verb[R], now: int) -> R:
+    db.execute("PRAGMA query_only = OFF")
+    db.execute("PRAGMA busy_timeout = 0")
+    begin(db)
+    try:
+        tx = Transaction(Session(db, Cache(), 0, "cli"), now)
+        result = verb(tx)
+        tx.flush()
+        return result
+    finally:
+        db.execute("ROLLBACK")

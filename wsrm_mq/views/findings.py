@@ -1,0 +1,203 @@
+"""What needs attention in sequences, replays and messages, kind by kind: in words, with the commands to type next."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.views.next_steps import Step
+from wsrm_mq.views.plans import PlanView
+from wsrm_mq.views.sentences import counted, explanation, moment, span
+from wsrm_mq.views.sight import Fact, Sight
+from wsrm_mq.views.typed import queue_word
+from wsrm_mq.views.verdict import Cause, Verdict
+
+__all__ = [
+    "blocked",
+    "dead_letters",
+    "expiring",
+    "faulted",
+    "gaps",
+    "oldest",
+    "on_hold",
+    "replays",
+    "retrying",
+    "running",
+    "silent",
+    "stopped_plans",
+    "unacknowledged",
+    "unarchived",
+    "waiting",
+]
+
+WAITING_FOR: Final = 300_000
+"""A gap of less, in ms, needs no attention: its source sends again."""
+RUNNING_FOR: Final = 300_000
+"""An operation that has run for less, in ms, needs no attention."""
+
+# sequences
+
+
+def _of_sequences(found: list[Verdict]) -> list[Fact]:
+    facts = []
+    for one in found:
+        why, view = explanation(one), one.at.view
+        since = (
+            one.at.held_since or view.on_hold_since or (one.at.head.received_at if one.at.head is not None else None)
+        )
+        facts.append(Fact(why.sentence, why.steps, max(1, view.held), since, view, one.word, target=one.at.target))
+    return facts
+
+
+def _judged(sight: Sight, word: str) -> list[Verdict]:
+    return [one for one in sight.verdicts.found if one.word == word]
+
+
+def blocked(sight: Sight) -> list[Fact]:
+    return _of_sequences([one for one in _judged(sight, "blocked") if one.cause is Cause.BLOCKED])
+
+
+def retrying(sight: Sight) -> list[Fact]:
+    return _of_sequences([one for one in _judged(sight, "blocked") if one.cause is Cause.RETRYING])
+
+
+def running(sight: Sight) -> list[Fact]:
+    before = sight.now - RUNNING_FOR
+    return _of_sequences(
+        [one for one in _judged(sight, "running") if (one.at.view.running_since or before + 1) <= before]
+    )
+
+
+def waiting(sight: Sight) -> list[Fact]:
+    return _of_sequences([one for one in _judged(sight, "waiting") if _is_old(one)])
+
+
+def gaps(sight: Sight) -> list[Fact]:
+    """Sequences with a gap that is so new that its source may fill it at any moment."""
+    return _of_sequences([one for one in _judged(sight, "waiting") if not _is_old(one)])
+
+
+def _is_old(one: Verdict) -> bool:
+    return one.at.now - (one.at.held_since or one.at.now) >= WAITING_FOR
+
+
+def silent(sight: Sight) -> list[Fact]:
+    return _of_sequences([one for one in _judged(sight, "silent") if one.at.view.held])
+
+
+def expiring(sight: Sight) -> list[Fact]:
+    return _of_sequences([one for one in _judged(sight, "expiring") if one.at.view.held])
+
+
+def unacknowledged(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"The source of {one.answers} acknowledges no reply: {one.unacknowledged} of {one.sent} wait for it since "
+            f"{moment(one.waiting_since or 0)}, and it goes on. Their requests are answered all the same.",
+            (
+                Step(f"wsrm-mq sequence explain {one.answers}", "who sends it, and what it has acknowledged"),
+                Step(f"wsrm-mq sequence explain {one.answers} --for-partner", "what to write to the partner"),
+            ),
+            one.unacknowledged,
+            one.waiting_since,
+            queue=one.queue,
+        )
+        for one in sight.at.unacknowledged
+    ]
+
+
+def on_hold(sight: Sight) -> list[Fact]:
+    return _of_sequences(_judged(sight, "held"))
+
+
+# archives
+
+
+def unarchived(sight: Sight) -> list[Fact]:
+    text = (
+        f"Nothing has been archived for {span(sight.overdue + (sight.archive_within or 0))}: what was settled since is "
+        "kept beyond its retain."
+    )
+    steps = (
+        Step("wsrm-mq archive list", "which archives were confirmed, and when"),
+        Step("wsrm-mq archive confirm MANIFEST", "an archive that was made elsewhere holds it"),
+    )
+    return [Fact(text, steps, since=sight.at.unarchived)]
+
+
+# replays
+
+
+def stopped_plans(sight: Sight) -> list[PlanView]:
+    return [one for one in sight.plans if one.state == "stopped"]
+
+
+def replays(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"The replay by plan {one.id[:8]} has stopped at line {one.line} of {one.messages}.",
+            (
+                Step(f"wsrm-mq replay run {shlex.quote(one.file)}", "go on where it was"),
+                Step(f"wsrm-mq replay cancel {one.id} --reason TEXT", "give up what is left of it"),
+            ),
+            one.messages - one.line,
+            one.begun_at,
+        )
+        for one in stopped_plans(sight)
+    ]
+
+
+# messages
+
+
+def faulted(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"{counted(count, 'message', 'messages')} of {queue}, taken in the last 24 h, the service answered with a "
+            "fault, which the sender does not see.",
+            (
+                Step(
+                    f"wsrm-mq failure show {named} event:{ANSWERED_WITH_FAULT} confirmed:no",
+                    "what the service said and where, and how to have them delivered again",
+                ),
+                Step(f"wsrm-mq failure list {named}", "what went wrong, in groups"),
+                Step(
+                    f"wsrm-mq message confirm {named} reason:{ANSWERED_WITH_FAULT} --reason TEXT",
+                    "they are dealt with, and alarm no more",
+                ),
+            ),
+            count,
+            queue=queue,
+        )
+        for queue, count in sight.at.faulted.items()
+        if (named := queue_word(queue))
+    ]
+
+
+def dead_letters(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"{counted(count, 'dead letter', 'dead letters')} of {queue} that no operator has confirmed.",
+            (
+                Step(f"wsrm-mq dead-letter list {named} confirmed:no", "which ones"),
+                Step(f"wsrm-mq dead-letter redrive {named} confirmed:no --reason TEXT", "deliver them again"),
+                Step(f"wsrm-mq dead-letter confirm {named} confirmed:no --reason TEXT", "keep them, without alarm"),
+            ),
+            count,
+            queue=queue,
+        )
+        for queue, count in sight.at.unconfirmed_letters.items()
+        if count and (named := queue_word(queue))
+    ]
+
+
+def oldest(sight: Sight) -> list[Fact]:
+    since = sight.at.oldest or sight.now
+    return [
+        Fact(
+            f"The oldest undelivered message is {span(sight.now - since)} old, of {moment(since)}.",
+            (Step("wsrm-mq message list --outcome live --limit 5", "the oldest ones"),),
+            since=since,
+        )
+    ]

@@ -1,0 +1,130 @@
+"""The sequences that replies go out in, and what their sources have acknowledged of them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import Integer, bindparam, func, select
+
+from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.store import published as views
+from wsrm_mq.store.applications import SENT
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.running import delivery_is
+from wsrm_mq.store.tables import channel, entry, queue, sequence
+
+__all__ = ["UNACKNOWLEDGED_FOR", "OutgoingView", "SentView", "outgoing", "sent_about", "unacknowledged", "unsent_since"]
+
+UNACKNOWLEDGED_FOR: Final = 300_000
+"""A source that goes on for so long, in ms, and acknowledges no reply, needs attention."""
+UNSENT_FOR: Final = 60_000
+"""What is to be sent and is taken up by no process for so long, in ms, needs attention."""
+_LISTED: Final = 1_000
+
+
+class OutgoingView(NamedTuple):
+    """Times in ms since the epoch."""
+
+    sequence: str
+    answers: str
+    """The sequence whose replies go out in it."""
+    queue: str
+    state: str
+    ended: str | None
+    expires_at: int | None
+    sent: int
+    acknowledged: str
+    unacknowledged: int
+    waiting_since: int | None
+    """Since when replies wait for an acknowledgement and none has come."""
+    active_at: int
+    """Last traffic of the sequence that is answered."""
+
+
+_c: Final = views.outgoing_sequences.c
+_ALL: Final = select(*(_c[field] for field in OutgoingView._fields))
+_ANSWERING: Final = compiled(_ALL.where(_c.answers == bindparam("answers")))
+_UNACKNOWLEDGED: Final = compiled(
+    _ALL.where(_c.state == "created", _c.active_at - _c.waiting_since >= UNACKNOWLEDGED_FOR)
+    .order_by(_c.waiting_since)
+    .limit(_LISTED)
+)
+
+
+def outgoing(db: Database, answers: str) -> OutgoingView | None:
+    """The sequence that the replies to ``answers`` go out in; ``None`` where its source has offered none."""
+    row = db.execute(_ANSWERING, {"answers": answers}).fetchone()
+    return None if row is None else OutgoingView(*row)
+
+
+def unacknowledged(db: Database) -> list[OutgoingView]:
+    """Those whose source has gone on for so long, and has acknowledged no reply: the longest first, as many as are
+    listed."""
+    return [OutgoingView(*row) for row in db.execute(_UNACKNOWLEDGED).fetchall()]
+
+
+class SentView(NamedTuple):
+    """What this side sends to one endpoint about a sequence, or keeps there until it is fetched."""
+
+    sequence: str
+    to: str
+    waiting: int
+    """So many are not settled."""
+    dead: int
+    """So many were given up, and no operator has confirmed it."""
+
+
+_dead_letters = queue.alias()
+_SENT: Final = compiled(
+    select(
+        sequence.c.identifier,
+        channel.c.address,
+        select(func.count())
+        .where(entry.c.sequence == channel.c.sequence, entry.c.outcome.is_(None))
+        .correlate(channel)
+        .scalar_subquery(),
+        select(func.count())
+        .select_from(entry)
+        .join(_dead_letters, _dead_letters.c.id == entry.c.queue)
+        .where(
+            _dead_letters.c.parent == sequence.c.queue,
+            _dead_letters.c.kind == "dead_letter",
+            entry.c.outcome == "dead",
+            entry.c.confirmed_at.is_(None),
+            entry.c.sequence == channel.c.sequence,
+        )
+        .correlate(channel, sequence)
+        .scalar_subquery(),
+    )
+    .join_from(channel, sequence, sequence.c.id == channel.c.sequence)
+    .where(channel.c.answers == bindparam("key"))
+    .order_by(channel.c.sequence)
+    .limit(_LISTED)
+)
+
+
+def sent_about(db: Database, key: int) -> list[SentView]:
+    """What leaves in requests of this side's own about the sequence with this key, by endpoint."""
+    return [SentView(*row) for row in db.execute(_SENT, {"key": key}).fetchall()]
+
+
+_BEFORE: Final = bindparam("before", type_=Integer)
+_SEND_QUEUES: Final = select(queue.c.id).where(queue.c.kind == "outgoing", queue.c.name.startswith(SENT))
+_UNSENT: Final = compiled(
+    select(func.min(sequence.c.ack_due_at))
+    .where(sequence.c.ack_due_at < _BEFORE)
+    .union_all(
+        select(func.min(sequence.c.active_at)).where(
+            delivery_is(DeliveryState.READY, now=bindparam("now", type_=Integer)),
+            sequence.c.queue.in_(_SEND_QUEUES),
+            func.max(sequence.c.active_at, func.coalesce(sequence.c.retry_at, 0)) < _BEFORE,
+        )
+    )
+)
+
+
+def unsent_since(db: Database, now: int) -> int | None:
+    """Since when something waits to be sent that no process takes up, in ms since the epoch; ``None``: nothing does."""
+    found = db.execute(_UNSENT, {"now": now, "before": now - UNSENT_FOR}).fetchall()
+    return min((since for (since,) in found if since is not None), default=None)

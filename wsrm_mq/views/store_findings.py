@@ -1,0 +1,182 @@
+"""What needs attention of a store as a whole: whether it takes messages, who serves it, what it refused."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from wsrm_mq.store.applications import OUTGOING
+from wsrm_mq.views.next_steps import Step
+from wsrm_mq.views.refusals import Refusal
+from wsrm_mq.views.sentences import counted, size, span
+from wsrm_mq.views.sight import Fact, Room, Sight
+
+__all__ = [
+    "dead_instances",
+    "disk_free",
+    "doubt",
+    "instances",
+    "locked",
+    "make_room",
+    "not_sent",
+    "nothing_taken",
+    "over_max_store",
+    "refused",
+    "reserve_spent",
+    "unsent",
+    "unserved",
+]
+
+_DOCTOR: Final = Step("wsrm-mq doctor", "looks at processes, proxy, clock and store, and says how to mend them")
+_FREE: Final = "Free space on the disk: delete other files there."
+_LETTERS: Final = Step("wsrm-mq dead-letter list", "what is discarded of them may be pruned a minute later")
+
+
+def make_room(sight: Sight) -> tuple[Step, ...]:
+    """What frees some of the store, if anything does."""
+    room = sight.room or Room()
+    if room.older_than:
+        freed = f"{counted(room.messages, 'message', 'messages')} or more ({size(room.size)}), settled that long ago"
+        return (Step(f"wsrm-mq store prune --older-than {room.older_than} --reason TEXT", f"deletes {freed}"), _DOCTOR)
+    return (_LETTERS, _DOCTOR) if any(sight.at.dead_letters.values()) else (_DOCTOR,)
+
+
+def _nothing_to_prune(sight: Sight, remedy: str) -> str:
+    """Empty where something is."""
+    if sight.room is None or sight.room.older_than:
+        return ""
+    archived = ", or is in no archive yet" if sight.archive_within is not None else ""
+    kept = f"what is there is undelivered, a dead letter, or was settled just now{archived}"
+    return f" Nothing may be pruned: {kept}. {remedy}"
+
+
+# the store
+
+
+def locked(sight: Sight) -> list[Fact]:
+    what = sight.obstacle.what if sight.obstacle is not None else ""
+    return [Fact(f"No message is taken: {what}.", (_DOCTOR,))]
+
+
+def over_max_store(sight: Sight) -> list[Fact]:
+    used = f"{size(sight.at.used_bytes)} of {size(sight.max_store or 0)}"
+    text = f"max_store is reached ({used}): only what fills a gap is taken."
+    return [Fact(text + _nothing_to_prune(sight, "Raise max_store, and start the service anew."), make_room(sight))]
+
+
+def doubt(sight: Sight) -> list[Fact]:
+    return [Fact(f"Not served: the store {sight.doubt}", (Step("wsrm-mq store adopt --dry-run", "what that loses"),))]
+
+
+def reserve_spent(sight: Sight) -> list[Fact]:
+    free = size(sight.at.disk_free)
+    text = f"The disk is full: no message is taken until there is room ({free} free)."
+    return [Fact(text + _nothing_to_prune(sight, _FREE), make_room(sight))]
+
+
+def disk_free(sight: Sight) -> list[Fact]:
+    text = f"The disk of the store is nearly full: {size(sight.at.disk_free)} free."
+    return [Fact(text + _nothing_to_prune(sight, _FREE), make_room(sight))]
+
+
+def instances(sight: Sight) -> list[Fact]:
+    left = sum(one.ready for queue, one in sight.at.waiting.items() if not queue.startswith(OUTGOING))
+    waits = f"; {counted(left, 'message waits', 'messages wait')} for it" if left else ""
+    start = "" if sight.doubt else ": start the service"
+    return [Fact(f"No process of the service lives{waits}{start}.", () if sight.doubt else (_DOCTOR,), left)]
+
+
+def dead_instances(sight: Sight) -> list[Fact]:
+    died = counted(sight.at.dead_instances, "process has", "processes have")
+    return [Fact(f"{died} died, and no live one has noticed.", (_DOCTOR,), sight.at.dead_instances)]
+
+
+def unserved(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"Messages of {one.queue} wait for {one.application or 'an application without a name'}, which no process "
+            "serves: start it.",
+            (
+                Step(
+                    f"wsrm-mq store application {shlex.quote(one.application or 'none')} NEW --reason TEXT",
+                    "it is the same one, under a new name",
+                ),
+                _DOCTOR,
+            ),
+            queue=one.queue,
+        )
+        for one in sight.at.unserved
+    ]
+
+
+# refusals
+
+_REFUSED: Final = {
+    "max_store": ("max_store is reached", None),
+    "disk_full": ("the disk is full", None),
+    "store_locked": ("another program had the store locked", _DOCTOR),
+    "store_unavailable": ("the store could not be used", _DOCTOR),
+    "overloaded": ("more came than can be written", _DOCTOR),
+    "max_held": (
+        "max_held messages wait behind a gap",
+        Step("wsrm-mq sequence list --verdict waiting", "whose gap it is"),
+    ),
+    "window": (
+        "the first missing number is further away than window",
+        Step("wsrm-mq sequence list --verdict waiting", "whose gap it is"),
+    ),
+    "max_sequences": ("max_sequences are open", Step("wsrm-mq sequence list --state created", "which are open")),
+    "max_per_connection": (
+        "a connection has max_per_connection messages undelivered",
+        Step("wsrm-mq connection list", "which one it is"),
+    ),
+    "misconfigured": ("a hook of the middleware is at fault; its log says which (request.misconfigured)", _DOCTOR),
+}
+"""By reason: what it means, and what to do; ``None``: make room."""
+
+
+def _refusals(refused: list[Refusal], sight: Sight) -> list[Fact]:
+    told = []
+    for one in refused:
+        why, step = _REFUSED.get(one.reason, (f"there was no room ({one.reason})", _DOCTOR))
+        whose = f" of {one.partner}" if one.partner else ""
+        text = (
+            f"Messages{whose} were refused, the last {span(sight.now - one.last_at)} ago: {why} "
+            f"({counted(one.times, 'time', 'times')} in all)."
+        )
+        told.append(Fact(text, make_room(sight) if step is None else (step,), one.times, one.last_at))
+    return told
+
+
+def nothing_taken(sight: Sight) -> list[Fact]:
+    return _refusals(sight.at.takes_nothing(sight.now), sight)
+
+
+def refused(sight: Sight) -> list[Fact]:
+    all_ = sight.at.takes_nothing(sight.now)
+    return _refusals([one for one in sight.at.refused_lately(sight.now) if one not in all_], sight)
+
+
+def not_sent(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"Acknowledgements or faults that are sent to addresses of sources were not taken there, the last "
+            f"{span(sight.now - one.last_at)} ago ({counted(one.times, 'time', 'times')} in all): their sources send "
+            "their messages again. The log names the addresses (acknowledgement.not_sent).",
+            (Step("wsrm-mq sequence list --state created", "which sources are there"),),
+            one.times,
+            one.last_at,
+        )
+        for one in sight.at.not_sent_lately(sight.now)
+    ]
+
+
+def unsent(sight: Sight) -> list[Fact]:
+    since = sight.at.unsent
+    if since is None or not sight.at.instances:
+        return []
+    text = (
+        f"Acknowledgements or replies have waited for {span(sight.now - since)} to be sent, and no process takes them "
+        "up: the option decoupled allows no addresses where the service is started, or endpoints hang."
+    )
+    return [Fact(text, (_DOCTOR,), since=since)]
