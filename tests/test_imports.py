@@ -76,7 +76,8 @@ def test_a_package_of_others_is_imported_only_where_the_table_says_so(path: Path
 
 
 def test_what_the_page_names_is_a_module_or_defined_in_one() -> None:
-    sources = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path.read_text("utf-8") for path in MODULES}
+    dotted = {path: ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES}
+    sources = {name.removesuffix(".__init__"): path.read_text("utf-8") for path, name in dotted.items()}
     named = set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", ARCHITECTURE.read_text(encoding="utf-8"))) - set(sources)
     for module, _, name in (one.rpartition(".") for one in named):
         assert re.search(rf"^(?:def|class) {name}\b", sources.get(module, ""), re.MULTILINE), f"{module}.{name}"

@@ -20,8 +20,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settle import Settled, settle
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, Offer, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
-from wsrm_mq.store import schema
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, queues, schema
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.records import SequenceRecord
@@ -64,7 +63,7 @@ class Instance:
         self.name = name
         self.db = connect_writer(path)
         row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
-        self.key = int(self.db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+        self.key = int(self.db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
         self._cache = Cache()
 
     @contextmanager
@@ -158,7 +157,7 @@ class Instance:
         (row,) = self.rows("SELECT * FROM sequence WHERE id = ?", held.sequence)
         upper = row["limit"] if row["discard_from"] is None else min(row["limit"], row["discard_from"])
         bounds = {"sequence": held.sequence, "lower": row["cursor"], "upper": upper, "ordered": row["ordered"]}
-        return [found[1] for found in self.db.execute(sql.RUN, {**bounds, "now": self.clock(), "count": count})]
+        return [found[1] for found in self.db.execute(entries.RUN, {**bounds, "now": self.clock(), "count": count})]
 
     def close(self) -> None:
         self.db.close()

@@ -7,7 +7,7 @@ from wsrm_mq.queue.ending import bury_tails, due, expire, expire_due
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import sequences
 
 FOLLOWING = QueuePolicy(
     behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP, retry=(), on_poison=OnPoison.TERMINATE
@@ -66,7 +66,7 @@ def test_what_follows_the_first_gap_goes_to_the_dead_letters_in_batches(one: Ins
     assert one.runnable() == []
     assert one.record(identifier).value.acknowledgement().ranges == ((1, 2), (4, 6), (8, 8))
     assert not one.record(identifier).discarding
-    assert one.db.execute(sql.DISCARDING, {"count": 1}).fetchall() == []
+    assert one.db.execute(sequences.DISCARDING, {"count": 1}).fetchall() == []
 
 
 @pytest.mark.spec("D-DEL-012", versions=("1.1",))

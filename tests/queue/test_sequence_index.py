@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.queue.build import Instance, two_instances
 from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, due, prune
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.late_index import BY_SEQUENCE
 from wsrm_mq.views import reading
@@ -51,7 +51,7 @@ def told(one: Instance) -> dict[str, Any]:
             for key, identifier in keys.items()
         },
         "found": {
-            (key, number): one.db.execute(sql.ENTRY_BY_NUMBER, {"sequence": key, "number": number}).fetchall()
+            (key, number): one.db.execute(entries.ENTRY_BY_NUMBER, {"sequence": key, "number": number}).fetchall()
             for key in keys
             for number in range(1, 12)
         },
@@ -187,7 +187,7 @@ def plan(one: Instance, statement: str, **bounds: object) -> list[str]:
 
 
 def test_what_is_looked_for_by_its_number_is_found_in_an_index_or_behind_it_from_the_newest_on(one: Instance) -> None:
-    steps = plan(one, sql.ENTRY_BY_NUMBER, sequence=1, number=1)
+    steps = plan(one, entries.ENTRY_BY_NUMBER, sequence=1, number=1)
     looked = [step for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert looked == [
         "SEARCH entry USING INTEGER PRIMARY KEY (rowid=?)",
@@ -197,7 +197,7 @@ def test_what_is_looked_for_by_its_number_is_found_in_an_index_or_behind_it_from
         "SEARCH watermark USING PRIMARY KEY (name=?)",
     ]
     assert not [step for step in steps if "B-TREE" in step], "nothing is sorted: it stops at the newest"
-    assert "ORDER BY entry.id DESC" in sql.ENTRY_BY_NUMBER
+    assert "ORDER BY entry.id DESC" in entries.ENTRY_BY_NUMBER
 
 
 def test_a_query_for_what_is_not_settled_uses_its_index(one: Instance) -> None:

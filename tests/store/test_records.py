@@ -12,7 +12,7 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS, STEADY_COLUMNS
+from wsrm_mq.store.sequences import SAVED_COLUMNS, SEQUENCE_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.tables import sequence
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 

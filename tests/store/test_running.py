@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import bindparam, select
 
 from wsrm_mq.sequence.running import ENTRY, DeliveryState, decide, delivery_state, is_paused
-from wsrm_mq.store import running, statements
+from wsrm_mq.store import running, sequences
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, sequence
 
@@ -81,10 +81,10 @@ def test_the_state_of_a_delivery_is_the_same_in_sql() -> None:
 def test_what_the_watch_looks_for_is_a_state() -> None:
     db = stored()
     states = [expected(columns) for columns in SEQUENCES]
-    runnable = db.execute(statements.RUNNABLE, {"now": AT, "count": -1, "after": 0, "foreign": "[]"})
+    runnable = db.execute(sequences.RUNNABLE, {"now": AT, "count": -1, "after": 0, "foreign": "[]"})
     assert {key for (key,) in runnable} == {n for n, state in enumerate(states, 1) if state is DeliveryState.READY}
     db.execute("DELETE FROM sequence WHERE retry_at <= ?", (AT,))
-    (retry_at,) = db.execute(statements.NEXT_RETRY, {"now": AT, "foreign": "[]"}).fetchone()
+    (retry_at,) = db.execute(sequences.NEXT_RETRY, {"now": AT, "foreign": "[]"}).fetchone()
     retrying = [row for row, state in zip(SEQUENCES, states, strict=True) if state is DeliveryState.RETRYING]
     assert retry_at == min(row[COLUMNS.index("retry_at")] or 0 for row in retrying)
 
@@ -106,6 +106,6 @@ def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
 def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Path) -> None:
     db = sqlite3.connect(path)
     plan = db.execute(
-        f"EXPLAIN QUERY PLAN {statements.RUNNABLE}", {"now": AT, "count": 1, "after": 0, "foreign": "[]"}
+        f"EXPLAIN QUERY PLAN {sequences.RUNNABLE}", {"now": AT, "count": 1, "after": 0, "foreign": "[]"}
     ).fetchall()
     assert "sequence_runnable" in plan[0][3]

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.store import repairs, statements
+from wsrm_mq.store import entries, queues, repairs, sequences
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {
     name: text
-    for name, text in {**vars(statements), **vars(repairs)}.items()
+    for module in (queues, entries, sequences, repairs)
+    for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str)
 }
 INDEX = {

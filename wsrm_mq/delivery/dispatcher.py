@@ -30,7 +30,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.broken_run import let_go_dropped
 from wsrm_mq.queue.ownership import Claim, runnable
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import sequences
 from wsrm_mq.store.store import Store
 
 __all__ = ["Dispatcher", "OnDuty"]
@@ -196,7 +196,7 @@ class Dispatcher:
         self.pool.look_after()
         self.request_pool.look_after()
         with self._store.reader() as db:
-            owned = {Claim(*row) for row in db.execute(sql.CLAIMS_OF, {"owner": self._store.instance})}
+            owned = {Claim(*row) for row in db.execute(sequences.CLAIMS_OF, {"owner": self._store.instance})}
         dropped = owned - self._in_hand() if owned else owned
         again, self._dropped = dropped & self._dropped, dropped
         if not again:
@@ -273,7 +273,7 @@ class Dispatcher:
         """Whether it is still to be delivered: an operator may have held or terminated its sequence. The settlement
         before it would say so too, and is not waited for."""
         with self._store.reader() as db:
-            on_hold_since, discard_from = db.execute(sql.STOPS, {"key": claim.sequence}).fetchone()
+            on_hold_since, discard_from = db.execute(sequences.STOPS, {"key": claim.sequence}).fetchone()
         return on_hold_since is None and (discard_from is None or number < discard_from)
 
     def _messages(self, run: _Run) -> Iterator[tuple[Delivery, bool]]:

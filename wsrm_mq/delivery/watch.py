@@ -21,8 +21,7 @@ from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import instances
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import instances, queues, sequences
 from wsrm_mq.store.instances import Neighbours, Presence
 from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.port import Database
@@ -163,7 +162,7 @@ class Watch:
         if not self._duty.is_on:  # a retry that is due is left to others
             return min(POLL_SECONDS, max(0.001, self._duty.left))
         with self._store.reader() as db:
-            retry_at: int | None = db.execute(sql.NEXT_RETRY, {"foreign": self._foreign(db)}).fetchone()[0]
+            retry_at: int | None = db.execute(sequences.NEXT_RETRY, {"foreign": self._foreign(db)}).fetchone()[0]
         left = self._until(retry_at)
         if left <= 0 and self._dispatcher.pool.free <= 0:  # the next thread that comes back takes it
             left = POLL_SECONDS
@@ -185,7 +184,7 @@ class Watch:
         self._events.tell("instance.files_removed", path=presence.home)
         self._store.refusals.open(self._store.path, presence.name)
         self._store.submit(
-            lambda tx: tx.execute(sql.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
+            lambda tx: tx.execute(queues.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
         )
 
     def _turn(self) -> bool:
@@ -204,7 +203,7 @@ class Watch:
             look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._foreign(db)}
             has_runnable, has_due, has_tails = (
                 db.execute(statement, look).fetchone() is not None
-                for statement in (sql.RUNNABLE, sql.DUE, sql.DISCARDING)
+                for statement in (sequences.RUNNABLE, sequences.DUE, sequences.DISCARDING)
             )
         takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
         claims = (
@@ -224,8 +223,8 @@ class Watch:
     def _bury_instances(self) -> bool:
         """Free what dead instances ran. Answers whether one lives that is younger than this."""
         with self._store.reader() as db:
-            live = db.execute(sql.LIVE_INSTANCES).fetchall()
-            ended = db.execute(sql.ENDED_OWNERS).fetchall()
+            live = db.execute(queues.LIVE_INSTANCES).fetchall()
+            ended = db.execute(queues.ENDED_OWNERS).fetchall()
         dead = [one for one in live if self._neighbours.is_dead(one[1])]
         dead += [one for one in ended if not instances.is_alive(self._store.path, one[1])]
         for key, name in dead:

@@ -20,7 +20,7 @@ from wsrm_mq.queue.settle import ServiceReply, add_reply
 from wsrm_mq.sequence.inbound import DeliveryAssurance, Disposition, Outgrew, Step, decline, receive
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -100,7 +100,7 @@ def accept_into(
             _answer_last(tx, record, arrival, receipt)
         if step.is_late:
             receipt.is_late = True
-            tx.execute(sql.MARK_LATE, {"key": receipt.position})
+            tx.execute(entries.MARK_LATE, {"key": receipt.position})
         receipt.outcome = "held" if is_held else "discarded" if receipt.settled else "accepted"
     elif step.act is Act.REPEAT:
         record.duplicates += 1
@@ -209,7 +209,7 @@ def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: 
     if arrival.header.number < record.cursor and not (arrival.wants_reply or receipt.has_last_reply):
         receipt.settled = True  # as everything below the cursor, and no more is asked for
         return
-    found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}).fetchone()
+    found = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}).fetchone()
     if found is None:  # retention has taken the entry; the ranges still know the number
         receipt.settled = True
         return
@@ -218,4 +218,4 @@ def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: 
     if found[1] == "delivered" and found[2]:
         receipt.reply_age = tx.now - found[4]
     if arrival.waits and not receipt.settled:
-        tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
+        tx.execute(entries.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})

@@ -15,8 +15,7 @@ from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import free
 from wsrm_mq.sequence.inbound import GaveUp, receive
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import identity
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, identity, queues, sequences
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["ADOPTED", "Adopted", "adopt", "confirm"]
@@ -48,7 +47,7 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
 def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
     """Make this the store, because an operator knows that it is the newest state: it goes on as it is. What a process
     of the place that it comes from was running has no owner now."""
-    for (key,) in tx.execute(sql.OWNED).fetchall():
+    for (key,) in tx.execute(sequences.OWNED).fetchall():
         record = tx.sequence(key)
         assert record is not None
         take_from_dead(tx, record)
@@ -60,7 +59,7 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
     record = tx.sequence(key)
     assert record is not None
     is_open = record.value.state not in ENDED
-    (unsettled,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": key, "lower": 1}).fetchone()
+    (unsettled,) = tx.execute(entries.COUNT_UNSETTLED, {"sequence": key, "lower": 1}).fetchone()
     gives_up = bool(unsettled) and not deliver
     free(record)
     if gives_up:
@@ -76,6 +75,6 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
 
 def _take(tx: Transaction, event: str, reason: str, actor: str) -> None:
     # The instances of the store that it comes from do not live here.
-    tx.execute(sql.END_INSTANCES, {"now": tx.now})
+    tx.execute(queues.END_INSTANCES, {"now": tx.now})
     identity.rename(tx)
     tx.ledger(event, reason=reason, actor=actor)

@@ -10,8 +10,7 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.failure import after_failure
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, still_mine
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import repairs
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, queues, repairs, sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -54,7 +53,7 @@ def mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
     beyond = None
     if record.value.terms.ordered and record.value.late is None:
         bounds = {"sequence": record.id, "lower": record.cursor, "upper": record.value.limit}
-        beyond = tx.execute(sql.NTH_LIVE, {**bounds, "skip": RUN_AHEAD + 1}).fetchone()
+        beyond = tx.execute(entries.NTH_LIVE, {**bounds, "skip": RUN_AHEAD + 1}).fetchone()
     record.redelivery_below = max(record.redelivery_below, beyond[0] if beyond else record.value.limit)
 
 
@@ -78,12 +77,12 @@ def take_from_dead(
     mark_redelivery(tx, record)
     if not record.is_unsettled:
         return None
-    head = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": _ran(tx, record, since)}).fetchone()
+    head = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": _ran(tx, record, since)}).fetchone()
     if head is None:
         return None
     position = head[0]
-    tx.execute(sql.COUNT_DEATH, {"key": position, "error": why})
-    failures, deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
+    tx.execute(entries.COUNT_DEATH, {"key": position, "error": why})
+    failures, deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(event, record, number=number, position=position, attempt=deaths, reason=why)
     return Left(position, number, failures, deaths)
 
@@ -109,8 +108,8 @@ def _end_run(tx: Transaction, record: SequenceRecord, policy_of: PolicyOf, event
 
 def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
     """Free what a dead instance ran, and do what follows from its death. Answers how many sequences it had."""
-    ended = tx.execute(sql.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
-    keys = [key for (key,) in tx.execute(sql.OWNED_BY, {"owner": instance})]
+    ended = tx.execute(queues.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
+    keys = [key for (key,) in tx.execute(sequences.OWNED_BY, {"owner": instance})]
     for key in keys:
         record = tx.sequence(key)
         if record is None or record.owner != instance:

@@ -20,7 +20,7 @@ from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointRefe
 from wsrm_mq.sequence.faults import CreateSequenceRefused
 from wsrm_mq.sequence.inbound import Lapsed, Terms, grant, receive
 from wsrm_mq.sequence.states import ENDED, State
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -62,7 +62,7 @@ def _create(
     # Names and MessageIDs of two senders must not run together to one text.
     create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
     if create_id is not None and queue is not None:
-        known = tx.execute(sql.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
+        known = tx.execute(sequences.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
         record = tx.sequence_named(known[0]) if known else None
         lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
         is_enough = request.expires is None or lifetime <= request.expires
@@ -144,11 +144,12 @@ def new_identifier() -> str:
 
 def _make_way(tx: Transaction, principal: str | None, address: str | None, room: Room) -> bool:
     """End unused sequences of a peer until it may open another; answers whether it may."""
-    statement, who = (sql.UNUSED_OF_ADDRESS, address) if principal is None else (sql.UNUSED_OF_PRINCIPAL, principal)
+    unused = sequences.UNUSED_OF_ADDRESS if principal is None else sequences.UNUSED_OF_PRINCIPAL
+    who = address if principal is None else principal
     ended = key = 0
     for _ in range(_MOST):
         row = {"who": who, "before": tx.now - UNUSED_AFTER, "after": key}
-        (key,) = tx.execute(statement, row).fetchone()
+        (key,) = tx.execute(unused, row).fetchone()
         if key is None:
             break
         record = tx.sequence(key)

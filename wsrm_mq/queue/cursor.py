@@ -5,7 +5,7 @@ It may lag behind over numbers that were settled out of turn; it never passes an
 
 from __future__ import annotations
 
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -16,13 +16,13 @@ def settle_cursor(tx: Transaction, record: SequenceRecord) -> None:
     """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""
     limit = record.value.limit
     bounds = {"sequence": record.id, "lower": record.cursor, "upper": limit}
-    (lowest,) = tx.execute(sql.NEXT_LIVE, bounds).fetchone()
+    (lowest,) = tx.execute(entries.NEXT_LIVE, bounds).fetchone()
     record.cursor = limit if lowest is None else lowest
 
 
 def count_unsettled(tx: Transaction, record: SequenceRecord, lower: int) -> int:
     """Of the numbers from ``lower`` on."""
-    (count,) = tx.execute(sql.COUNT_UNSETTLED, {"sequence": record.id, "lower": lower}).fetchone()
+    (count,) = tx.execute(entries.COUNT_UNSETTLED, {"sequence": record.id, "lower": lower}).fetchone()
     return int(count)
 
 

@@ -15,8 +15,7 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
-from wsrm_mq.store import repairs
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, repairs
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
@@ -74,7 +73,7 @@ def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
         )
     record.blocked = None
     record.wait(tx.now, None)
-    tx.execute(sql.BEGIN_LADDER, {"key": position})
+    tx.execute(entries.BEGIN_LADDER, {"key": position})
     _write_down(tx, "retried", one, actor, reason)
 
 

@@ -10,7 +10,7 @@ from wsrm_mq.queue.cursor import count_unsettled
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.offered import end_outgoing
 from wsrm_mq.sequence.inbound import InboundSequence, Step, TimePassed, receive
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -56,7 +56,7 @@ def _follow(tx: Transaction, record: SequenceRecord, value: InboundSequence, acc
 
 def due(tx: Transaction, count: int) -> list[int]:
     """The keys of sequences whose time may be over."""
-    return [key for (key,) in tx.execute(sql.DUE, {"now": tx.now, "count": count})]
+    return [key for (key,) in tx.execute(sequences.DUE, {"now": tx.now, "count": count})]
 
 
 def expire(tx: Transaction, key: int) -> bool:
@@ -97,14 +97,14 @@ def bury(
     """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
     home = record.queue if record.plan is None else tx.home(record.queue)
     row = {"key": position, "dead_letters": tx.dead_letters(home), "origin": home, "reason": reason, "now": tx.now}
-    if tx.execute(sql.BURY, row).rowcount:
+    if tx.execute(entries.BURY, row).rowcount:
         record.name(number, tx.now)
         tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
 
 
 def bury_tails(tx: Transaction, count: int = 500) -> bool:
     """Move up to ``count`` given-up entries, of however many sequences; answers whether there may be more."""
-    keys = [key for (key,) in tx.execute(sql.DISCARDING, {"count": count})]
+    keys = [key for (key,) in tx.execute(sequences.DISCARDING, {"count": count})]
     left = count
     for key in keys:
         left -= _bury_up_to(tx, key, left)
@@ -119,7 +119,7 @@ def _bury_up_to(tx: Transaction, key: int, count: int) -> int:
     if record is None or not record.discarding or record.value.discard_from is None or record.keeps_tail:
         return 0
     lower = record.value.discard_from
-    doomed = tx.execute(sql.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
+    doomed = tx.execute(entries.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
     reason = record.value.discard_reason or "discarded"
     for position, number in doomed:
         bury(tx, record, position, number, reason, is_told=False)  # `sequence.discarding` told of all of them

@@ -12,7 +12,7 @@ from wsrm_mq.queue.ending import apply_step, bury
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.inbound import GaveUp, receive
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
@@ -51,8 +51,8 @@ def fail(
     answered with a fault is put aside at once: the application has said that another try would not help."""
     record = still_mine(tx, held)
     error = storable(error)
-    tx.execute(sql.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
-    failures, _deaths, _number = tx.execute(sql.ENTRY_COUNTERS, {"key": position}).fetchone()
+    tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
+    failures, _deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(
         "failed", record, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
     )
@@ -85,7 +85,7 @@ def after_failure(
     ladder = policy.resend if record.kind == "outgoing" else policy.retry
     if failures <= len(ladder):
         retry_at = tx.now + ladder[failures - 1]
-        tx.execute(sql.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})
+        tx.execute(entries.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})
         if record.value.terms.ordered:
             record.wait(tx.now, retry_at)
         return Aftermath.RETRY
@@ -119,7 +119,7 @@ def _put_aside(tx: Transaction, record: SequenceRecord, position: int, number: i
 
 
 def _terminate(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
-    tx.execute(sql.FREE_RETRY, {"key": position})
+    tx.execute(entries.FREE_RETRY, {"key": position})
     apply_step(tx, record, receive(record.value, GaveUp(), tx.now), reason=error)
     return Aftermath.ENDED
 

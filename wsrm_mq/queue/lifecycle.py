@@ -16,7 +16,7 @@ from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, SequenceFault, TerminateSequence
 from wsrm_mq.sequence.inbound import receive
 from wsrm_mq.sequence.states import ENDED, Act
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, queues
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -73,7 +73,7 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
         return receipt
     step = receive(record.value, arrived, tx.now)
     said = {"sequence": record.id, "event": "fault_received", "reason": arrived.code}
-    if step.act is Act.END or tx.execute(sql.IN_LEDGER, said).fetchone() is None:
+    if step.act is Act.END or tx.execute(queues.IN_LEDGER, said).fetchone() is None:
         tx.ledger("fault_received", record, reason=arrived.code)
     apply_step(tx, record, step, reason=f"the source sent {arrived.code}")
     receipt.act = step.act
@@ -93,7 +93,7 @@ def _about_replies(
     take_outgoing(tx, record, arrived)
     reason = f"{arrived.code}, about {identifier}"
     said = {"sequence": record.id, "event": "fault_received", "reason": reason}
-    if tx.execute(sql.IN_LEDGER, said).fetchone() is None:
+    if tx.execute(queues.IN_LEDGER, said).fetchone() is None:
         tx.ledger("fault_received", record, reason=reason)
     return receipt
 
@@ -106,9 +106,9 @@ def _end(
     apply_step(tx, record, step)
     receipt.act, receipt.fault = step.act, step.fault
     if running is not None and step.act in (Act.CLOSE, Act.TERMINATE):
-        found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": running}).fetchone()
+        found = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": running}).fetchone()
         if found is not None and found[1] is None and running < record.value.deliver_below:
             receipt.unfinished = found[0]
-            tx.execute(sql.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
+            tx.execute(entries.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
     receipt.claim = take(tx, record)
     look_around(tx, record, receipt)

@@ -7,7 +7,7 @@ from wsrm_mq.queue.room import not_ours
 from wsrm_mq.sequence.faults import MalformedMessage, UnknownSequence
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import sequences
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -18,7 +18,7 @@ __all__ = ["find", "look_around", "may_take"]
 def may_take(db: Database, sender: Sender, identifier: str) -> bool:
     """Whether a sequence of this name may still take messages of ``sender``: asked before a message is read to its end,
     so that what is refused in any case costs no more than its headers."""
-    row = db.execute(sql.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
+    row = db.execute(sequences.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
     if row is None:
         return False
     record = SequenceRecord.load(row, EMPTY, EMPTY)

@@ -18,7 +18,7 @@ from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import GaveUp, Late, OperatorClose, forced, receive
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import ENDED, Act, State
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -60,7 +60,7 @@ def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int 
     if record.owner is None and position is not None:
         record.blocked = None
         record.wait(tx.now, None)
-        tx.execute(sql.BEGIN_LADDER, {"key": position})
+        tx.execute(entries.BEGIN_LADDER, {"key": position})
     tx.ledger("resumed", record, number=number, position=position, reason=reason, actor=actor)
     return number
 
@@ -201,7 +201,7 @@ def _next(tx: Transaction, record: SequenceRecord) -> tuple[int, int] | None:
     """Without order the two differ: a lower number may wait for its retry."""
     settle_cursor(tx, record)
     if record.blocked is not None:
-        _failures, _deaths, number = tx.execute(sql.ENTRY_COUNTERS, {"key": record.blocked}).fetchone()
+        _failures, _deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": record.blocked}).fetchone()
         return record.blocked, number
-    found = tx.execute(sql.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
+    found = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
     return None if found is None or not record.is_unsettled else (found[0], record.cursor)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.sequence.running import DeliveryState
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, queues, sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -93,13 +93,13 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
 
 def leave(tx: Transaction) -> None:
     """The instance ends in good order: nothing runs here any more, so whatever it still owns is free."""
-    owned = {key for (key,) in tx.execute(sql.OWNED_BY, {"owner": tx.instance})} | tx.changed_sequences
+    owned = {key for (key,) in tx.execute(sequences.OWNED_BY, {"owner": tx.instance})} | tx.changed_sequences
     for key in owned:
         record = tx.sequence(key)
         if record is not None and record.owner == tx.instance:
             free(record)
             settle_cursor(tx, record)
-    tx.execute(sql.END_INSTANCE, {"key": tx.instance, "now": tx.now})
+    tx.execute(queues.END_INSTANCE, {"key": tx.instance, "now": tx.now})
     tx.count_now()
 
 
@@ -113,10 +113,10 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
         "upper": record.value.deliver_below,
         "ordered": 0,
     }
-    runs_now = tx.execute(sql.RUN, {**bounds, "now": tx.now, "count": 1}).fetchone()
+    runs_now = tx.execute(entries.RUN, {**bounds, "now": tx.now, "count": 1}).fetchone()
     if runs_now is not None:
         return None
-    due, _count = tx.execute(sql.RETRIES, {**bounds, "now": tx.now}).fetchone()
+    due, _count = tx.execute(entries.RETRIES, {**bounds, "now": tx.now}).fetchone()
     return int(due) if due is not None else tx.now
 
 
@@ -128,6 +128,6 @@ def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = True)
     claims: list[Claim] = []
     for begin in (after, 0) if after else (0,):
         search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign(sends=sends), "after": begin}
-        keys = [key for (key,) in tx.execute(sql.RUNNABLE, search)]
+        keys = [key for (key,) in tx.execute(sequences.RUNNABLE, search)]
         claims += [taken for key in keys if (taken := claim(tx, key)) is not None]
     return claims

@@ -18,8 +18,8 @@ from wsrm_mq.queue.idle import owner_lives
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, take
 from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
 from wsrm_mq.queue.withdrawing import Stored, stored
+from wsrm_mq.store import entries, queues
 from wsrm_mq.store import plans as sql
-from wsrm_mq.store import statements
 from wsrm_mq.store.applications import outgoing_queue
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import holds_lock
@@ -186,7 +186,7 @@ def _refuse_overtaking(tx: Transaction, one: Stored) -> None:
     too and could not be taken out, so this one is delivered behind it."""
     record = one.sequence
     bounds = {"sequence": record.id, "lower": record.cursor, "upper": one.number}
-    (before,) = tx.execute(statements.NEXT_LIVE, bounds).fetchone()
+    (before,) = tx.execute(entries.NEXT_LIVE, bounds).fetchone()
     if before is not None and record.value.terms.ordered:
         raise NotAllowed(f"number {before}, which comes before it, is still to be delivered")
 
@@ -228,7 +228,7 @@ def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Sequen
         raise NotAllowed("its sequence is forgotten")
     queue = source.queue
     if not to_app:
-        name, *_rest = tx.execute(statements.QUEUE, {"key": queue}).fetchone()
+        name, *_rest = tx.execute(queues.QUEUE, {"key": queue}).fetchone()
         queue = tx.queue(f"{outgoing_queue(plan)}{name}", "outgoing", queue)
     return replays_of(tx, source, queue, plan)
 
@@ -240,7 +240,7 @@ def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
         record = tx.sequence(key)
         if record is None or record.blocked is None:
             continue
-        tx.execute(statements.BEGIN_LADDER, {"key": record.blocked})
+        tx.execute(entries.BEGIN_LADDER, {"key": record.blocked})
         record.blocked = None
         record.wait(tx.now, None)
         claims.append(take(tx, record))
@@ -301,7 +301,7 @@ def withdraw_entered(tx: Transaction, plan: str) -> Withdrawn:
         if record.owner is not None and owner_lives(tx, record.owner) is False:
             take_from_dead(tx, record)
         withdrawn += _withdraw_from(tx, record, _BATCH - withdrawn)
-        (waiting,) = tx.execute(statements.COUNT_UNSETTLED, {"sequence": record.id, "lower": 1}).fetchone()
+        (waiting,) = tx.execute(entries.COUNT_UNSETTLED, {"sequence": record.id, "lower": 1}).fetchone()
         left += waiting
         if not waiting:
             record.on_hold_since = None
@@ -310,17 +310,17 @@ def withdraw_entered(tx: Transaction, plan: str) -> Withdrawn:
 
 def _withdraw_from(tx: Transaction, record: SequenceRecord, most: int) -> int:
     lower = record.cursor if record.owner is None else record.cursor + _MAY_RUN
-    entries = tx.execute(sql.LIVE_OF, (REPLAYED, record.id, lower, most)).fetchall()
-    for position, number, was_waiting in entries:
+    live = tx.execute(sql.LIVE_OF, (REPLAYED, record.id, lower, most)).fetchall()
+    for position, number, was_waiting in live:
         if was_waiting:
             bury(tx, record, position, number, CANCELLED)
         else:
             row = {"key": position, "now": tx.now, "outcome": "discarded", "reason": CANCELLED, "delivered": 0}
-            tx.execute(statements.SETTLE, row)
+            tx.execute(entries.SETTLE, row)
     if record.owner is None:
         record.blocked = None
         settle_cursor(tx, record)
-    return len(entries)
+    return len(live)
 
 
 def _moment(at: int) -> str:

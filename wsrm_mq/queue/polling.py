@@ -17,8 +17,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import LENT_FOR
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.inbound import Terms
-from wsrm_mq.store import fetching
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, fetching
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -90,7 +89,7 @@ def taken(tx: Transaction, position: int) -> None:
 
 def leave_to_fetch(tx: Transaction, position: int) -> None:
     """No request waits any longer for the reply to the message at ``position``."""
-    tx.execute(sql.SET_WAITER, {"key": position, "waiter": None})
+    tx.execute(entries.SET_WAITER, {"key": position, "waiter": None})
 
 
 def _about(tx: Transaction, key: int) -> SequenceRecord | None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Bounds, Outgrew
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -80,8 +80,9 @@ def too_many_sequences(tx: Transaction, principal: str | None, address: str | No
     """Why a peer gets no further sequence; empty: it gets one. ``but``: so many were ended that a query still sees."""
     if room.max_sequences is None:
         return ""
-    statement, who = (sql.OPEN_OF_ADDRESS, address) if principal is None else (sql.OPEN_OF_PRINCIPAL, principal)
-    if tx.execute(statement, {"who": who, "most": room.max_sequences - 1 + but}).fetchone() is None:
+    more_than_most = sequences.OPEN_OF_ADDRESS if principal is None else sequences.OPEN_OF_PRINCIPAL
+    who = address if principal is None else principal
+    if tx.execute(more_than_most, {"who": who, "most": room.max_sequences - 1 + but}).fetchone() is None:
         return ""
     return (
         f"{room.max_sequences} sequences of this peer are open, max_sequences is {room.max_sequences}; end one first."
@@ -110,7 +111,7 @@ def _over_own_bytes(tx: Transaction, record: SequenceRecord, size: int, room: Ro
         return ""
     if not record.held_is_exact:
         bounds = {"sequence": record.id, "limit": record.value.limit}
-        record.held_bytes = tx.execute(sql.HELD_BYTES, bounds).fetchone()[0]
+        record.held_bytes = tx.execute(entries.HELD_BYTES, bounds).fetchone()[0]
         record.held_is_exact = True
         if record.held_bytes + size <= most:
             return ""
@@ -145,14 +146,14 @@ def crowded(tx: Transaction, connection: str | None, bound: int | None, *, alway
 def _unsettled_of(tx: Transaction, connection: str, bound: int) -> int:
     """How many there are, as far as ``bound``. Everything up to the floor is settled, for ever (I6): it is not gone
     through again."""
-    (not_indexed,) = tx.execute(sql.NOT_INDEXED).fetchone()
+    (not_indexed,) = tx.execute(entries.NOT_INDEXED).fetchone()
     if not_indexed > _FEW:
         BY_CONNECTION.bring_forward(tx)
     kept = tx.connections
     floor = kept.floors.get(connection, 0)
-    (last,) = tx.execute(sql.LAST_OF_CONNECTION, {"connection": connection}).fetchone()
+    (last,) = tx.execute(entries.LAST_OF_CONNECTION, {"connection": connection}).fetchone()
     found: list[tuple[int]] = []
-    for part in (sql.UNSETTLED_INDEXED, sql.UNSETTLED_BEHIND):
+    for part in (entries.UNSETTLED_INDEXED, entries.UNSETTLED_BEHIND):
         which = {"connection": connection, "after": floor, "count": bound - len(found)}
         found += tx.execute(part, which).fetchall()
     kept.set_floor(connection, found[0][0] - 1 if found else last)

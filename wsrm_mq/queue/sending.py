@@ -15,7 +15,7 @@ from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.inbound import InboundSequence, Terms
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import queues
 from wsrm_mq.store.applications import fetched_queue, sent_queue
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.fetching import LEND
@@ -103,7 +103,7 @@ def _lead(tx: Transaction, record: SequenceRecord, channel: Channel) -> Sequence
     known = tx.channel(channel)
     if known is not None:
         return known
-    home, _application = tx.execute(sql.QUEUE, {"key": record.queue}).fetchone()
+    home, _application = tx.execute(queues.QUEUE, {"key": record.queue}).fetchone()
     of = record.value.terms
     is_fetched = of.rm.is_fetched(channel.endpoint.address)
     terms = Terms(new_identifier(), of.rm, of.soap, of.addressing, ordered=False)

@@ -17,7 +17,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import NOT_SENT, Letter, Sent, send
 from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.ranges import EMPTY
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.replies import ADD_REPLY, OUTCOME_AND_REPLY
@@ -102,7 +102,7 @@ def settle(
     waiter = None
     if waited_for:
         row = {"key": position, "now": tx.now, "outcome": "delivered", "reason": None, "delivered": 1}
-        found = tx.execute(sql.SETTLE, row).fetchone()
+        found = tx.execute(entries.SETTLE, row).fetchone()
         waiter = found[0] if found else None
     else:
         tx.delivered(position)
@@ -115,7 +115,7 @@ def settle(
     if remark is not None:
         remarked(tx, record, position, number, remark, diagnosis)
     elif is_known:
-        tx.execute(sql.REMARK, {"key": position, "reason": KNOWN})
+        tx.execute(entries.REMARK, {"key": position, "reason": KNOWN})
     delivered(tx, record.queue, seconds, is_replay)
     move_past(tx, record, number)
     record.running_since = tx.now
@@ -135,7 +135,7 @@ def remarked(
     tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str, diagnosis: Diagnosis
 ) -> None:
     """Write down what the application answered to a message that it took: the source does not read it."""
-    tx.execute(sql.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
+    tx.execute(entries.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
     said, failure = storable(remark), diagnosis.columns
     tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=said, failure=failure)
 

@@ -15,7 +15,7 @@ from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence, Terms, receive
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -54,13 +54,13 @@ def _lack_of_room(tx: Transaction, arrival: Arrival, queue: int | None) -> str:
 
 def end_connections(tx: Transaction, names: list[str]) -> int:
     """End the sequences of connections that are closed; what they have is still delivered. Answers how many."""
-    keys = [key for name in names for (key,) in tx.execute(sql.OPEN_OF_CONNECTIONS, {"connection": name}).fetchall()]
     ended = 0
-    for key in keys:
-        record = tx.sequence(key)
-        if record is not None and record.value.state not in ENDED:
-            apply_step(tx, record, receive(record.value, TerminateSequence(record.value.terms.identifier), tx.now))
-            ended += 1
+    for name in names:
+        for (key,) in tx.execute(sequences.OPEN_OF_CONNECTIONS, {"connection": name}).fetchall():
+            record = tx.sequence(key)
+            if record is not None and record.value.state not in ENDED:
+                apply_step(tx, record, receive(record.value, TerminateSequence(record.value.terms.identifier), tx.now))
+                ended += 1
     return ended
 
 
@@ -71,7 +71,7 @@ def _open(tx: Transaction, arrival: Arrival) -> SequenceRecord | None:
     queue = tx.queue(arrival.sender.queue)
     key = tx.connections.sequences.get((arrival.connection, queue))
     if key is None:
-        found = tx.execute(sql.OPEN_OF_CONNECTION, {"connection": arrival.connection, "queue": queue}).fetchone()
+        found = tx.execute(sequences.OPEN_OF_CONNECTION, {"connection": arrival.connection, "queue": queue}).fetchone()
         key = found[0] if found else None
     record = tx.sequence(key) if key is not None else None
     if record is None or record.value.state in ENDED or expire(tx, record.id):

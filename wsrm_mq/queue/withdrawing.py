@@ -7,8 +7,7 @@ from typing import NamedTuple
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.idle import make_idle
-from wsrm_mq.store import repairs
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, repairs
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -108,7 +107,7 @@ def _take_out(tx: Transaction, one: Stored, reason: str) -> None:
     if not is_held:
         make_idle(tx, record)
     tx.execute(
-        sql.SETTLE, {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
+        entries.SETTLE, {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
     )
     if number in value.unnamed:
         record.value = value._replace(unnamed=value.unnamed.remove(number))

@@ -20,7 +20,7 @@ from wsrm_mq.replay.plan import BREAKS_ORDER, DUPLICATE, FORMAT, OLD, Header, Le
 from wsrm_mq.replay.wording import warnings
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import plans as sql
-from wsrm_mq.store import statements
+from wsrm_mq.store import sequences
 from wsrm_mq.store.database import connect_reader, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database
@@ -204,7 +204,7 @@ def _bound(db: Database, sequence: int, ordering: Ordering, left_out: _LeftOut) 
         left_out.add(DELETED, f"sequence {identifier}", pruned)
     if not is_ordered:
         return
-    received = AckRanges(tuple(db.execute(statements.RANGES, {"sequence": sequence})))
+    received = AckRanges(tuple(db.execute(sequences.RANGES, {"sequence": sequence})))
     missing = max(limit, received.expected)  # what is missing below the limit was given up
     waited_for = [missing] if missing < received.highest else []
     live = _without(_numbers(db, sql.LIVE_UPWARDS, sequence), ordering.live(sequence), lt)

@@ -16,7 +16,7 @@ from sqlalchemy import Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from wsrm_mq.store.compiling import positional
-from wsrm_mq.store.statements import PROGRESS_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
+from wsrm_mq.store.sequences import PROGRESS_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.tables import counter, entry, message, range_, refusal, sequence
 
 __all__ = [

@@ -1,9 +1,10 @@
 """The port: what the rooms above ask of a database. ``sqlite3.Connection`` fills it as it is; another engine will by an
 adapter beside ``database``.
 
-A statement is text that ``store`` has: built from the tables (``statements``) or written there. Parameters are given
-by name or by position, rows are tuples. An error of the driver that concerns the whole store leaves this room as a
-``StoreError`` (``database.store_errors``). A large body is written and read as a stream (``bodies``).
+A statement is text that ``store`` has: built from the tables (``queues``, ``entries``, ``sequences``) or written there.
+Parameters are given by name or by position, rows are tuples. An error of the driver that concerns the whole store
+leaves this room as a ``StoreError`` (``database.store_errors``). A large body is written and read as a stream
+(``bodies``).
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Late, T
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
 from wsrm_mq.sequence.states import ENDED, State
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.outgoing import Outgoing
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.statements import SAVED_COLUMNS, SEQUENCE_COLUMNS
+from wsrm_mq.store.sequences import SAVED_COLUMNS, SEQUENCE_COLUMNS
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED, WSRM_1_0, WSRM_1_1
 
 __all__ = ["SequenceRecord"]
@@ -104,9 +104,9 @@ class SequenceRecord:
     @classmethod
     def read(cls, db: Database, key: int) -> SequenceRecord:
         """As it is committed, to be looked at. It has to be there."""
-        row = db.execute(sql.SEQUENCE_BY_ID, {"key": key}).fetchone()
-        ranges = AckRanges(tuple(db.execute(sql.RANGES, {"sequence": key})))
-        unnamed = AckRanges.of(number for (number,) in db.execute(sql.UNNAMED, {"sequence": key}))
+        row = db.execute(sequences.SEQUENCE_BY_ID, {"key": key}).fetchone()
+        ranges = AckRanges(tuple(db.execute(sequences.RANGES, {"sequence": key})))
+        unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, {"sequence": key}))
         return cls.load(row, ranges, unnamed)
 
     @classmethod

@@ -7,8 +7,8 @@ from typing import Final
 from sqlalchemy import bindparam, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import ENTRIES_UP_TO
 from wsrm_mq.store.late_index import BY_SEQUENCE
-from wsrm_mq.store.statements import ENTRIES_UP_TO
 from wsrm_mq.store.tables import entry, ledger, message, sequence, sequence_entry
 
 p = bindparam

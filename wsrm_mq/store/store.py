@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store import applications, identity, instances, schema
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import applications, identity, instances, queues, schema
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.beside import beside, keep_private
 from wsrm_mq.store.cache import Cache
@@ -53,7 +52,7 @@ def store_path(where: str | os.PathLike[str]) -> Path:
 
 def _leave(tx: Transaction) -> None:
     """End the instance. One that still owns a sequence does not end: it is found dead, and its sequences are freed."""
-    tx.execute(sql.LEAVE, {"key": tx.instance, "now": tx.now})
+    tx.execute(queues.LEAVE, {"key": tx.instance, "now": tx.now})
     tx.count_now()
 
 
@@ -153,7 +152,7 @@ class Store:
                 db.execute("BEGIN IMMEDIATE")
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
-                key = int(db.execute(sql.ADD_INSTANCE, row).lastrowid or 0)
+                key = int(db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
                 if not any(holds_lock(self.path, other) for (other,) in db.execute(_OTHERS, (key,))):
@@ -255,7 +254,7 @@ class Store:
         """Wake other instances by name; all live ones where no name is given."""
         if not names:
             with self.reader() as db:
-                names = tuple(name for _key, name in db.execute(sql.LIVE_INSTANCES))
+                names = tuple(name for _key, name in db.execute(queues.LIVE_INSTANCES))
         mine = self.presence.name if self.presence else ""
         instances.wake(self.path, (name for name in names if name != mine), word)
 
@@ -284,7 +283,7 @@ def run_once(
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
-            names = [name for _key, name in db.execute(sql.LIVE_INSTANCES)]
+            names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
     finally:
         db.close()
     witness.tell_of(path)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.bulk import CHANGED, PROGRESS, RANGES, STEADY, Row
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
 from wsrm_mq.store.outgoing import ADD_OUTGOING, ANSWERED_BY, DROP_OUTGOING, IDENTIFIER_IN_USE, SAVE_OUTGOING, Outgoing
@@ -22,9 +22,9 @@ from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
 
 __all__ = ["Transaction", "as_json"]
 
-_STEADY: Final = len(sql.STEADY_COLUMNS)
-_PROGRESS: Final = len(sql.PROGRESS_COLUMNS)
-_HELD: Final = sql.PROGRESS_COLUMNS.index("held")
+_STEADY: Final = len(sequences.STEADY_COLUMNS)
+_PROGRESS: Final = len(sequences.PROGRESS_COLUMNS)
+_HELD: Final = sequences.PROGRESS_COLUMNS.index("held")
 """``held_bytes`` follows it."""
 _NOTHING: Final[Mapping[str, str | None]] = MappingProxyType({})
 
@@ -44,7 +44,7 @@ class Transaction(UnitOfWork):
         """The sequence with this key, to be read and changed; ``None`` where there is none."""
         record = self._touched.get(key) or self._sequences.records.get(key)
         if record is None:
-            row = self.execute(sql.SEQUENCE_BY_ID, {"key": key}).fetchone()
+            row = self.execute(sequences.SEQUENCE_BY_ID, {"key": key}).fetchone()
             if row is None:
                 return None
             record = self._load(row)
@@ -60,7 +60,7 @@ class Transaction(UnitOfWork):
     def sequence_named(self, identifier: str) -> SequenceRecord | None:
         key = self._sequences.keys.get(identifier)
         if key is None:
-            row = self.execute(sql.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
+            row = self.execute(sequences.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
             if row is None:
                 return None
             key = row[0]
@@ -70,7 +70,7 @@ class Transaction(UnitOfWork):
 
     def add_sequence(self, record: SequenceRecord, create_id: str | None) -> SequenceRecord:
         row = {**record.terms_row, **record.saved_row, "create_id": create_id}
-        record.id = self.execute(sql.ADD_SEQUENCE, row).lastrowid or 0
+        record.id = self.execute(sequences.ADD_SEQUENCE, row).lastrowid or 0
         record.mark_written()
         self._touched[record.id] = record
         return record
@@ -79,10 +79,10 @@ class Transaction(UnitOfWork):
         """Delete a sequence and its ranges. It has no entry any more."""
         self._touched.pop(key, None)
         self._sequences.drop(key)
-        self.execute(sql.DROP_RANGES, {"sequence": key})
+        self.execute(sequences.DROP_RANGES, {"sequence": key})
         self.execute(DROP_OUTGOING, {"sequence": key})
         self.execute(DROP_CHANNEL, {"sequence": key})
-        self.execute(sql.DROP_SEQUENCE, {"key": key})
+        self.execute(sequences.DROP_SEQUENCE, {"key": key})
 
     def add_outgoing(self, record: SequenceRecord, outgoing: Outgoing) -> bool:
         """Have the replies to a sequence go out in another; answers whether that has a name of its own."""
@@ -121,15 +121,15 @@ class Transaction(UnitOfWork):
 
     def _load(self, row: tuple[object, ...]) -> SequenceRecord:
         key = row[0]
-        ranges = tuple(self.execute(sql.RANGES, {"sequence": key}))
-        unnamed = AckRanges.of(number for (number,) in self.execute(sql.UNNAMED, {"sequence": key}))
+        ranges = tuple(self.execute(sequences.RANGES, {"sequence": key}))
+        unnamed = AckRanges.of(number for (number,) in self.execute(entries.UNNAMED, {"sequence": key}))
         return SequenceRecord.load(row, AckRanges(ranges), unnamed)
 
     @property
     def held_in_all(self) -> tuple[int, int]:
         """Messages and bytes that all sequences hold, as last committed: a bound on it is kept but for one batch."""
         if self._sequences.held_in_all is None:
-            messages, size = self.db.execute(sql.HELD_IN_ALL).fetchone()
+            messages, size = self.db.execute(sequences.HELD_IN_ALL).fetchone()
             self._sequences.held_in_all = (messages, size)
         return self._sequences.held_in_all
 
@@ -200,7 +200,7 @@ class Transaction(UnitOfWork):
         before, after = before[same:], after[same:]
         gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
         for lower in gone:
-            self.db.execute(sql.DROP_RANGE, {"sequence": key, "key": lower})
+            self.db.execute(sequences.DROP_RANGE, {"sequence": key, "key": lower})
         return [(key, *changed) for changed in set(after).difference(before)]
 
     def committed(self) -> None:

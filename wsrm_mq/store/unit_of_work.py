@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from wsrm_mq.store import statements as sql
+from wsrm_mq.store import queues
 from wsrm_mq.store.applications import foreign
 from wsrm_mq.store.bodies import write_body
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
@@ -124,7 +124,7 @@ class UnitOfWork:
             return known
         application = self._cache.serving.application if kind == "app" else None
         row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now, "application": application}
-        key = self.execute(sql.ADD_QUEUE, row).lastrowid or 0
+        key = self.execute(queues.ADD_QUEUE, row).lastrowid or 0
         self._cache.keep_queue(name, key)
         return key
 
@@ -133,7 +133,7 @@ class UnitOfWork:
         known = self._cache.queues.get(name)
         if known is not None:
             return known
-        found = self.execute(sql.QUEUE_ID, {"name": name}).fetchone()
+        found = self.execute(queues.QUEUE_ID, {"name": name}).fetchone()
         if found is None:
             return None
         self._cache.keep_queue(name, found[0])
@@ -148,7 +148,7 @@ class UnitOfWork:
         """Whether what is in the queue with this key is for this process."""
         if queue in self._cache.served:
             return True
-        row = self.execute(sql.QUEUE, {"key": queue}).fetchone()
+        row = self.execute(queues.QUEUE, {"key": queue}).fetchone()
         if row is None or not self._cache.serving.may_run(*row):
             return False
         self._cache.served.add(queue)
@@ -160,15 +160,15 @@ class UnitOfWork:
 
     def home(self, queue: int) -> int:
         """The key of the queue that the messages of an outgoing one came into; of any other its own."""
-        found = self.execute(sql.PARENT, {"key": queue}).fetchone()
+        found = self.execute(queues.PARENT, {"key": queue}).fetchone()
         return queue if found is None else int(found[0])
 
     def dead_letters(self, queue: int) -> int:
         """The key of the dead-letter queue of ``queue``, whatever its name."""
-        found = self.execute(sql.DEAD_LETTERS, {"parent": queue}).fetchone()
+        found = self.execute(queues.DEAD_LETTERS, {"parent": queue}).fetchone()
         if found is not None:
             return int(found[0])
-        name, _application = self.execute(sql.QUEUE, {"key": queue}).fetchone()
+        name, _application = self.execute(queues.QUEUE, {"key": queue}).fetchone()
         return self.queue(f"{name}#dead", "dead_letter", queue)
 
     # ledger and counts
@@ -176,7 +176,7 @@ class UnitOfWork:
     def add_ledger(self, event: str, queue: int | None, **columns: object) -> None:
         """Write down what an entry's own columns cannot tell, and count it."""
         row = {**_LEDGER, **columns, "at": self.now, "event": event, "queue": queue, "instance": self.instance_name}
-        self.execute(sql.ADD_LEDGER, row)
+        self.execute(queues.ADD_LEDGER, row)
         self.counts["ledger", queue or 0, event] += 1
         self._counts_now = True
 

@@ -1,0 +1,232 @@
+"""Statements on entries and their messages. Parameters are named."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import and_, bindparam, case, func, not_, or_, select, update
+
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.running import is_paused
+from wsrm_mq.store.tables import connection_message, entry, message, sequence, sequence_entry, watermark
+
+p = bindparam
+
+INLINE_BODY: Final = 65_536
+"""Bodies up to this many bytes are read with their row; larger ones are streamed."""
+
+# Which entries a sequence has, live or settled, is in the index up to the watermark, and behind it only in the entries
+# themselves: a look for one that is settled asks both parts. See ``late_index``.
+_IS_NUMBER: Final = and_(entry.c.sequence == p("sequence"), entry.c.number == p("number"))
+_INDEXED: Final = select(sequence_entry.c.entry).where(
+    sequence_entry.c.sequence == p("sequence"), sequence_entry.c.number == p("number")
+)
+ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "sequence_entry")
+ENTRY_BY_NUMBER: Final = compiled(
+    select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named, entry.c.settled_at).where(
+        entry.c.id
+        == func.coalesce(
+            select(entry.c.id).where(_IS_NUMBER, entry.c.outcome.is_(None)).correlate(None).scalar_subquery(),
+            _INDEXED.scalar_subquery(),
+            select(entry.c.id)
+            .where(entry.c.id > ENTRIES_UP_TO.scalar_subquery(), _IS_NUMBER)
+            .order_by(entry.c.id.desc())  # what is sent again was mostly sent a moment ago
+            .limit(1)
+            .correlate(None)
+            .scalar_subquery(),
+        )
+    )
+)
+SET_WAITER: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(waiter=p("waiter"))
+)
+_RUN: Final = (
+    select(
+        entry.c.id,
+        entry.c.number,
+        entry.c.deliveries,
+        entry.c.failures,
+        entry.c.wants_reply,
+        entry.c.late,
+        entry.c.waiter,
+        message.c.id,
+        message.c.action,
+        message.c.message_id,
+        message.c.environ,
+        message.c.principal,
+        message.c.connection,
+        message.c.body_size,
+        case((message.c.body_size <= INLINE_BODY, message.c.body)),
+    )
+    .join(message, message.c.id == entry.c.message)
+    .where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+        # In order, the head's wait is the sequence's: passing it over would deliver what follows it.
+        or_(p("ordered") == 1, not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now")))),
+    )
+    .order_by(entry.c.number)
+    .limit(p("count"))
+)
+RUN: Final = compiled(_RUN)
+# A message has the position of the entry that it came with: what replays it is delivered under that one's key.
+_arrived: Final = entry.alias("arrived")
+_source: Final = sequence.alias("source")
+RUN_REPLAYS: Final = compiled(
+    _RUN.add_columns(_source.c.identifier, _arrived.c.number)
+    .join(_arrived, _arrived.c.id == entry.c.message)
+    .join(_source, _source.c.id == _arrived.c.sequence)
+)
+# What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
+# question has both parts. See ``late_index``.
+_WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connection_message")
+_LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(
+    connection_message.c.connection == p("connection")
+)
+_LAST_BEHIND: Final = (
+    select(func.max(message.c.id))
+    .where(message.c.id > watermark.c.upto, message.c.connection == p("connection"))
+    .correlate(watermark)
+)
+NOT_INDEXED: Final = compiled(
+    _WATERMARK.with_only_columns(func.coalesce(select(func.max(message.c.id)).scalar_subquery(), 0) - watermark.c.upto)
+)
+LAST_OF_CONNECTION: Final = compiled(
+    _WATERMARK.with_only_columns(func.coalesce(_LAST_BEHIND.scalar_subquery(), _LAST_INDEXED.scalar_subquery(), 0))
+)
+UNSETTLED_INDEXED: Final = compiled(
+    select(connection_message.c.message)
+    .join(entry, entry.c.id == connection_message.c.message)
+    .where(
+        connection_message.c.connection == p("connection"),
+        connection_message.c.message > p("after"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(connection_message.c.message)
+    .limit(p("count"))
+)
+UNSETTLED_BEHIND: Final = compiled(
+    select(message.c.id)
+    .join(entry, entry.c.id == message.c.id)
+    .where(
+        message.c.id > func.max(p("after"), _WATERMARK.scalar_subquery()),
+        message.c.connection == p("connection"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(message.c.id)
+    .limit(p("count"))
+)
+SETTLE: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        outcome=p("outcome"),
+        reason=p("reason"),
+        settled_at=p("now"),
+        named=1,
+        deliveries=entry.c.deliveries + p("delivered"),
+        retry_at=None,
+    )
+    .returning(entry.c.waiter)
+)
+FAIL: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        failures=entry.c.failures + 1,
+        deliveries=entry.c.deliveries + p("delivered"),
+        deaths=0,
+        last_error=p("error"),
+        retry_at=p("retry_at"),
+    )
+)
+COUNT_DEATH: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        deliveries=entry.c.deliveries + 1,
+        deaths=entry.c.deaths + 1,
+        failures=entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
+        last_error=p("error"),
+    )
+)
+ENTRY_COUNTERS: Final = compiled(select(entry.c.failures, entry.c.deaths, entry.c.number).where(entry.c.id == p("key")))
+BURY: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .values(
+        queue=p("dead_letters"),
+        origin=p("origin"),
+        outcome="dead",
+        reason=p("reason"),
+        settled_at=p("now"),
+        named=1,
+        retry_at=None,
+    )
+)
+DOOMED: Final = compiled(
+    select(entry.c.id, entry.c.number)
+    .where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(entry.c.number)
+    .limit(p("count"))
+)
+NEXT_LIVE: Final = compiled(
+    select(func.min(entry.c.number)).where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+    )
+)
+NTH_LIVE: Final = compiled(
+    select(entry.c.number)
+    .where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(entry.c.number)
+    .limit(1)
+    .offset(p("skip"))
+)
+RETRIES: Final = compiled(
+    select(func.min(entry.c.retry_at), func.count()).where(
+        entry.c.sequence == p("sequence"),
+        entry.c.number >= p("lower"),
+        entry.c.number < p("upper"),
+        entry.c.outcome.is_(None),
+        entry.c.retry_at > p("now"),
+    )
+)
+FREE_RETRY: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0)
+)
+BEGIN_LADDER: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0, failures=0)
+)
+RETRY_LATER: Final = compiled(
+    update(entry).where(entry.c.id == p("key")).values(retry_from=p("now"), retry_at=p("retry_at"))
+)
+REMARK: Final = compiled(update(entry).where(entry.c.id == p("key")).values(reason=p("reason")))
+MARK_LATE: Final = compiled(update(entry).where(entry.c.id == p("key")).values(late=1))
+COUNT_UNSETTLED: Final = compiled(
+    select(func.count()).where(
+        entry.c.sequence == p("sequence"), entry.c.number >= p("lower"), entry.c.outcome.is_(None)
+    )
+)
+UNNAMED: Final = compiled(
+    select(entry.c.number).where(entry.c.sequence == p("sequence"), entry.c.named == 0).order_by(entry.c.number)
+)
+HELD_BYTES: Final = compiled(
+    select(func.coalesce(func.sum(message.c.body_size), 0))
+    .select_from(entry)
+    .join(message, message.c.id == entry.c.message)
+    .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
+)

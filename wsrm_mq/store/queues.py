@@ -1,0 +1,51 @@
+"""Statements on queues, on the instances that serve them, and on the ledger. Parameters are named."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Table, bindparam, insert, select, update
+
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.tables import instance, ledger, queue, sequence
+
+p = bindparam
+
+
+def _values(table: Table, *left_out: str) -> dict[str, Any]:
+    return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
+
+
+ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")))
+QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
+PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
+QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
+DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
+ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
+END_INSTANCE: Final = compiled(
+    update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
+)
+LEAVE: Final = compiled(
+    update(instance)
+    .where(instance.c.id == p("key"), ~select(sequence.c.id).where(sequence.c.owner == p("key")).exists())
+    .values(ended_at=p("now"))
+)
+ENDED_OWNERS: Final = compiled(
+    select(instance.c.id, instance.c.name).where(
+        instance.c.id.in_(select(sequence.c.owner).where(sequence.c.owner.is_not(None))),
+        instance.c.ended_at.is_not(None),
+    )
+)
+REVIVE_INSTANCE: Final = compiled(
+    update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_not(None)).values(ended_at=None)
+)
+END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
+INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
+LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
+ADD_LEDGER: Final = compiled(insert(ledger).values(_values(ledger, "id")))
+IN_LEDGER: Final = compiled(
+    select(ledger.c.id).where(
+        ledger.c.sequence == p("sequence"), ledger.c.event == p("event"), ledger.c.reason == p("reason")
+    )
+)
+"""A row for each time that something was written down about a sequence for one reason."""

@@ -1,0 +1,45 @@
+"""The tables, described once with SQLAlchemy Core: statements are compiled from them, a test holds the migrations
+against them.
+
+All times are integers, ms since the epoch. An entry's id is the position: AUTOINCREMENT, so a position is never used
+again. The state of an ordered entry is derived from its sequence (``cursor``, ``limit``, ``owner``), never rewritten
+row by row.
+"""
+
+from __future__ import annotations
+
+from wsrm_mq.store.tables.history import archive, archived, ledger, plan
+from wsrm_mq.store.tables.messages import connection_message, entry, message, queue, reply, sequence_entry, watermark
+from wsrm_mq.store.tables.sending import channel, outgoing
+from wsrm_mq.store.tables.sequences import range_, sequence
+from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
+from wsrm_mq.store.tables.table import metadata
+from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, OUTCOMES, SEQUENCE_STATES
+
+__all__ = [
+    "ANSWERED_WITH_FAULT",
+    "ATTEMPTS",
+    "OUTCOMES",
+    "SEQUENCE_STATES",
+    "archive",
+    "archived",
+    "channel",
+    "connection_message",
+    "counter",
+    "entry",
+    "epoch",
+    "identity",
+    "instance",
+    "ledger",
+    "message",
+    "metadata",
+    "outgoing",
+    "plan",
+    "queue",
+    "range_",
+    "refusal",
+    "reply",
+    "sequence",
+    "sequence_entry",
+    "watermark",
+]

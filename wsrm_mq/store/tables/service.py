@@ -1,0 +1,65 @@
+"""The store itself: which one it is, the processes that serve it, what they have counted and refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Column, Index, Integer, Text, text
+
+from wsrm_mq.store.tables.table import table
+
+__all__ = ["counter", "epoch", "identity", "instance", "refusal"]
+
+# One row: which store this is, see ``identity``.
+identity: Final = table(
+    "identity",
+    Column("id", Text, primary_key=True),
+    # Grows now and then, never falls: a file with less than the witness has is an older one.
+    Column("mark", Integer, nullable=False),
+    # This file is a copy of that time, and was not adopted since.
+    Column("copied_at", Integer),
+)
+
+# From this mark on one run of the service wrote, after a time in which no process had the store: of two futures of a
+# store that was put back from a copy, each has another token.
+epoch: Final = table(
+    "epoch",
+    Column("mark", Integer, primary_key=True),
+    Column("token", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+instance: Final = table(
+    "instance",
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_at", Integer, nullable=False),
+    Column("ended_at", Integer),
+    # The application that it serves, where that has a name, and on which paths: a JSON list, NULL for all.
+    Column("application", Text),
+    Column("paths", Text),
+    sqlite_autoincrement=True,
+)
+Index("instance_live", instance.c.id, sqlite_where=text("ended_at IS NULL"))
+
+# What was counted of a queue (0: of none; -1: of those that are gone): rows that are pruned go without it.
+counter: Final = table(
+    "counter",
+    Column("name", Text, primary_key=True),
+    Column("queue", Integer, primary_key=True, autoincrement=False),
+    Column("label", Text, primary_key=True),
+    Column("value", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# What was refused, by reason and partner ('' where none is known): nothing else is kept of it.
+refusal: Final = table(
+    "refusal",
+    Column("reason", Text, primary_key=True),
+    Column("partner", Text, primary_key=True),
+    Column("times", Integer, nullable=False),
+    Column("last_at", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,20 @@
+"""The words that a column may have, for the tables' constraints and for who asks by them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.sequence.outbound_states import OutboundState
+
+QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing")
+OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
+SEQUENCE_KINDS: Final = ("rm", "connection", "replay", "outgoing")
+SEQUENCE_STATES: Final = ("created", "closed", "ended")
+OUTGOING_STATES: Final = tuple(OutboundState)
+PLAN_STATES: Final = ("planned", "running", "done", "cancelled")
+LATE: Final = ("accept", "refuse")
+ANSWERED_WITH_FAULT: Final = "answered_with_fault"
+"""The service took a one-way message and answered a fault, which the source does not read: an event of the ledger, the
+reason of an entry, and the kind of a failure where ``on_fault`` puts the message aside."""
+ATTEMPTS: Final = ("failed", "holder_died", "broke_off", ANSWERED_WITH_FAULT)
+"""Events of the ledger: attempts that did not go well."""
