@@ -28,7 +28,7 @@ from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
+from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
 
 FOLLOWING = IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
 

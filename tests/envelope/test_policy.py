@@ -9,7 +9,7 @@ from lxml import etree
 
 from wsrm_mq.envelope.policy import Announcement, announce
 from wsrm_mq.envelope.wsdl import parsed, written
-from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.sequence.terms import DeliveryAssurance
 
 NAMES: Final = {
     "w": "http://schemas.xmlsoap.org/wsdl/",

@@ -17,8 +17,8 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, CreateSequence, TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
 from wsrm_mq.sequence.states import Act
+from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
 from wsrm_mq.versions import WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 BOTH = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])

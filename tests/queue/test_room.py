@@ -16,8 +16,8 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, IncompleteSequenceBehavior, TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds
 from wsrm_mq.sequence.states import Act
+from wsrm_mq.sequence.terms import Bounds
 
 UNBOUND = Bounds()
 WHOLE = IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE

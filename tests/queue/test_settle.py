@@ -14,7 +14,7 @@ from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.queue.settle import ServiceReply, settlement
 from wsrm_mq.sequence.elements import TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds
+from wsrm_mq.sequence.terms import Bounds
 
 TWICE = QueuePolicy(retry=(1_000, 5_000))
 ONCE_THEN = {on_poison: QueuePolicy(retry=(), on_poison=on_poison) for on_poison in OnPoison}

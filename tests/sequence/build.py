@@ -11,7 +11,8 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance, InboundSequence, Step, Terms, receive
+from wsrm_mq.sequence.inbound import InboundSequence, Step, receive
+from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance, Terms
 from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 NOW = 1_700_000_000_000

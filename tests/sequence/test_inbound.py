@@ -19,9 +19,10 @@ from tests.sequence.build import (
 )
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, TerminateSequence
-from wsrm_mq.sequence.inbound import Bounds, Disposition, GaveUp, Lapsed, Outgrew, TimePassed, grant, receive
+from wsrm_mq.sequence.inbound import Disposition, GaveUp, Lapsed, Outgrew, TimePassed, grant, receive
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
+from wsrm_mq.sequence.terms import Bounds
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
 
 BOTH = pytest.mark.parametrize("rm", VERSIONS, ids=["rm10", "rm11"])

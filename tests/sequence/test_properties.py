@@ -24,7 +24,6 @@ from tests.sequence.build import (
 )
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, TerminateSequence
 from wsrm_mq.sequence.inbound import (
-    Bounds,
     Disposition,
     GaveUp,
     InboundSequence,
@@ -38,6 +37,7 @@ from wsrm_mq.sequence.inbound import (
 )
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import ENDED, Act, State
+from wsrm_mq.sequence.terms import Bounds
 
 TERMS = st.fixed_dictionaries(
     {

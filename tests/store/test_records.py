@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Terms
+from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.terms import DeliveryAssurance, Terms
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.sequences import SAVED_COLUMNS, SEQUENCE_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.tables import sequence

@@ -13,7 +13,7 @@ from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue.policy import Acknowledge, OnFault
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.sequence.terms import DeliveryAssurance
 
 __all__ = ["FILE_NAME", "Loaded", "find_file", "load", "named_operations", "read", "settings_from"]
 

@@ -13,7 +13,7 @@ from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
 from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
+from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
 
 __all__ = ["OPTIONS", "PARTNER_DEFAULTS", "PARTNER_OPTIONS", "Partner", "Settings", "under"]
 

@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, NamedTuple
 from wsrm_mq.delivery.delivery import Delivery, Key
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.channels import Channel
@@ -50,6 +50,30 @@ class _Bounds(NamedTuple):
         return Channel.load(self.answers, self.address, self.parameters, self.is_numbered)
 
 
+class _Row(NamedTuple):
+    """What ``RUN`` answers of a message; ``RUN_REPLAYS`` has the last two columns too."""
+
+    position: int
+    number: int
+    deliveries: int
+    failures: int
+    wants_reply: int
+    late: int
+    waiter: str | None
+    message: int
+    action: str | None
+    message_id: str | None
+    environ: str
+    principal: str | None
+    connection: str | None
+    size: int
+    body: bytes | None
+    """``None``: it is large, and is read when the application reads it."""
+    source: str | None = None
+    """Identifier of the sequence, and there the number, that the message came with."""
+    source_number: int | None = None
+
+
 def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
     """The next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``; none is an answer."""
     with store.reader() as db:
@@ -67,50 +91,40 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
             },
         ).fetchall()
     channel = bounds.channel
-    return [
-        Delivery(
-            position=position,
-            number=number,
-            identifier=bounds.identifier,
-            partner=bounds.partner,
-            rm=bounds.rm,
-            soap=bounds.soap,
-            addressing=bounds.addressing,
-            action=action,
-            message_id=message_id,
-            environ=environ,
-            principal=principal,
-            connection=connection,
-            body=Body(body) if body is not None else _StoredBody(store, message, size),
-            wants_reply=bool(wants_reply),
-            attempt=deliveries + 1,
-            late=bool(late),
-            redelivery=deliveries > 0 or number < bounds.redelivery_below or (bool(source) and not bounds.replay_id),
-            at_most_once=bounds.assurance == DeliveryAssurance.AT_MOST_ONCE,
-            is_waited_for=bool(wants_reply) or waiter is not None,
-            is_replay=True,
-            channel=channel,
-            source=Key(source[0], source[1], bounds.replay_id) if source else None,
-        )
-        for (
-            position,
-            number,
-            deliveries,
-            _failures,
-            wants_reply,
-            late,
-            waiter,
-            message,
-            action,
-            message_id,
-            environ,
-            principal,
-            connection,
-            size,
-            body,
-            *source,
-        ) in rows
-    ]
+    return [_delivery(store, bounds, channel, _Row(*row)) for row in rows]
+
+
+def _delivery(store: Store, bounds: _Bounds, channel: Channel | None, row: _Row) -> Delivery:
+    body = Body(row.body) if row.body is not None else _StoredBody(store, row.message, row.size)
+    redelivery = row.deliveries > 0 or row.number < bounds.redelivery_below
+    source = None
+    if row.source is not None and row.source_number is not None:
+        source = Key(row.source, row.source_number, bounds.replay_id)
+        redelivery = redelivery or not bounds.replay_id
+    return Delivery(
+        position=row.position,
+        number=row.number,
+        identifier=bounds.identifier,
+        partner=bounds.partner,
+        rm=bounds.rm,
+        soap=bounds.soap,
+        addressing=bounds.addressing,
+        action=row.action,
+        message_id=row.message_id,
+        environ=row.environ,
+        principal=row.principal,
+        connection=row.connection,
+        body=body,
+        wants_reply=bool(row.wants_reply),
+        attempt=row.deliveries + 1,
+        late=bool(row.late),
+        redelivery=redelivery,
+        at_most_once=bounds.assurance == DeliveryAssurance.AT_MOST_ONCE,
+        is_waited_for=bool(row.wants_reply) or row.waiter is not None,
+        is_replay=True,
+        channel=channel,
+        source=source,
+    )
 
 
 class _StoredBody(Body):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from lxml import etree
 
 from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, wsdl_name
-from wsrm_mq.sequence.inbound import DeliveryAssurance
+from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
 
 __all__ = ["Announcement", "announce"]

@@ -17,9 +17,10 @@ from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
 from wsrm_mq.queue.settle import ServiceReply, add_reply
-from wsrm_mq.sequence.inbound import DeliveryAssurance, Disposition, Outgrew, Step, decline, receive
+from wsrm_mq.sequence.inbound import Disposition, Outgrew, Step, decline, receive
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
+from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction

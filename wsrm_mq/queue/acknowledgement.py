@@ -11,8 +11,9 @@ from wsrm_mq.queue.lookup import find
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.room import buffer_remaining
 from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement
-from wsrm_mq.sequence.inbound import Terms, receive
+from wsrm_mq.sequence.inbound import receive
 from wsrm_mq.sequence.states import Act
+from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store.channels import ACKS_DUE
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction

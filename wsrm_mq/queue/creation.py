@@ -18,8 +18,9 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointReference, Offer
 from wsrm_mq.sequence.faults import CreateSequenceRefused
-from wsrm_mq.sequence.inbound import Lapsed, Terms, grant, receive
+from wsrm_mq.sequence.inbound import Lapsed, grant, receive
 from wsrm_mq.sequence.states import ENDED, State
+from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction

@@ -9,7 +9,7 @@ from typing import Final
 
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import Bounds, DeliveryAssurance
+from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
 
 __all__ = ["MAX_RANGES", "Acknowledge", "OnFault", "OnPoison", "PolicyOf", "QueuePolicy"]
 

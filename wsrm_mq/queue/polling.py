@@ -16,7 +16,7 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import LENT_FOR
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
-from wsrm_mq.sequence.inbound import Terms
+from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import entries, fetching
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction

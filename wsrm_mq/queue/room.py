@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import Bounds, Outgrew
+from wsrm_mq.sequence.inbound import Outgrew
+from wsrm_mq.sequence.terms import Bounds
 from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.records import SequenceRecord

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.sequence.elements import EndpointReference
-from wsrm_mq.sequence.inbound import InboundSequence, Terms
+from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import fetched_queue, sent_queue
 from wsrm_mq.store.channels import Channel

@@ -13,8 +13,9 @@ from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import apply_step, expire
 from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
-from wsrm_mq.sequence.inbound import InboundSequence, Terms, receive
+from wsrm_mq.sequence.inbound import InboundSequence, receive
 from wsrm_mq.sequence.states import ENDED
+from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction

@@ -5,9 +5,8 @@ happen because of it. No I/O, no clock, no threads. What the source did wrong co
 exception: an exception would unwind the transaction that has to record it.
 
 Three integers rule delivery: ``expected`` (lowest number not received), ``limit`` (deliver below it; never falls) and,
-kept by the store, ``cursor`` (lowest unsettled). An accepted number below ``limit`` is deliverable,
-at or above it held.
-Filling a gap moves ``limit`` on one value, however long the run behind it.
+kept by the store, ``cursor`` (lowest unsettled). An accepted number below ``limit`` is deliverable, at or above it
+held. Filling a gap moves ``limit`` on one value, however long the run behind it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, State, Trigger
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.sequence.terms import NO_BOUNDS, Bounds, DeliveryAssurance, Terms
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER
 
 __all__ = [
-    "Bounds",
-    "DeliveryAssurance",
     "Disposition",
     "GaveUp",
     "InboundSequence",
@@ -42,7 +40,6 @@ __all__ = [
     "OperatorClose",
     "Outgrew",
     "Step",
-    "Terms",
     "TimePassed",
     "decline",
     "forced",
@@ -54,15 +51,6 @@ _ABANDONING: Final = frozenset(("SequenceTerminated", "UnknownSequence"))
 """Codes of faults with which a source says that a sequence is gone (F-025, F-026)."""
 _LARGEST_NUMBER: Final = MAX_MESSAGE_NUMBER - 1
 """The largest number taken: ``limit`` lies above every accepted one and has to be a 64-bit integer too (D-SEQ-018)."""
-
-
-class DeliveryAssurance(enum.StrEnum):
-    """What the destination promises its application (WS-RM 1.1 §2.4). ``ordered`` is separate."""
-
-    EXACTLY_ONCE = "exactly_once"
-    AT_LEAST_ONCE = "at_least_once"
-    AT_MOST_ONCE = "at_most_once"
-    """Settled before it is dispatched: a crash loses it, nothing repeats it."""
 
 
 class Disposition(enum.StrEnum):
@@ -84,42 +72,6 @@ class Late(enum.StrEnum):
     """It is delivered at once, out of order, marked late."""
     REFUSE = "refuse"
     """It goes to the dead letters, see ``Disposition.LATE_REFUSED``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What was agreed when the sequence was created; it never changes. Times in ms since the epoch."""
-
-    identifier: str
-    rm: RMVersion
-    soap: SOAPVersion
-    addressing: AddressingVersion
-    behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
-    assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
-    ordered: bool = True
-    expires_at: int | None = None
-    inactivity: int | None = None
-    """A sequence without traffic ends after this many ms."""
-    incomplete_reason: str = "first_gap"
-    """What the messages behind the first gap are dead-lettered with, where the behavior discards them."""
-
-    @property
-    def skips_gaps(self) -> bool:
-        """Nothing waits for a missing number. A behavior that discards has to wait: it was announced (D-DEL-013)."""
-        return self.behavior is IncompleteSequenceBehavior.NO_DISCARD and (
-            not self.ordered or self.assurance is DeliveryAssurance.AT_MOST_ONCE
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What one sequence may hold. Room is checked on acceptance; ``None`` is no bound."""
-
-    max_held: int | None = None
-    """Messages that wait behind a gap (Q-051)."""
-    max_ranges: int | None = None
-    window: int | None = None
-    """A number at or above ``expected + window`` is not accepted (D-SEQ-024)."""
 
 
 class InboundSequence(NamedTuple):
@@ -245,7 +197,7 @@ def receive(
     event: Input,
     now: int,
     *,
-    bounds: Bounds = Bounds(),
+    bounds: Bounds = NO_BOUNDS,
     held: int | None = None,
     named: bool = True,
     empty_last: bool = False,
@@ -357,8 +309,8 @@ def _accept(
 def _limit(sequence: InboundSequence, received: AckRanges, number: int, last_number: int | None) -> int:
     """Where delivery may go to after ``number`` was accepted; never lower than before."""
     if sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        known_complete = last_number is not None and received.expected == last_number + 1
-        return last_number + 1 if known_complete and last_number is not None else sequence.limit
+        is_complete = last_number is not None and received.expected == last_number + 1
+        return received.expected if is_complete else sequence.limit
     if number == sequence.limit:
         end = number if number == received.highest else received.end_of(number)
         return end + 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import DeliveryAssurance, InboundSequence, Late, Terms
+from wsrm_mq.sequence.inbound import InboundSequence, Late
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
 from wsrm_mq.sequence.states import ENDED, State
+from wsrm_mq.sequence.terms import DeliveryAssurance, Terms
 from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.outgoing import Outgoing
@@ -20,7 +22,12 @@ __all__ = ["SequenceRecord"]
 
 Written = tuple[tuple[Any, ...], tuple[AckRange, ...]]
 
-_RM = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
+_RM: Final = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
+_AS_STORED: Final = (
+    *("cursor", "owner", "fence", "running_since", "retry_from", "retry_at", "blocked", "on_hold_since"),
+    *("redelivery_below", "due_at", "held", "held_bytes", "duplicates", "ended_at", "ack_due_at"),
+)
+"""Columns that a record has under the same name, and as they are."""
 
 
 class SequenceRecord:
@@ -53,8 +60,8 @@ class SequenceRecord:
         """The connection whose messages these are, where they came without WS-RM."""
         self.created_at = created_at
         self.kind = kind
-        """``rm``, ``connection``: this side makes it of messages without WS-RM, ``replay``, or ``outgoing``: what
-        this side says."""
+        """``rm``: its source made it; ``connection``: this side made it of messages without WS-RM; ``replay``: they are
+        delivered again; ``outgoing``: they are this side's own, and are sent."""
         self.replay_of = replay_of
         """Key of the sequence whose messages are replayed."""
         self.plan = plan
@@ -111,19 +118,9 @@ class SequenceRecord:
 
     @classmethod
     def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
+        """From a row of ``SEQUENCE_COLUMNS``, and what the store has of it in other tables."""
         columns = dict(zip(SEQUENCE_COLUMNS, row, strict=True))
-        terms = Terms(
-            identifier=columns["identifier"],
-            rm=_RM[columns["rm"]],
-            soap=SOAP_OF_LABEL[columns["soap"]],
-            addressing=ADDRESSING_OF_LABEL[columns["addressing"]],
-            behavior=IncompleteSequenceBehavior(columns["behavior"]),
-            assurance=DeliveryAssurance(columns["assurance"]),
-            ordered=bool(columns["ordered"]),
-            expires_at=columns["expires_at"],
-            inactivity=columns["inactivity"],
-            incomplete_reason=columns["incomplete_reason"],
-        )
+        terms = _terms(columns)
         value = InboundSequence(
             terms,
             active_at=columns["active_at"],
@@ -151,23 +148,7 @@ class SequenceRecord:
             acks_to=endpoint_from(columns["acks_to"]),
             acks_fetched_by=columns["acks_fetched_by"],
         )
-        for name in (
-            "cursor",
-            "owner",
-            "fence",
-            "running_since",
-            "retry_from",
-            "retry_at",
-            "blocked",
-            "on_hold_since",
-            "redelivery_below",
-            "due_at",
-            "held",
-            "held_bytes",
-            "duplicates",
-            "ended_at",
-            "ack_due_at",
-        ):
+        for name in _AS_STORED:
             setattr(record, name, columns[name])
         record.discarding = bool(columns["discarding"])
         record.ack_waits = bool(columns["ack_waits"])
@@ -338,3 +319,18 @@ class SequenceRecord:
         if number >= self.cursor:
             beyond, limit = number + 1, self.value.limit
             self.cursor = limit if beyond >= limit else self.value.received.first_from(beyond, limit)
+
+
+def _terms(columns: Mapping[str, Any]) -> Terms:
+    return Terms(
+        identifier=columns["identifier"],
+        rm=_RM[columns["rm"]],
+        soap=SOAP_OF_LABEL[columns["soap"]],
+        addressing=ADDRESSING_OF_LABEL[columns["addressing"]],
+        behavior=IncompleteSequenceBehavior(columns["behavior"]),
+        assurance=DeliveryAssurance(columns["assurance"]),
+        ordered=bool(columns["ordered"]),
+        expires_at=columns["expires_at"],
+        inactivity=columns["inactivity"],
+        incomplete_reason=columns["incomplete_reason"],
+    )
