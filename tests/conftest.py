@@ -14,7 +14,13 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.servers.fronts import FRONTS
 from tests.support import orders_server
 
-pytest_plugins = ["tests.acceptance.plugin", "tests.support.policies", "tests.queue.fixtures", "pytester"]
+pytest_plugins = [
+    "tests.acceptance.plugin",
+    "tests.queue.fixtures",
+    "tests.support.pages",
+    "tests.support.policies",
+    "pytester",
+]
 
 Mount = Callable[..., Path]
 

@@ -1,32 +1,25 @@
 """README and documentation, held against the code: what they say a user can type, see, set and follow is so.
 
-The ``console`` blocks of README and tutorial are typed into a shell, and what it shows is compared. In what is
-expected, ``…`` stands for anything. Identifiers, times, processes and ports are not compared; tables are compared
-without their drawing. ``sh`` blocks are not run: they install, or show a form.
+The ``console`` blocks of README and tutorial are typed into a shell, and what it shows is compared
+(``tests.support.pages``). ``sh`` blocks are not run: they install, or show a form.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
-import queue
 import re
 import shlex
 import shutil
-import socket
-import subprocess
-import sys
-import threading
-import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import pytest
 
+from tests.support.pages import DOCS, ROOT, Shell, blocks, fits, session
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.cli import program
@@ -36,8 +29,6 @@ from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import PARTNER_DEFAULTS, PARTNER_OPTIONS
 from wsrm_mq.views.verdict import WORDS
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = sorted(DOCS.glob("*.md"))
 HOWTO = sorted(DOCS.glob("howto/*.md"))
@@ -61,129 +52,7 @@ def named(paths: list[Path]) -> Any:
     return pytest.mark.parametrize("path", paths, ids=[str(path.relative_to(ROOT)) for path in paths])
 
 
-class Block(NamedTuple):
-    """A fenced block: ``kind`` is the word behind the fence, ``text`` what is in it."""
-
-    kind: str
-    text: str
-
-
-def blocks(path: Path) -> list[Block]:
-    fence = r"^ *```(?P<kind>[^\n]*)\n(?P<text>.*?)^ *```$"
-    return [Block(found["kind"], found["text"]) for found in re.finditer(fence, path.read_text(), re.M | re.S)]
-
-
 # what a user types and sees
-
-
-class Typed(NamedTuple):
-    command: str
-    shown: str
-
-
-def session(console: str) -> list[Typed]:
-    """The commands of a ``console`` block, each with what it shows."""
-    return [Typed(*part.partition("\n")[::2]) for part in re.split(r"^\$ ", console, flags=re.M)[1:]]
-
-
-_NOT_COMPARED = (
-    (r"urn:uuid:[0-9a-f-]{36}", "ID"),
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"),
-    (r"\((in )?\d+ (ms|s|min)\)", "(SPAN)"),
-    (r"127\.0\.0\.1:\d+(/[0-9a-f]+)?", "ADDRESS"),
-    (r"instance [0-9a-f]{16}", "INSTANCE"),
-    (r"process \d+ on [^)]+", "PROCESS"),
-    (r"[ \t]+", " "),
-    (r" +$", ""),
-)
-
-
-def comparable(text: str) -> str:
-    for pattern, instead in _NOT_COMPARED:
-        text = re.sub(pattern, instead, text, flags=re.M)
-    return text.strip("\n")
-
-
-def fits(shown: str, expected: str) -> bool:
-    pattern = ".*".join(map(re.escape, comparable(expected).split("…")))
-    return re.fullmatch(pattern, comparable(shown)) is not None
-
-
-_LOOKS = re.compile(r"wsrm-mq (sequence (list|explain|show)|message|store info)\b|python show\.py|grep ")
-"""Commands that change nothing: typed again until what is promised has come true."""
-
-
-class Shell:
-    """A shell that is typed into, with the commands of this environment and a port of its own."""
-
-    PROMPT = "--- done ---"
-
-    def __init__(self, directory: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("WSRM_MQ_", "ORDERS_"))}
-        environ = {
-            **own,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONWARNINGS": "ignore",
-            "WSRM_MQ_PORT": str(port),
-            "ORDERS_URL": f"http://127.0.0.1:{port}/",
-        }
-        self._process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile"],
-            cwd=directory,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
-        )
-        self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if not re.match(r"bash: line \d+: +\d+ (Killed|Terminated)", line):  # other shells say it otherwise
-                self._lines.put(line)
-
-    def type(self, command: str, *, lines: int = 0, seconds: float = 60) -> str:
-        """What a command shows. ``lines`` is how many a command in the background is waited for."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\necho '{self.PROMPT}'\n")
-        self._process.stdin.flush()
-        end, shown, is_done = time.monotonic() + seconds, "", False
-        while not is_done or (command.endswith("&") and shown.count("\n") < lines):
-            try:
-                line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"{command}: nothing more came after\n{shown}") from None
-            is_done, shown = is_done or line.strip() == self.PROMPT, shown + line.replace(f"{self.PROMPT}\n", "")
-        return shown
-
-    def follow(self, typed: Typed, seconds: float = 30) -> None:
-        """Type a command and see what is promised."""
-        end = time.monotonic() + seconds
-        shown = self.type(typed.command, lines=typed.shown.count("\n"))
-        while not fits(shown, typed.shown) and _LOOKS.match(typed.command) and time.monotonic() < end:
-            time.sleep(0.2)
-            shown = self.type(typed.command)
-        assert fits(shown, typed.shown), f"$ {typed.command}\n{shown}\ninstead of\n{typed.shown}"
-
-    def close(self) -> None:
-        """End what was started in it, and the shell itself."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("kill -9 $(jobs -p) 2>/dev/null; exit\n")
-        self._process.stdin.close()
-        self._process.wait(timeout=15)
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
-    yield shell
-    shell.close()
 
 
 @pytest.mark.timeout(300)

@@ -18,7 +18,7 @@ from lxml import etree
 
 from tests.deploy.page import HOWTO
 from tests.interop.gsoap_client import missing
-from tests.test_docs import DOCS, Shell, blocks, session
+from tests.support.pages import DOCS, Shell, blocks, session
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.config import OPTIONS, load
 from wsrm_mq.config.settings import PARTNER_OPTIONS
@@ -92,13 +92,6 @@ def test_what_a_page_sets_here_can_be_set(page: Path, tmp_path: Path) -> None:
         is_of_partner = text.partition(" = ")[0] in set(PARTNER_OPTIONS) - set(OPTIONS)
         file.write_text(f'[partner.one]\npath = "/orders"\n{text}' if is_of_partner else text)
         assert load(file, {}), text
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
-    yield shell
-    shell.close()
 
 
 def test_gsoap_sends_as_its_page_says(shell: Shell, tmp_path: Path) -> None:

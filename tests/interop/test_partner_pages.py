@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.test_docs import DOCS, Shell, blocks, session
+from tests.support.pages import DOCS, Shell, blocks, session
 
 from .java_client import SOURCES
 
 PARTNERS = DOCS / "partners"
 PROGRAMS = {"cxf": "SendWithCxf.java", "metro": "SendWithMetro.java"}
 MAVEN = "{http://maven.apache.org/POM/4.0.0}"
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
-    yield shell
-    shell.close()
 
 
 @pytest.mark.live

@@ -70,13 +70,6 @@ def ledger(source: Source, identifier: str, event: str) -> list[Any]:
     return [reason for (reason,) in source.store.rows(query, event, identifier)]
 
 
-def opened(source: Source, *numbers: int) -> str:
-    identifier = source.create()
-    for number in numbers:
-        assert source.put(identifier, number).status == 200
-    return identifier
-
-
 @pytest.mark.spec("F-024", "F-025", "F-026")
 @pytest.mark.parametrize("code", ["SequenceTerminated", "UnknownSequence"])
 @each_front
@@ -84,7 +77,7 @@ def opened(source: Source, *numbers: int) -> str:
 def test_a_source_that_says_its_sequence_is_gone_ends_it(code: str, at: At) -> None:
     """What was accepted is delivered as at any end, across the gap; the service sees nothing of the fault."""
     source = at()
-    identifier = opened(source, 1, 3)
+    identifier = source.opened(1, 3)
     answer = source.post(rm_fault(source.speak, code, identifier))
     assert (answer.status, answer.body) == (202, b"")
     row = source.store.sequence(identifier)
@@ -104,7 +97,7 @@ def test_a_source_that_says_its_sequence_is_gone_ends_it(code: str, at: At) -> N
 @every_version
 def test_another_fault_is_written_down_once_and_the_sequence_goes_on(code: str, at: At) -> None:
     source = at()
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     for _ in range(3):
         answer = source.post(rm_fault(source.speak, code, identifier))
         assert (answer.status, answer.body) == (202, b"")
@@ -119,7 +112,7 @@ def test_another_fault_is_written_down_once_and_the_sequence_goes_on(code: str, 
 def test_a_fault_about_no_sequence_of_its_sender_changes_nothing(at: At) -> None:
     """An unknown sequence, another principal's, none named, an unknown code."""
     owner, stranger = at(fields=("X-User: alice",)), at(fields=("X-User: mallory",))
-    identifier, speak = opened(owner, 1), owner.speak
+    identifier, speak = owner.opened(1), owner.speak
     assert owner.delivered(identifier) == [1]
     before = owner.store.everything()
     for envelope in (
@@ -142,7 +135,7 @@ def test_a_fault_is_not_answered_with_a_fault_whatever_is_wrong_with_it(at: At) 
     """No Action, a mandatory header, an unknown sequence, an Action of faults around another body, one of
     WS-Addressing; also where WS-RM is required. None of them reaches the service."""
     source, speak = at(), at().speak
-    identifier, before = opened(source, 1), source.server.log.stat().st_size
+    identifier, before = source.opened(1), source.server.log.stat().st_size
     terminated = rm_fault(speak, "SequenceTerminated", UNKNOWN)
     mandatory = b'<x:y xmlns:x="urn:x" soap:mustUnderstand="1"/></soap:Header>'
     sequence = speak.sequence_header(UNKNOWN, 1).encode()
@@ -176,11 +169,11 @@ def test_a_fault_is_found_where_stacks_put_it(at: At) -> None:
         usual,
     ]
     for envelope in variants:
-        identifier = opened(source, 1)
+        identifier = source.opened(1)
         content = envelope.replace(b"urn:the-sequence", identifier.encode())
         assert source.post(content).status == 202
         assert source.store.sequence(identifier)["state"] == "ended", content
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     wide = usual.replace(b"urn:the-sequence", identifier.encode()).decode().encode("utf-16")
     assert source.post(wide, content_type=f"{speak.soap.media_type}; charset=utf-16").status == 202
     assert source.store.sequence(identifier)["state"] == "ended"
@@ -191,7 +184,7 @@ def test_a_fault_is_found_where_stacks_put_it(at: At) -> None:
 @every_version
 def test_the_fault_of_a_source_is_an_event_of_the_log(at: At) -> None:
     source = at()
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     source.post(rm_fault(source.speak, "SequenceTerminated", identifier))
     told = f"sequence.fault_received sequence={identifier} reason=SequenceTerminated"
     assert told in within(5, source.server.log.read_text, lambda log: told in log)

@@ -15,14 +15,6 @@ pytestmark = each_front
 STRANGE = "urn:uuid:00000000-0000-4000-8000-000000000000"
 
 
-def opened(source: Source, *numbers: int) -> str:
-    """A new sequence in which the server accepted ``numbers``."""
-    identifier = source.create()
-    for number in numbers:
-        assert source.put(identifier, number).status == 200
-    return identifier
-
-
 def said(source: Source, identifier: str) -> list[str]:
     """The events in the ledger of a sequence."""
     query = "select event from ledger where sequence = (select id from sequence where identifier = ?) order by id"
@@ -33,7 +25,7 @@ def said(source: Source, identifier: str) -> list[str]:
 @pytest.mark.spec("D-CLO-001", "D-CLO-002", "D-CLO-009")
 def test_a_close_is_answered_with_the_identifier_and_the_final_acknowledgement(at: At) -> None:
     source = at()
-    identifier = opened(source, 1, 2, 4)
+    identifier = source.opened(1, 2, 4)
     answer = source.close(identifier)
     assert (answer.status, answer.reply.body_name) == (200, "CloseSequenceResponse")
     assert answer.reply.body.findtext("{*}Identifier") == identifier
@@ -49,7 +41,7 @@ def test_a_close_is_answered_with_the_identifier_and_the_final_acknowledgement(a
 @pytest.mark.parametrize("number", [6, 4, 5], ids=["above the last", "missing", "the last"])
 def test_a_closed_sequence_refuses_every_new_number_and_says_what_is_final(at: At, number: int) -> None:
     source = at()
-    identifier = opened(source, 1, 2, 3)
+    identifier = source.opened(1, 2, 3)
     source.close(identifier, 5)
     answer = source.put(identifier, number)
     assert answer.reply.fault is not None
@@ -65,7 +57,7 @@ def test_a_closed_sequence_refuses_every_new_number_and_says_what_is_final(at: A
 @pytest.mark.peer("P-26")
 def test_what_was_accepted_and_comes_again_after_the_close_is_not_delivered_again(at: At) -> None:
     source = at()
-    identifier = opened(source, 1, 3)
+    identifier = source.opened(1, 3)
     source.close(identifier)
     for number in (1, 3):
         answer = source.put(identifier, number)
@@ -78,7 +70,7 @@ def test_what_was_accepted_and_comes_again_after_the_close_is_not_delivered_agai
 @pytest.mark.spec("D-CLO-007")
 def test_a_close_sent_again_is_answered_again_and_changes_nothing(at: At) -> None:
     source = at()
-    identifier = opened(source, 2, 3)
+    identifier = source.opened(2, 3)
     first = source.close(identifier, 3)
     before = source.store.sequence(identifier)["ended_at"], said(source, identifier)
     again = source.close(identifier, 3)
@@ -103,7 +95,7 @@ def test_a_close_of_an_unknown_sequence_gets_unknown_sequence(at: At) -> None:
 @pytest.mark.spec("D-CLO-010")
 def test_a_close_whose_last_number_was_exceeded_already_ends_the_sequence(at: At) -> None:
     source = at()
-    identifier = opened(source, 1, 2, 3)
+    identifier = source.opened(1, 2, 3)
     answer = source.close(identifier, 2)
     assert answer.reply.fault is not None
     assert (answer.reply.fault.code, answer.reply.fault.subcode) == ("Sender", "SequenceTerminated")
@@ -117,7 +109,7 @@ def test_a_close_whose_last_number_was_exceeded_already_ends_the_sequence(at: At
 @pytest.mark.parametrize("stated", [0, -1, "x", ""])
 def test_a_close_whose_last_number_is_none_is_refused_and_the_sequence_stays_open(at: At, stated: int | str) -> None:
     source = at()
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     answer = source.post(source.speak.close(identifier, stated))
     assert answer.reply.fault is not None
     assert answer.reply.fault.code == "Sender"
@@ -131,7 +123,7 @@ def test_a_close_whose_last_number_is_none_is_refused_and_the_sequence_stays_ope
 @pytest.mark.parametrize("stated", [None, 3])
 def test_a_closed_sequence_is_terminated_as_any_other(at: At, stated: int | None) -> None:
     source = at()
-    identifier = opened(source, 1, 2, 3)
+    identifier = source.opened(1, 2, 3)
     source.close(identifier, 3)
     answer = source.terminate(identifier, stated)
     assert answer.reply.body_name == "TerminateSequenceResponse"
@@ -154,7 +146,7 @@ def test_closing_an_empty_sequence_is_answered_with_none_and_final(at: At) -> No
 @pytest.mark.spec("D-CLO-015")
 def test_a_close_in_the_namespace_of_1_0_closes_nothing(at: At) -> None:
     source = at()
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     answer = source.close(identifier)
     assert answer.reply.fault is not None
     assert source.store.sequence(identifier)["state"] == "created"

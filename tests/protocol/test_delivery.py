@@ -12,34 +12,15 @@ from tests.support.policies import At, Start
 from tests.support.source import Source, each_rm, every_version, in_1_1
 
 
-def opened(source: Source, *numbers: int) -> str:
-    """A new sequence in which the server accepted ``numbers``."""
-    identifier = source.create()
-    for number in numbers:
-        assert source.put(identifier, number).status == 200
-    return identifier
-
-
 def gate_of(identifier: str) -> str:
     """A gate that no other test uses."""
     return identifier.rpartition(":")[2]
 
 
-def graves(source: Source, identifier: str) -> dict[int, str]:
-    """Number → reason of the dead letters of a sequence."""
-    return dict(
-        source.store.rows(
-            "select number, reason from entry where outcome = 'dead'"
-            " and sequence = (select id from sequence where identifier = ?)",
-            identifier,
-        )
-    )
-
-
 def buried(source: Source, identifier: str, *numbers: int, reason: str) -> bool:
     """Whether these are the dead letters, soon."""
     wanted = dict.fromkeys(numbers, reason)
-    return within(5, lambda: graves(source, identifier), lambda found: found == wanted) == wanted
+    return within(5, lambda: source.store.dead_letters(identifier), lambda found: found == wanted) == wanted
 
 
 # ---- how often
@@ -169,7 +150,7 @@ def test_a_two_way_is_named_by_no_acknowledgement_before_its_reply_is_stored(at:
 @pytest.mark.spec("D-DEL-004")
 def test_received_as_3_1_2_is_delivered_as_1_2_3(at: At) -> None:
     source = at()
-    identifier = opened(source, 3, 1, 2)
+    identifier = source.opened(3, 1, 2)
     assert source.delivered(identifier) == [1, 2, 3]
     assert source.calls(identifier) == [1, 2, 3]
 
@@ -178,7 +159,7 @@ def test_received_as_3_1_2_is_delivered_as_1_2_3(at: At) -> None:
 @pytest.mark.spec("D-DEL-005")
 def test_what_lies_beyond_a_gap_is_acknowledged_and_not_delivered(at: At) -> None:
     source = at()
-    identifier = opened(source, 1, 3)
+    identifier = source.opened(1, 3)
     assert source.ask(identifier).reply.ack.ranges == ((1, 1), (3, 3))
     assert source.delivered(identifier) == [1]
     time.sleep(A_LOOK)
@@ -215,7 +196,7 @@ def test_one_delivery_is_over_before_the_next_begins(at: At) -> None:
 @pytest.mark.spec("D-DEL-007")
 def test_at_most_once_in_order_drops_a_number_that_was_passed_over(at: At) -> None:
     source = at("/at_most_once")
-    identifier = opened(source, 1, 4)
+    identifier = source.opened(1, 4)
     assert source.soon(identifier, [1, 4]) == [1, 4]
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2), (4, 4))
     source.put(identifier, 5)
@@ -257,7 +238,7 @@ def test_no_sequence_waits_for_another(at: At, stuck: str) -> None:
 @each_rm
 def test_without_order_nothing_waits_for_a_gap_and_nothing_comes_twice(at: At) -> None:
     source = at("/any_order")
-    identifier = opened(source, 5)
+    identifier = source.opened(5)
     assert source.delivered(identifier) == [5]
     for number in (2, 5, 1, 2):
         source.put(identifier, number)
@@ -273,7 +254,7 @@ def test_without_order_nothing_waits_for_a_gap_and_nothing_comes_twice(at: At) -
 @pytest.mark.parametrize("end", ["close", "terminate"])
 def test_no_discard_delivers_what_is_held_ascending_across_the_gaps(at: At, end: str) -> None:
     source = at()
-    identifier = opened(source, 1, 9, 3, 4, 6)
+    identifier = source.opened(1, 9, 3, 4, 6)
     assert source.delivered(identifier) == [1]
     final = getattr(source, end)(identifier).reply.ack
     assert (final.ranges, final.final) == (((1, 1), (3, 4), (6, 6), (9, 9)), True)
@@ -287,7 +268,7 @@ def test_no_discard_delivers_what_is_held_ascending_across_the_gaps(at: At, end:
 @pytest.mark.parametrize("end", ["close", "terminate"])
 def test_discard_following_first_gap_delivers_the_unbroken_run_and_buries_the_rest(at: At, end: str) -> None:
     source = at("/gap")
-    identifier = opened(source, 1, 2, 4, 5)
+    identifier = source.opened(1, 2, 4, 5)
     assert source.ask(identifier).reply.ack.ranges == ((1, 2), (4, 5))
     assert source.delivered(identifier) == [1, 2]
     assert source.store.outcomes(identifier) == {1: "delivered", 2: "delivered", 4: None, 5: None}
@@ -301,7 +282,7 @@ def test_discard_following_first_gap_delivers_the_unbroken_run_and_buries_the_re
 @pytest.mark.spec("D-DEL-012", "D-DEL-017")
 def test_discard_following_first_gap_delivers_nothing_if_the_first_is_missing(at: At) -> None:
     source = at("/gap")
-    identifier = opened(source, 2, 3)
+    identifier = source.opened(2, 3)
     assert source.terminate(identifier).reply.ack.ranges == ((2, 3),)
     assert buried(source, identifier, 2, 3, reason="first_gap")
     assert source.calls(identifier) == []
@@ -311,13 +292,13 @@ def test_discard_following_first_gap_delivers_nothing_if_the_first_is_missing(at
 @pytest.mark.spec("D-DEL-013")
 def test_discard_following_first_gap_waits_while_the_sequence_is_open(at: At) -> None:
     source = at("/gap")
-    identifier = opened(source, 1, 2, 4)
+    identifier = source.opened(1, 2, 4)
     assert source.delivered(identifier) == [1, 2]
     source.put(identifier, 3)
     assert source.delivered(identifier) == [1, 2, 3, 4]
     source.close(identifier, 4)
     assert source.delivered(identifier) == [1, 2, 3, 4]
-    assert graves(source, identifier) == {}
+    assert source.store.dead_letters(identifier) == {}
 
 
 @in_1_1
@@ -326,7 +307,7 @@ def test_discard_following_first_gap_waits_while_the_sequence_is_open(at: At) ->
 @pytest.mark.parametrize("end", ["close", "terminate"])
 def test_discard_entire_sequence_buries_all_of_an_incomplete_one(at: At, end: str) -> None:
     source = at("/whole")
-    identifier = opened(source, 1, 2, 4)
+    identifier = source.opened(1, 2, 4)
     time.sleep(A_LOOK)
     assert source.calls(identifier) == []
     final = getattr(source, end)(identifier).reply.ack
@@ -341,19 +322,19 @@ def test_discard_entire_sequence_buries_all_of_an_incomplete_one(at: At, end: st
 @pytest.mark.parametrize("end", ["close", "terminate"])
 def test_discard_entire_sequence_delivers_all_of_a_complete_one_at_the_end(at: At, end: str) -> None:
     source = at("/whole")
-    identifier = opened(source, 3, 1, 2)
+    identifier = source.opened(3, 1, 2)
     time.sleep(A_LOOK)
     assert source.calls(identifier) == []
     assert getattr(source, end)(identifier, 3).reply.ack.ranges == ((1, 3),)
     assert source.delivered(identifier) == [1, 2, 3]
-    assert graves(source, identifier) == {}
+    assert source.store.dead_letters(identifier) == {}
 
 
 @in_1_1
 @pytest.mark.spec("D-DEL-016", "D-DEL-017")
 def test_discard_entire_sequence_buries_one_whose_last_number_never_came(at: At) -> None:
     source = at("/whole")
-    identifier = opened(source, 1, 2)
+    identifier = source.opened(1, 2)
     assert source.close(identifier, 3).reply.ack.ranges == ((1, 2),)
     assert buried(source, identifier, 1, 2, reason="incomplete_sequence")
     assert source.calls(identifier) == []
@@ -369,7 +350,7 @@ def test_what_was_not_accepted_is_never_delivered(at: At) -> None:
     """Refused for its number, its sequence, its form, or its sender."""
     source, stranger = at(), at(fields=("X-User: mallory",))
     seen = source.server.mark()
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     assert source.delivered(identifier) == [1]
     before = source.store.everything()
     unknown = "urn:uuid:00000000-0000-4000-8000-000000000001"

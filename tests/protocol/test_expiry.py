@@ -61,19 +61,8 @@ def test_an_incomplete_sequence_that_expires_is_treated_as_one_that_is_terminate
     for number in (1, 2, 4):
         source.put(identifier, number)
     assert ended(source, identifier)["ended"] == "expired"
-    assert within(5, lambda: graves(source, identifier), lambda found: found == dead) == dead
+    assert within(5, lambda: source.store.dead_letters(identifier), lambda found: found == dead) == dead
     assert source.delivered(identifier) == delivered
-
-
-def graves(source: Source, identifier: str) -> dict[int, str]:
-    """Number → reason of the dead letters of a sequence."""
-    return dict(
-        source.store.rows(
-            "select number, reason from entry where outcome = 'dead'"
-            " and sequence = (select id from sequence where identifier = ?)",
-            identifier,
-        )
-    )
 
 
 @pytest.mark.timed

@@ -111,14 +111,6 @@ def final(identifier: str, upper: int) -> str:
     return f"<r:SequenceAcknowledgement>{about(identifier)}{said}</r:SequenceAcknowledgement>"
 
 
-def taken(source: Source, *numbers: int) -> str:
-    """A sequence of which ``numbers`` were received."""
-    identifier = source.create()
-    for number in numbers:
-        assert source.put(identifier, number).status == 200
-    return identifier
-
-
 @pytest.mark.spec("F-021", "F-030", "F-001")
 @pytest.mark.peer("P-38")
 @every_version
@@ -129,7 +121,7 @@ def test_unknown_sequence(source: Source) -> None:
     has_form(source.terminate(UNKNOWN, message_id=ASKED), source.speak, expected)
     if source.speak.rm.has_close:
         has_form(source.close(UNKNOWN, message_id=ASKED), source.speak, expected)
-    ended = taken(source, 1)
+    ended = source.opened(1)
     source.terminate(ended)
     has_form(source.put(ended, 2, message_id=ASKED), source.speak, expected._replace(detail=about(ended)))
 
@@ -139,7 +131,7 @@ def test_unknown_sequence(source: Source) -> None:
 @in_1_1
 def test_sequence_terminated_for_a_last_number_that_cannot_be_true(source: Source) -> None:
     for end in (source.close, source.terminate):
-        identifier = taken(source, 1, 2)
+        identifier = source.opened(1, 2)
         has_form(
             end(identifier, 1, message_id=ASKED),
             source.speak,
@@ -153,7 +145,7 @@ def test_sequence_terminated_for_a_last_number_that_cannot_be_true(source: Sourc
 @pytest.mark.peer("P-39")
 @in_1_0
 def test_sequence_terminated_for_a_last_message_that_is_not_the_last(source: Source) -> None:
-    identifier = taken(source, 1, 3)
+    identifier = source.opened(1, 3)
     expected = Expected("SequenceTerminated", detail=about(identifier))
     has_form(source.put(identifier, 2, last=True, message_id=ASKED), source.speak, expected)
 
@@ -164,7 +156,7 @@ def test_sequence_terminated_for_a_last_message_that_is_not_the_last(source: Sou
 def test_sequence_terminated_from_this_side_is_said_to_a_message_a_close_and_a_request_for_an_acknowledgement(
     source: Source, operate: Operate
 ) -> None:
-    identifier = taken(source, 1)
+    identifier = source.opened(1)
     source.delivered(identifier)
     operate("terminate", identifier, "--drain")
     expected = Expected("SequenceTerminated", code="Receiver", detail=about(identifier))
@@ -192,7 +184,7 @@ def test_invalid_acknowledgement(source: Source) -> None:
 @pytest.mark.peer("P-42")
 @every_version
 def test_message_number_rollover(source: Source) -> None:
-    identifier = taken(source, 1)
+    identifier = source.opened(1)
     most = f"<r:MaxMessageNumber>{2**63 - 2}</r:MaxMessageNumber>" if source.speak.rm.has_close else ""
     answer = source.put(identifier, 2**63, message_id=ASKED)
     has_form(answer, source.speak, Expected("MessageNumberRollover", detail=about(identifier) + most))
@@ -225,7 +217,7 @@ def test_wsrm_required(servers: Servers, speak: Orders) -> None:
 @pytest.mark.peer("P-45")
 @in_1_0
 def test_last_message_number_exceeded(source: Source) -> None:
-    identifier = taken(source, 1)
+    identifier = source.opened(1)
     source.put(identifier, 2, last=True)
     expected = Expected("LastMessageNumberExceeded", detail=about(identifier))
     has_form(source.put(identifier, 3, message_id=ASKED), source.speak, expected)
@@ -235,7 +227,7 @@ def test_last_message_number_exceeded(source: Source) -> None:
 @pytest.mark.peer("P-40")
 @in_1_1
 def test_sequence_closed_comes_with_the_final_acknowledgement(source: Source) -> None:
-    identifier = taken(source, 1, 2)
+    identifier = source.opened(1, 2)
     source.close(identifier, 4)
     expected = Expected("SequenceClosed", detail=about(identifier), ack=final(identifier, 2))
     for number in (3, 4, 5):
@@ -249,7 +241,7 @@ def test_sequence_closed_comes_with_the_final_acknowledgement(source: Source) ->
 def test_a_sequence_that_is_closed_from_this_side_says_so_by_sequence_closed_and_final(
     source: Source, operate: Operate
 ) -> None:
-    identifier = taken(source, 1, 2)
+    identifier = source.opened(1, 2)
     operate("close", identifier)
     expected = Expected("SequenceClosed", detail=about(identifier), ack=final(identifier, 2))
     has_form(source.put(identifier, 3, message_id=ASKED), source.speak, expected)
@@ -272,7 +264,7 @@ def test_a_fault_about_a_message_without_message_id_relates_to_nothing(source: S
 @pytest.mark.spec("F-030")
 @every_version
 def test_the_reason_of_every_fault_has_its_language(source: Source) -> None:
-    speak, identifier = source.speak, taken(source, 1)
+    speak, identifier = source.speak, source.opened(1)
     wrong = (
         source.put(identifier, 0),
         source.put(identifier, 2, action=None),

@@ -12,14 +12,6 @@ from wsrm_mq.testing.reply import ReplyFault
 from .conftest import Operate
 
 
-def opened(source: Source, *numbers: int) -> str:
-    """A new sequence in which the server has accepted ``numbers``."""
-    identifier = source.create()
-    for number in numbers:
-        assert source.put(identifier, number).status == 200
-    return identifier
-
-
 def fault_of(answer: HTTPAnswer) -> ReplyFault:
     assert answer.reply.fault is not None, answer.body
     return answer.reply.fault
@@ -33,7 +25,7 @@ def buried(source: Source, identifier: str, number: int) -> str | None:
 @each_rm
 @pytest.mark.peer("P-64")
 def test_what_is_held_is_acknowledged_and_delivered_once_it_is_resumed(source: Source, operate: Operate) -> None:
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     assert source.delivered(identifier) == [1]
     assert "until it is resumed" in operate("hold", identifier).stderr
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
@@ -90,7 +82,7 @@ def test_a_two_way_request_of_a_held_sequence_does_not_wait_for_the_operator(sou
 def test_past_a_gap_that_is_forced_delivery_goes_on_and_what_was_missing_is_delivered_when_it_comes(
     source: Source, operate: Operate
 ) -> None:
-    identifier = opened(source, 1, 3, 4, 6)
+    identifier = source.opened(1, 3, 4, 6)
     assert source.soon(identifier, [1]) == [1]
     operate("force", identifier)
     assert source.soon(identifier, [1, 3, 4]) == [1, 3, 4]
@@ -103,7 +95,7 @@ def test_past_a_gap_that_is_forced_delivery_goes_on_and_what_was_missing_is_deli
 @each_rm
 @pytest.mark.peer("P-25")
 def test_what_was_missing_is_a_dead_letter_where_the_operator_refuses_it(source: Source, operate: Operate) -> None:
-    identifier = opened(source, 1, 3)
+    identifier = source.opened(1, 3)
     operate("force", identifier, "--late", "refuse")
     assert source.delivered(identifier) == [1, 3]
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 3),), "its source is done with it"
@@ -116,7 +108,7 @@ def test_what_was_missing_is_a_dead_letter_where_the_operator_refuses_it(source:
 @pytest.mark.spec("D-CLO-003")
 @pytest.mark.peer("P-64")
 def test_the_source_of_a_closed_sequence_is_told_with_its_next_message(source: Source, operate: Operate) -> None:
-    identifier = opened(source, 1, 3)
+    identifier = source.opened(1, 3)
     operate("close", identifier)
     answer = source.put(identifier, 2)
     assert (fault_of(answer).code, fault_of(answer).subcode) == ("Sender", "SequenceClosed")
@@ -131,7 +123,7 @@ def test_the_source_of_a_closed_sequence_is_told_with_its_next_message(source: S
 def test_the_source_of_a_terminated_sequence_is_told_with_its_next_message(
     source: Source, operate: Operate, fate: str, third: str
 ) -> None:
-    identifier = opened(source, 1, 3)
+    identifier = source.opened(1, 3)
     assert source.soon(identifier, [1]) == [1]
     operate("terminate", identifier, fate)
     answer = source.put(identifier, 2)
@@ -161,7 +153,7 @@ def test_what_runs_when_a_sequence_is_terminated_at_once_ends_and_is_settled(
 
 @each_rm
 def test_what_version_1_0_does_not_know_is_said_before_anything_changes(source: Source, operate: Operate) -> None:
-    identifier = opened(source, 1)
+    identifier = source.opened(1)
     knows = source.speak.rm.has_close
     done = operate("close", identifier, status=0 if knows else 4)
     assert knows or "WS-ReliableMessaging 1.0, which has no close; terminate it." in done.stderr

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.queue.build import Node
-from tests.queue.test_machine import _MEMORY, _empty_store
+from tests.queue.test_machine import MEMORY
+from tests.support.stored import empty_store
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue import dead_letters
 from wsrm_mq.queue.operate import skip
@@ -48,9 +49,9 @@ SELECT message, count(*) FROM entry WHERE reason IS NOT 'replayed' GROUP BY mess
 class Acts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self._home = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        self._home = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         path = Path(self._home.name) / "store.db"
-        path.write_bytes(_empty_store())
+        path.write_bytes(empty_store())
         self.node = Node(path)
         self.one = self.node.start()
         self.one.db.execute("PRAGMA synchronous = OFF")

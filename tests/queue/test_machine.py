@@ -6,7 +6,6 @@ read afresh, as another process would read it, and held against the model and th
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sqlite3
 import tempfile
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from tests.queue.build import Instance, Node
+from tests.support.stored import empty_store
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.arrival import MessageReceipt
 from wsrm_mq.queue.broken_run import take_over
@@ -31,11 +31,10 @@ from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior,
 from wsrm_mq.sequence.inbound import Late
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import schema
 
 NO_DISCARD, ENTIRE, FOLLOWING = IncompleteSequenceBehavior
 STEP = 1_000
-_MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")
 """No power cut here, and thousands of commits."""
 POLICIES = [
     QueuePolicy(retry=(STEP,) * tries, on_poison=on_poison, behavior=behavior, ordered=ordered)
@@ -52,15 +51,6 @@ POLICIES = [
     ]
 ]
 NUMBERS = st.integers(1, 8)
-
-
-@functools.cache
-def _empty_store() -> bytes:
-    """Made once: a migration for each example would be most of the time."""
-    with tempfile.TemporaryDirectory() as home:
-        path = Path(home) / "store.db"
-        schema.ensure(path)
-        return path.read_bytes()
 
 
 @dataclass
@@ -165,9 +155,9 @@ class Verbs(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._home = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        self._home = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         path = Path(self._home.name) / "store.db"
-        path.write_bytes(_empty_store())
+        path.write_bytes(empty_store())
         self.node = Node(path)
         self.instances = [self.start(), self.start()]
         self.reader = sqlite3.connect(self.node.path, isolation_level=None)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.export.conftest import Filled
 from tests.export.conftest import filled as filled
+from tests.support.target import Target, serving
 
 HERE = Path(__file__).parent
 
@@ -28,6 +29,13 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    """A service that writes down what comes."""
+    with serving(Target()) as found:
+        yield found
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

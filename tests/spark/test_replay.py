@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from pyspark.sql import functions as f
 
 from bench.stores import made
 from tests.export.conftest import Filled
-from tests.support.target import Target, serving
+from tests.support.target import Target
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotFound, QueryError
 from wsrm_mq.export import Asked, export
 from wsrm_mq.queue.ownership import Claim
@@ -140,12 +139,6 @@ def test_a_plan_has_what_the_reference_has(spark: SparkSession, rows: list[Row],
 
 
 # with stores, and an address
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with serving(Target()) as found:
-        yield found
 
 
 class Site:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,13 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from bench.stores import made
-from tests.support.target import Target, serving
+from tests.support.target import Target
 from wsrm_mq.cli import program
 from wsrm_mq.export import Asked, export
 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(program, ["pipeline", *map(str, arguments)], prog_name="wsrm-mq")
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with serving(Target()) as found:
-        yield found
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from bench.stores import made
-from tests.support.target import Target, serving
+from tests.support.target import Target
 from wsrm_mq.replay import Wishes
 from wsrm_mq.replay.divided import DividedPlan
 from wsrm_mq.replay.standing import standing
@@ -57,12 +56,6 @@ def kill_one(below: int, wanted: str, *, last: bool = False) -> None:
     found = [pid for pid, told in descendants(below) if wanted in told]
     assert found, wanted
     os.kill(found[-1 if last else 0], signal.SIGKILL)
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with serving(Target()) as found:
-        yield found
 
 
 def arrived(target: Target, count: int, process: subprocess.Popen[str]) -> None:

@@ -82,6 +82,13 @@ class Source:
         assert created is not None, answer.body
         return created.identifier
 
+    def opened(self, *numbers: int) -> str:
+        """A new sequence in which the server has accepted ``numbers``; its Identifier."""
+        identifier = self.create()
+        for number in numbers:
+            assert self.put(identifier, number).status == 200
+        return identifier
+
     def put(self, identifier: str | None, number: Any, text: str = "", **options: Any) -> HTTPAnswer:
         """Send a one-way order in a sequence."""
         return self.post(self.speak.put(identifier, number, text, **options))

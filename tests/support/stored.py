@@ -84,6 +84,16 @@ class Stored:
             )
         )
 
+    def dead_letters(self, identifier: str) -> dict[int, str]:
+        """Number → reason of the dead letters of a sequence."""
+        return dict(
+            self.rows(
+                "select number, reason from entry where outcome = 'dead'"
+                " and sequence = (select id from sequence where identifier = ?)",
+                identifier,
+            )
+        )
+
     def body(self, identifier: str, number: int) -> bytes:
         """The bytes kept of a message."""
         [(body,)] = self.rows(
