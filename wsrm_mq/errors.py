@@ -19,6 +19,7 @@
     ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
     ├── NotAllowed               the state of the thing forbids the verb
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
+    │   └── LeftAlone            nothing was sent, as its host hangs, or has not answered for the first time yet
     ├── FenceLost                another owner has the sequence by now: the settlement is refused
     ├── ExportError              an export cannot be written or read
     ├── SparkFailed              Spark could not do a job: its memory, its disk, its JVM
@@ -41,6 +42,7 @@ __all__ = [
     "ExportError",
     "FenceLost",
     "InboxError",
+    "LeftAlone",
     "NotAllowed",
     "NotAnswered",
     "NotAuthenticated",
@@ -160,6 +162,15 @@ class NotAllowed(WSRMError):
 
 class NotAnswered(WSRMError):
     """What was sent to an address got no answer, or none that is whole; it may have been taken."""
+
+
+class LeftAlone(NotAnswered):
+    """Nothing was sent to an address, as its host hangs, or is being asked for the first time. ``seconds``: after that
+    it may be tried."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class FenceLost(WSRMError):

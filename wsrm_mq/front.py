@@ -15,8 +15,7 @@ from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
-from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.delivery.posting import Post
+from wsrm_mq.delivery.posted import Post
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.connections import Connections
@@ -36,7 +35,7 @@ from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, Sto
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.kept_headers import KeptHeaders, as_json
-from wsrm_mq.queue.arrival import Body, Receipt, Sender
+from wsrm_mq.queue.arrival import Body, Sender
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.polling import leave_to_fetch, taken
@@ -154,7 +153,7 @@ class Front:
             sender_fault_status=settings.sender_fault_status,
             events=self.engine.events,
             identify=self._identify,
-            hand_over=self._hand_over,
+            hand_over=self.engine.hand_over,
             refused=self.count_refusal,
             may_take=self._may_take,
             reach=self.reach,
@@ -242,19 +241,9 @@ class Front:
             self.start()
         return self.destination.begin(client, self._connections.name(environ, call), body, environ)
 
-    def _hand_over(self, receipt: Receipt, delivery: Delivery | None) -> None:
-        if receipt.claim is not None:
-            self.engine.dispatcher.give(receipt.claim, delivery)
-        elif delivery is not None:
-            self.engine.dispatcher.offer(receipt.sequence, delivery)
-        if receipt.sends is not None:
-            self.engine.dispatcher.give(receipt.sends)
-        if receipt.needs_watch:
-            self.engine.watch.look_soon()
-
-    def _say(self, letter: Letter) -> bool:
+    def _say(self, letter: Letter, about: int | None) -> bool:
         sending = self.engine.acknowledging
-        return sending is not None and sending.send(letter)
+        return sending is not None and sending.send(letter, about)
 
     def settled(self, commit: Commit, wait: Wait) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""

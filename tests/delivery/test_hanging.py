@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from wsrm_mq.delivery.hanging import Patient
-from wsrm_mq.errors import NotAnswered
+from wsrm_mq.errors import LeftAlone, NotAllowed, NotAnswered
 from wsrm_mq.outbound.posting import Answer
 
 TAKEN = Answer(202, "Accepted", [], b"")
@@ -53,8 +53,9 @@ def test_a_host_that_hung_is_left_alone_for_as_long_and_others_are_not(network: 
     with pytest.raises(NotAnswered, match=r"^http://slow.example/a: Read timed out\.$"):
         patient(SLOW, {}, b"")
     for url in (SLOW, BESIDE):
-        with pytest.raises(NotAnswered, match=rf"^{url}: its host hung a moment ago.*: Read timed out\.$"):
+        with pytest.raises(LeftAlone, match=rf"^{url}: its host is left alone for 30 s: Read timed out\.$") as left:
             patient(url, {}, b"")
+        assert left.value.seconds == 30
     assert patient(OTHER, {}, b"") is TAKEN
     assert network.asked == [SLOW, OTHER]
     network.now += 30
@@ -89,3 +90,69 @@ def test_a_host_that_refuses_at_once_is_tried_each_time(network: Network, patien
         with pytest.raises(NotAnswered, match="refused"):
             patient(SLOW, {}, b"")
     assert network.asked == [SLOW] * 3
+
+
+def left_alone(patient: Patient, url: str) -> float:
+    """Seconds for which nothing is sent there."""
+    with pytest.raises(LeftAlone) as left:
+        patient(url, {}, b"")
+    return left.value.seconds
+
+
+def test_a_host_of_which_nothing_is_known_gets_one_at_a_time_until_it_answered_once(
+    network: Network, patient: Patient
+) -> None:
+    waits: list[float] = []
+    real = network.post
+
+    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Others come while the first one is under way: each is asked to wait for as long as that has taken."""
+        for seconds in (0.0, 0.01, 3.0):
+            network.now += seconds
+            waits.append(left_alone(patient, BESIDE))
+        return real(url, headers, body)
+
+    patient._post = meanwhile
+    assert patient(SLOW, {}, b"") is TAKEN
+    assert waits == [0.05, 0.05, pytest.approx(3.01)]
+
+    def at_once(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        if url == SLOW:
+            assert patient(BESIDE, {}, b"") is TAKEN, "it has answered: any number of threads"
+        return real(url, headers, body)
+
+    patient._post = at_once
+    assert patient(SLOW, {}, b"") is TAKEN
+
+
+def test_a_refusal_is_no_answer_so_a_host_that_hung_and_refuses_is_still_tried_by_one(
+    network: Network, patient: Patient
+) -> None:
+    network.takes = {SLOW: 99}
+    with pytest.raises(NotAnswered, match="timed out"):
+        patient(SLOW, {}, b"")
+    network.takes, network.refuses = {}, {SLOW}
+    network.now += 30
+    with pytest.raises(NotAnswered, match="refused"):
+        patient(SLOW, {}, b"")
+    real = network.post
+
+    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        assert left_alone(patient, BESIDE) == 0.05, "it hangs no more: the wait is short again"
+        return real(url, headers, body)
+
+    patient._post = meanwhile
+    with pytest.raises(NotAnswered, match="refused"):
+        patient(SLOW, {}, b"")
+
+
+def test_what_may_not_be_sent_there_says_nothing_of_a_host(network: Network, patient: Patient) -> None:
+    def forbidden(url: str, _headers: Mapping[str, str], _body: bytes) -> Answer:
+        raise NotAllowed(f"{url}: leads inside")
+
+    patient._post = forbidden
+    for _ in range(2):
+        with pytest.raises(NotAllowed):
+            patient(SLOW, {}, b"")
+    patient._post = network.post
+    assert patient(SLOW, {}, b"") is TAKEN

@@ -8,12 +8,14 @@ import uuid
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.protocol.conftest import Servers
-from tests.support.endpoint import ALLOWED, Endpoint
+from tests.support.endpoint import ALLOWED, Endpoint, listening
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
+from wsrm_mq.cli import program
 from wsrm_mq.delivery.dispatcher import SENDING
 from wsrm_mq.replay.acts import redrive
 from wsrm_mq.store.refusals import ACK_NOT_SENT, in_files
@@ -324,6 +326,58 @@ def test_a_partner_whose_endpoint_hangs_keeps_no_other_from_its_replies_and_ackn
         assert len(endpoint.soon(lambda: endpoint.saying("echoResponse"))) == 1
         source.put(well, 2)
         assert endpoint.acknowledged(well, (1, 2))
+
+
+@pytest.mark.spec("SEC-018")
+@each_rm
+def test_the_first_contact_with_a_host_that_hangs_takes_one_thread(
+    servers: Servers, endpoint: Endpoint, speak: Orders
+) -> None:
+    """Another partner's replies leave while all that is known of it is that it was asked."""
+    with Source(servers(decoupled=ALLOWED, send_timeout=20, resend=[0.2] * 5), speak) as source:
+        endpoint.go_on.clear()
+        identifier = source.create()
+        for number in range(1, 2 * SENDING + 1):  # each address is an endpoint of its own
+            source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
+        within(5, lambda: endpoint.most_at_a_time, bool)
+        with listening() as other:
+            source.echo(source.create(), 1, "text", reply_to=other.url)
+            assert len(other.soon(lambda: other.saying("echoResponse"))) == 1
+        assert endpoint.most_at_a_time == 1
+        endpoint.go_on.set()
+        replies = endpoint.soon(lambda: endpoint.saying("echoResponse"), 2 * SENDING, seconds=20)
+        assert len({one.to for one in replies}) == 2 * SENDING
+
+
+@pytest.mark.spec("SEC-032", "H-007")
+@each_rm
+def test_what_waits_for_a_host_that_is_left_alone_keeps_its_attempts(
+    servers: Servers, endpoint: Endpoint, speak: Orders
+) -> None:
+    """Two attempts are all that is granted, and the host hangs for longer: what was not tried is not given up."""
+    with Source(servers(decoupled=ALLOWED, send_timeout=1.2, resend=[0.05]), speak) as source:
+        endpoint.go_on.clear()
+        identifier, count = source.create(), 6
+        for number in range(1, count + 1):
+            source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
+        there = f"{endpoint.url}/%"
+        failed = "select sum(failures) from entry join channel using (sequence) where address like ?"
+        [(failures,)] = within(10, lambda: source.store.rows(failed, there), lambda rows: rows[0][0] > 0)
+        assert failures <= len(endpoint.requests), "none but what was sent has failed"
+        waits = (
+            "select s.identifier from entry e join channel c using (sequence) join sequence s on s.id = e.sequence "
+            "where c.address like ? and e.failures = 0 and e.outcome is null and e.last_error is not null"
+        )
+        waiting = within(10, lambda: source.store.rows(waits, there), bool)[0][0]
+        explain = ["sequence", "explain", waiting, "--store", str(source.server.store)]
+
+        def told() -> str:
+            return " ".join(CliRunner().invoke(program, explain, prog_name="wsrm-mq").output.split())
+
+        assert "is left alone for" in within(10, told, lambda text: "is left alone for" in text)
+        endpoint.go_on.set()
+        sent = "select count(*) from entry join channel using (sequence) where outcome = 'delivered' and address like ?"
+        assert within(20, lambda: source.store.rows(sent, there), lambda rows: rows == [(count,)]) == [(count,)]
 
 
 @pytest.mark.spec("D-DUR-001", "H-007")

@@ -17,14 +17,19 @@ ALLOWED = ("127.0.0.0/8",)
 
 
 class Endpoint(Target):
-    """It answers 202 without a body, unless ``answers`` says otherwise, and not before it may ``go_on``."""
+    """It answers 202 without a body, unless ``answers`` or ``says`` says otherwise, and not before it may ``go_on``."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.says: Callable[[Reply], tuple[int, bytes] | None] = lambda _received: None
+        """What it answers to what it has received; ``None``: as ever."""
         self.go_on = threading.Event()
         self.go_on.set()
         self.most_at_a_time = 0
         self._at_a_time = 0
+
+    def answer_to(self, number: int, body: bytes) -> tuple[int, bytes]:
+        return self.says(Reply.parse(body)) or super().answer_to(number, body)
 
     def arrived(self) -> None:
         with self.lock:

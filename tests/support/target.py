@@ -27,6 +27,10 @@ class Target:
         self.url = ""
         self.port = 0
 
+    def answer_to(self, number: int, _body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to the request of this number."""
+        return self.answers.get(number, (202, b""))
+
     def arrived(self) -> None:
         """A request has come, and is not answered yet."""
 
@@ -46,7 +50,7 @@ def serving(target: Target, host: str = "127.0.0.1", port: int = 0, key: Path | 
             body = self.rfile.read(int(self.headers["Content-Length"]))
             with target.lock:
                 target.requests.append((dict(self.headers), body))
-                status, content = target.answers.get(len(target.requests), (202, b""))
+                status, content = target.answer_to(len(target.requests), body)
             target.arrived()
             self.send_response(status)
             if status == 302:

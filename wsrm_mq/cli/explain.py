@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from wsrm_mq.views.verdict import Verdict
 
 __all__ = ["explain", "on_terminal", "renamed", "show_steps", "show_verdict", "source_of", "told_source"]
+
+_ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
+"""What the end of an offered sequence means, where the word does not say it."""
 
 
 @click.command(cls=Asking)
@@ -129,7 +132,7 @@ def told_replies(replies: OutgoingView) -> str:
     from wsrm_mq.views.sentences import moment
 
     since = "" if replies.waiting_since is None else f" since {moment(replies.waiting_since)}"
-    word = replies.state if replies.ended is None else f"{replies.state} ({replies.ended})"
+    word = replies.state if replies.ended is None else f"{replies.state} ({_ENDED.get(replies.ended, replies.ended)})"
     left = f"{replies.unacknowledged} of them not acknowledged{since}" if replies.unacknowledged else "all acknowledged"
     return f"replies: {replies.sent} sent in {replies.sequence}, which is {word}; {left}"
 

@@ -7,11 +7,13 @@ not see acknowledged. So a failure is told, and no more. Faults go the same way:
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections import deque
+from typing import Final, NamedTuple
 
+from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.letters import own_letter
 from wsrm_mq.delivery.pool import Pool
-from wsrm_mq.delivery.posting import Post, posted
+from wsrm_mq.delivery.posted import Post, Posted, posted
 from wsrm_mq.envelope import sequence_acknowledgement
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
@@ -28,41 +30,65 @@ __all__ = ["Acknowledging"]
 BATCH: Final = 200
 THREADS: Final = 8
 TOLD_EVERY_SECONDS: Final = 60.0
+WAITS_SECONDS: Final = 30.0
+"""So long what is not stored waits for a host that is left alone."""
 _FAILURES: Final = 256
 _WAITING: Final = 1_000
 """Letters that may wait for a thread: what is over it is not taken from the store yet."""
 
 
+class _Unstored(NamedTuple):
+    """A message that leaves once, or never."""
+
+    letter: Letter
+    about: int | None
+    """The key of the inbound sequence; ``None``: it is about none that is known here."""
+    made_at: float
+    not_before: float = 0.0
+    """Until then its host is left alone; monotonic, as is the time above."""
+
+
 class Acknowledging:
     """Of one process. ``look`` is a chore of its watch."""
 
-    def __init__(self, store: Store, post: Post, policy_of: PolicyOf, events: Events) -> None:
+    def __init__(self, store: Store, post: Post, hearing: Hearing, policy_of: PolicyOf, events: Events) -> None:
         self._store = store
         self._post = post
+        self._hearing = hearing
         self._policy_of = policy_of
         self._events = events
         self._told_at: Recent[str, float] = Recent(_FAILURES)
-        self._pool: Pool[Letter] = Pool(
+        self._put_off: deque[_Unstored] = deque()
+        self._pool: Pool[_Unstored] = Pool(
             self._send, threads=1, max_threads=THREADS, events=events, of="acknowledgements"
         )
 
     def look(self) -> None:
         """Send what is due."""
         self._pool.look_after()
+        for _ in range(len(self._put_off)):
+            one = self._put_off.popleft()
+            if time.monotonic() < one.not_before or not self._pool.give(one):
+                self._put_off.append(one)
         with self._store.reader() as db:
             look = {"now": self._store.clock(), "count": 1, "foreign": self._store.foreign(db)}
             is_due = db.execute(ACKS_DUE, look).fetchone() is not None
-        if is_due and self._pool.waiting < _WAITING:
+        if is_due and self._has_room:
             for due in self._store.call(lambda tx: due_elsewhere(tx, self._policy_of, BATCH)):
                 self.say(due)
 
     def say(self, due: DueAcknowledgement) -> None:
         """Render and post it."""
-        self.send(_rendered(due))
+        self.send(_rendered(due), due.about)
 
-    def send(self, letter: Letter) -> bool:
-        """Post what is not stored. Never blocks; answers whether there is room for it."""
-        return self._pool.waiting < _WAITING and self._pool.give(letter)
+    def send(self, letter: Letter, about: int | None = None) -> bool:
+        """Post what is not stored, about the inbound sequence with the key ``about``. Never blocks; answers whether
+        there is room for it."""
+        return self._has_room and self._pool.give(_Unstored(letter, about, time.monotonic()))
+
+    @property
+    def _has_room(self) -> bool:
+        return self._pool.waiting + len(self._put_off) < _WAITING
 
     def next_look(self) -> int | None:
         """When the next acknowledgement is due, ms since the epoch."""
@@ -73,14 +99,21 @@ class Acknowledging:
     def stop(self) -> None:
         self._pool.stop()
 
-    def _send(self, letter: Letter) -> None:
+    def _send(self, one: _Unstored) -> None:
+        letter = one.letter
         url = letter.to.address
         try:
-            failure = posted(self._post, url, letter.content_type, letter.action, letter.body)
-        except Exception as error:  # nothing that an address may be ends a thread
-            failure = f"{url}: {as_error(error)}"
-        if failure is None:
-            return
+            answer = posted(self._post, url, letter.content_type, letter.action, letter.body)
+            if answer.left_alone is not None and time.monotonic() < one.made_at + WAITS_SECONDS:
+                return self._put_off.append(one._replace(not_before=time.monotonic() + answer.left_alone))
+            if one.about is not None:
+                self._hearing.hear(one.about, answer)
+        except Exception as error:  # nothing that an address may be, or answers, ends a thread
+            answer = Posted(f"{url}: {as_error(error)}")
+        if answer.failure is not None:
+            self._tell(answer.failure)
+
+    def _tell(self, failure: str) -> None:
         self._store.refusals.note(ACK_NOT_SENT, None, self._store.clock())
         if self._is_news(failure):
             self._events.tell("acknowledgement.not_sent", error=failure)

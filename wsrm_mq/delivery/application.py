@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -34,6 +33,7 @@ from wsrm_mq.envelope import (
     complete_reply,
     content_type_of,
     demote,
+    excerpt,
     expand,
     fault_in,
     scan,
@@ -71,7 +71,6 @@ _CLIENTS: Final = 1_024
 _MAX_REPLY: Final = 256 * 1024 * 1024
 _CODE_LENGTH: Final = 200
 """Characters of a fault's code."""
-_TAG: Final = re.compile(r"<[^>]*>")
 
 
 @remembered(_CLIENTS, len)
@@ -210,11 +209,11 @@ class Application:
         """What follows from a SOAP fault; ``None``: it is the answer that the sender waits for."""
         policy = self._policy_of(delivery.partner)
         code = storable(fault.code, _CODE_LENGTH) if fault.code is not None else None
-        told = f"{answered} with a fault: {_excerpt(content)}"
+        told = f"{answered} with a fault: {excerpt(content)}"
         if delivery.wants_reply:
             return _failure(told, "soap_fault", code) if policy.retry_faults else None
         if fault.whose is FaultCode.RECEIVER:
-            return _failure(f"{answered} with a Receiver fault: {_excerpt(content)}", "soap_fault", code)
+            return _failure(f"{answered} with a Receiver fault: {excerpt(content)}", "soap_fault", code)
         if policy.on_fault is OnFault.DEAD_LETTER:
             return _failure(told, ANSWERED_WITH_FAULT, code)
         return Outcome(remark=storable(told), diagnosis=Diagnosis(ANSWERED_WITH_FAULT, code))
@@ -286,8 +285,3 @@ def _explained(outcome: Outcome, failed: list[object]) -> Outcome:
 
 def _caused(text: str | None, why: Raised) -> str | None:
     return text and f"{text}; raised {why.text}"
-
-
-def _excerpt(content: bytes) -> str:
-    """What a fault says to people: its text without the tags."""
-    return " ".join(_TAG.sub(" ", content[:4_000].decode("utf-8", "replace")).split())[:500]

@@ -77,6 +77,8 @@ class Outcome:
     """The application says that it had done it before."""
     is_sent: bool = False
     """It has left, and is settled only by its acknowledgement."""
+    left_alone: float | None = None
+    """With an error: it did not leave, as its host is left alone for so many seconds. That is no attempt."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
     settling: Any = None

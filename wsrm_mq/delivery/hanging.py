@@ -1,7 +1,8 @@
 """A host that hangs holds one thread at a time, so that what is sent to others has the rest.
 
 Without that a partner whose endpoint takes connections and answers nothing would keep every thread that sends, and the
-acknowledgements and replies of all others would wait behind its own (SEC-018).
+acknowledgements and replies of all others would wait behind its own (SEC-018). A host of which nothing is known yet may
+be such a one: it too gets one thread until it has answered once.
 """
 
 from __future__ import annotations
@@ -12,31 +13,45 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from wsrm_mq.delivery.posting import Answered, Post
-from wsrm_mq.errors import NotAnswered
+from wsrm_mq.delivery.posted import Answered, Post
+from wsrm_mq.errors import LeftAlone, NotAnswered
 from wsrm_mq.remembered import Recent
 
 __all__ = ["Patient"]
 
 HUNG_SECONDS: Final = 1.0
 """What fails more quickly keeps no thread from others."""
+SOON_SECONDS: Final = 0.05
+"""The least for which a host is left alone that is being tried."""
 _HOSTS: Final = 1_024
 
 
 class _Host:
-    """What is known of one that hung: it is left alone ``until`` then, and then tried by one thread."""
+    """What is known of one. Until it ``answers`` one thread at a time tries it; that one began at ``tried_at``."""
 
     def __init__(self) -> None:
+        self.answers = False
+        self.tried_at: float | None = None
+        self.hung_for = 0.0
+        """Seconds that the last attempt took, if it hung."""
         self.until = float("-inf")
-        self.is_tried = False
-        self.why = ""
-        """What the last attempt failed of; empty: it answers."""
+        """Until then it is left alone."""
+        self.why = "it has not answered yet"
+
+    def left_alone(self, now: float) -> float:
+        """Seconds until it may be tried by one thread more; 0: now. One that is being tried for the first time is asked
+        again after as long as that has taken, so it has few questions however long it takes."""
+        if self.answers:
+            return 0.0
+        if self.tried_at is not None:
+            return max(SOON_SECONDS, self.hung_for, now - self.tried_at)
+        return max(0.0, self.until - now)
 
 
 class Patient:
-    """Posts by ``post``. A host that has hung is left alone for as long as it took; then one attempt at a time is made
-    until it answers. What is to go there meanwhile fails at once with ``NotAnswered``, and is sent again as after any
-    failure."""
+    """Posts by ``post``. A host that has hung is left alone for as long as it took; then, as one that is unknown, it is
+    tried by one thread at a time until it answers. What is to go there meanwhile is not sent, and raises
+    ``LeftAlone``."""
 
     def __init__(self, post: Post, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._post = post
@@ -45,40 +60,43 @@ class Patient:
         self._lock = threading.Lock()
 
     def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered:
-        name = urlsplit(url).netloc
         begun = self._monotonic()
-        tries = self._enter(name, url, begun)
-        why = ""
+        host = self._enter(url, begun)
         try:
-            return self._post(url, headers, body)
+            answered = self._post(url, headers, body)
         except NotAnswered as error:
-            if self._monotonic() - begun >= HUNG_SECONDS:
-                why = str(error).removeprefix(f"{url}: ")
+            self._leave(host, begun, str(error).removeprefix(f"{url}: "))
             raise
-        finally:
-            self._leave(name, begun, why, tries=tries)
-
-    def _enter(self, name: str, url: str, now: float) -> bool:
-        """Answers whether this is the one attempt at a host that has hung."""
+        except BaseException:
+            self._leave(host, begun)
+            raise
         with self._lock:
-            host = self._hosts.get(name)
-            if host is None or not host.why:
-                return False
-            if host.is_tried or now < host.until:
-                raise NotAnswered(f"{url}: its host hung a moment ago, and is left alone for as long: {host.why}")
-            host.is_tried = True
-            return True
+            host.answers, host.tried_at, host.hung_for = True, None, 0.0
+        return answered
 
-    def _leave(self, name: str, begun: float, why: str, *, tries: bool) -> None:
+    def _enter(self, url: str, now: float) -> _Host:
+        name = urlsplit(url).netloc
         with self._lock:
             host = self._hosts.get(name)
             if host is None:
-                if not why:
-                    return
                 host = _Host()
                 self._hosts.keep(name, host)
-            if tries:
-                host.is_tried = False
-            host.why = why
+            seconds = host.left_alone(now)
+            if seconds > 0:
+                raise LeftAlone(f"{url}: its host is left alone for {seconds:.3g} s: {host.why}", seconds)
+            if not host.answers:
+                host.tried_at = now
+            return host
+
+    def _leave(self, host: _Host, begun: float, why: str = "") -> None:
+        """It has not answered; ``why`` is empty where it was not asked."""
+        with self._lock:
+            if host.tried_at == begun:
+                host.tried_at = None
+            if not why:
+                return
             now = self._monotonic()
-            host.until = now + (now - begun)
+            has_hung = now - begun >= HUNG_SECONDS
+            host.why, host.hung_for = why, now - begun if has_hung else 0.0
+            if has_hung:
+                host.answers, host.until = False, now + host.hung_for

@@ -7,6 +7,7 @@ records that, in words that can be: nothing is repeated without being counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -27,7 +28,7 @@ from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
 from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.diagnosis import Diagnosis
-from wsrm_mq.queue.failure import Aftermath, Failed, fail
+from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.resending import sent
@@ -100,7 +101,9 @@ class Recording:
         leaves the run: it goes on from here. ``pipeline`` has those before it that are not stored yet."""
         leaves = last or outcome.error is not None
         verb: Verb[Any]
-        if outcome.error is not None:
+        if outcome.left_alone is not None:
+            verb = _leaving_alone(claim, delivery, outcome.error or "", outcome.left_alone)
+        elif outcome.error is not None:
             verb = self._failing(claim, delivery, outcome)
         elif outcome.is_sent:
             verb = self._sending(claim, delivery, release=last)
@@ -359,6 +362,10 @@ def _settling(
         is_replay=delivery.is_replay,
         acknowledge=acknowledge,
     )
+
+
+def _leaving_alone(claim: Claim, delivery: Delivery, why: str, seconds: float) -> Verb[Failed]:
+    return partial(leave_alone, held=claim, position=delivery.position, wait=math.ceil(seconds * 1000), why=why)
 
 
 def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead: bool) -> Verb[Settled | Failed]:

@@ -15,6 +15,7 @@ from typing import Final
 from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.letters import own_letter
 from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
 from wsrm_mq.delivery.undelivered import UNDELIVERED
@@ -82,8 +83,8 @@ CountRefusal = Callable[[str, str | None], object]
 """Counts a refusal by reason and partner."""
 MayTake = Callable[[Sender, str], bool]
 """Looks up whether a sequence may still take messages of a sender; see ``queue.lookup``."""
-Say = Callable[[Letter], bool]
-"""Sends what is not stored, a fault; answers whether it can be sent."""
+Say = Callable[[Letter, int | None], bool]
+"""Sends what is not stored, a fault, about the sequence with this key, if one; answers whether it can be sent."""
 
 
 class RMDestination:
@@ -335,13 +336,7 @@ class RMDestination:
                 self._hand_over(receipt, delivery)
         except BaseException as error:  # what is committed is told so, and the watch takes up what was dropped
             self._events.tell("store.callback_failed", trouble=error)
-        for fault in receipt.other_faults:
-            self._events.tell("ack_requested.unknown", sequence=fault.identifier)
-        for fault in receipt.wrong_acknowledgements:
-            if isinstance(fault, faults.UnknownSequence):
-                self._events.tell("acknowledgement.unknown", sequence=fault.identifier)
-            else:
-                self._events.tell("acknowledgement.invalid", sequence=fault.identifier)
+        tell_of_wrong(self._events, receipt)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         if isinstance(receipt, MessageReceipt) and receipt.fault is None and not receipt.no_room:
@@ -428,15 +423,13 @@ class RMDestination:
         place = fault_place(receipt, headers, self._reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
-            if fault.status >= 400 and self._say(own_letter(place, fault.body, headers.soap)):
+            if fault.status >= 400 and self._say(own_letter(place, fault.body, headers.soap), receipt.sequence or None):
                 return answers.acknowledgement(headers, receipt.others)
         return answers.refused(receipt, headers, peer.sender_fault_status)
 
     def _fault_arrived(self, arrived: SequenceFault, receipt: Receipt) -> Answer:
         """A fault is never answered with one, and the application has nothing to do with it (F-024)."""
-        if receipt.act is None:
-            reason = receipt.fault.reason if receipt.fault is not None else "The sequence has ended already."
-            self._events.tell("fault.ignored", fault=arrived.code, reason=reason, sequence=arrived.identifier)
+        tell_of_fault(self._events, arrived, receipt)
         return EMPTY
 
     def _bare(

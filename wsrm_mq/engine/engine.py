@@ -27,12 +27,14 @@ from typing import Final
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.acknowledging import Acknowledging
-from wsrm_mq.delivery.delivery import Call
+from wsrm_mq.delivery.delivery import Call, Delivery
 from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.gaps import Gaps
 from wsrm_mq.delivery.hanging import Patient
+from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.delivery.posting import Post, Posting
+from wsrm_mq.delivery.posted import Post
+from wsrm_mq.delivery.posting import Posting
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.engine.duty import Duty
@@ -42,6 +44,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import schema
 from wsrm_mq.store.applications import NAMELESS, Serving
@@ -196,8 +199,9 @@ class Engine:
         call, self.acknowledging = self._call, None
         if self._poster is not None:
             post = Patient(self._poster())
-            call = Posting(store, post, call)
-            self.acknowledging = Acknowledging(store, post, self._policy_of, self.events)
+            hearing = Hearing(store, self._policy_of, self.events, self.hand_over)
+            call = Posting(store, post, hearing, call)
+            self.acknowledging = Acknowledging(store, post, hearing, self._policy_of, self.events)
         self._gate = Gate(call, self.runs_here)
         self.duty = Duty()
         dispatcher = Dispatcher(
@@ -232,6 +236,17 @@ class Engine:
         if sending is None:
             return watch(chores=chores)
         return watch(chores=(*chores, sending.look), next_chore=sending.next_look)
+
+    def hand_over(self, receipt: Receipt, delivery: Delivery | None = None) -> None:
+        """Have done what a commit has left to do. ``delivery``: a message of it that is in memory."""
+        if receipt.claim is not None:
+            self.dispatcher.give(receipt.claim, delivery)
+        elif delivery is not None:
+            self.dispatcher.offer(receipt.sequence, delivery)
+        if receipt.sends is not None:
+            self.dispatcher.give(receipt.sends)
+        if receipt.needs_watch:
+            self.watch.look_soon()
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads

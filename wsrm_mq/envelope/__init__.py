@@ -18,7 +18,15 @@ from wsrm_mq.envelope.render import (
     reply_headers,
     sequence_acknowledgement,
 )
-from wsrm_mq.envelope.reply import HeaderPlace, NotAnEnvelope, ServiceFault, complete_reply, fault_in, piggyback
+from wsrm_mq.envelope.reply import (
+    HeaderPlace,
+    NotAnEnvelope,
+    ServiceFault,
+    complete_reply,
+    excerpt,
+    fault_in,
+    piggyback,
+)
 from wsrm_mq.envelope.rewrite import demote, strip
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import Expanded, expand
@@ -37,6 +45,7 @@ __all__ = [
     "demote",
     "ending",
     "ending_response",
+    "excerpt",
     "expand",
     "fault",
     "fault_in",

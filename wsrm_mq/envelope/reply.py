@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 from xml.parsers import expat
 
@@ -18,9 +19,10 @@ from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import ADDRESSING_VERSIONS, SOAP_VERSIONS, AddressingVersion, SOAPVersion
 
-__all__ = ["HeaderPlace", "NotAnEnvelope", "ServiceFault", "complete_reply", "fault_in", "piggyback"]
+__all__ = ["HeaderPlace", "NotAnEnvelope", "ServiceFault", "complete_reply", "excerpt", "fault_in", "piggyback"]
 
 _LIMITS: Final = Limits()
+_TAG: Final = re.compile(r"<[^>]*>")
 _PIECE: Final = 16 * 1024
 _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
 _CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
@@ -106,6 +108,11 @@ def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
     except (_Known, expat.ExpatError, LookupError, ValueError):
         pass
     return ServiceFault(fault.whose, fault.code) if fault.whose is not None else None
+
+
+def excerpt(fault: bytes) -> str:
+    """What a fault says to people: its text without the tags."""
+    return " ".join(_TAG.sub(" ", fault[:4_000].decode("utf-8", "replace")).split())[:500]
 
 
 class _Known(Exception):

@@ -77,7 +77,8 @@ def scan(
             if arrived is not None:
                 rm, fault_of_rm = arrived
                 headers = _headers(seen, limits, charset, offset, strict=False)
-                return headers._replace(rm=rm, body=fault_of_rm)
+                told = _acknowledgements(seen, Reader(rm, WSA_2005, outline, charset, limits), limits, [])
+                return headers._replace(rm=rm, body=fault_of_rm, acknowledgements=told)
         if seen.rms:
             http_action = soap_action if soap is SOAPVersion.SOAP_1_1 else http_action
             fault = first_fault(seen, http_action, limits)
@@ -141,15 +142,21 @@ def _rm_elements(seen: Seen, reader: Reader, limits: Limits) -> _RMElements:
             ignored.append(too_many)
         ack_requested = tuple(dict.fromkeys(filter(None, map(read, asking[: limits.ack_requested]))))
     if "SequenceAcknowledgement" in blocks:
-        told = blocks["SequenceAcknowledgement"][: limits.ack_requested]
-        readable = map(_forgiving(reader.acknowledgement, ignored), told)
-        acknowledgements = tuple(filter(None, readable))
+        acknowledgements = _acknowledgements(seen, reader, limits, ignored)
     if seen.body_name == _MAKE_CONNECTION and seen.outline.body is not None:
         body = read_make_connection(seen.outline.body[0])
     elif seen.body_name is not None and seen.body_name[0] in RM_VERSIONS and seen.outline.body is not None:
         uses_security = next((marker for marker in _SECURITY_MARKERS if marker in blocks), None)
         body = reader.body(seen.outline.body[0], uses_security)
     return _RMElements(sequence, ack_requested, acknowledgements, body, tuple(ignored))
+
+
+def _acknowledgements(
+    seen: Seen, reader: Reader, limits: Limits, ignored: list[str]
+) -> tuple[SequenceAcknowledgement, ...]:
+    """Those that can be read; why others cannot goes to ``ignored``."""
+    told = seen.rm_blocks.get("SequenceAcknowledgement", [])[: limits.ack_requested]
+    return tuple(filter(None, map(_forgiving(reader.acknowledgement, ignored), told)))
 
 
 def _forgiving(

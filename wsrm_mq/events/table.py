@@ -83,6 +83,12 @@ EVENTS: Final = {
     "header.ignored": _logged(
         WARNING, "reason", "A header of WS-RM that rides on a message is malformed; the message was served without it"
     ),
+    "answer.unreadable": _logged(
+        WARNING,
+        "error",
+        "An endpoint answered a request of this side's own with what cannot be read; its status alone says whether the "
+        "message was taken",
+    ),
     "fault.ignored": _logged(
         WARNING,
         "fault reason sequence action",

@@ -18,7 +18,14 @@ from wsrm_mq.store.channels import ACKS_DUE
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["DueAcknowledgement", "acknowledged", "answer_ack_requested", "due_elsewhere", "fall_due", "is_due"]
+__all__ = [
+    "DueAcknowledgement",
+    "acknowledged",
+    "answer_ack_requested",
+    "due_elsewhere",
+    "fall_due",
+    "is_due",
+]
 
 _COLLECTED_FOR: Final = 200
 """How long acknowledgements are collected that are sent by themselves, in ms, where no interval is configured."""
@@ -58,6 +65,8 @@ def fall_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, policy: 
 class DueAcknowledgement(NamedTuple):
     """One that is sent by itself, and where to."""
 
+    about: int
+    """Key of the sequence."""
     to: EndpointReference
     terms: Terms
     said: SequenceAcknowledgement
@@ -75,7 +84,7 @@ def due_elsewhere(tx: Transaction, policy_of: PolicyOf, count: int) -> list[DueA
         record.ack_due_at = None
         said = acknowledged(record, policy_of(record.partner), lambda: tx.used_bytes)
         if said.ranges or record.value.terms.rm.has_none:
-            due.append(DueAcknowledgement(record.acks_to, record.value.terms, said))
+            due.append(DueAcknowledgement(key, record.acks_to, record.value.terms, said))
     return due
 
 

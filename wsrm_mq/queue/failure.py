@@ -18,7 +18,7 @@ from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Aftermath", "Failed", "after_failure", "fail"]
+__all__ = ["Aftermath", "Failed", "after_failure", "fail", "leave_alone"]
 
 
 class Aftermath(enum.Enum):
@@ -26,6 +26,7 @@ class Aftermath(enum.Enum):
     BLOCKED = "blocked"
     BURIED = "buried"
     ENDED = "ended"
+    SETTLED = "settled"
 
 
 class Failed(NamedTuple):
@@ -51,7 +52,9 @@ def fail(
     answered with a fault is put aside at once: the application has said that another try would not help."""
     record = still_mine(tx, held)
     error = storable(error)
-    tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None})
+    is_live = tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None}).rowcount
+    if record.kind == "outgoing" and not is_live:  # it was acknowledged while it was under way
+        return Failed(Aftermath.SETTLED, 0, None, give_back(tx, held))
     failures, _deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(
         "failed", record, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
@@ -68,6 +71,15 @@ def fail(
         free(record)
         released = True
     return Failed(aftermath, failures, record.retry_at, released)
+
+
+def leave_alone(tx: Transaction, held: Claim, position: int, wait: int, why: str) -> Failed:
+    """Nothing of this sequence can leave for ``wait`` ms, and nothing has failed: no step of a ladder is taken."""
+    record = still_mine(tx, held)
+    tx.execute(entries.SAY_WHY, {"key": position, "error": storable(why)})
+    record.wait(tx.now, tx.now + wait)
+    free(record)
+    return Failed(Aftermath.RETRY, 0, record.retry_at, released=True)
 
 
 def after_failure(

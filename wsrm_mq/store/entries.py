@@ -142,6 +142,10 @@ FAIL: Final = compiled(
         retry_at=p("retry_at"),
     )
 )
+SAY_WHY: Final = compiled(
+    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(last_error=p("error"))
+)
+"""Why it waits, where nothing has failed."""
 COUNT_DEATH: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))

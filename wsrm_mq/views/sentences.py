@@ -110,6 +110,9 @@ def _sent(at: Situation) -> str:
 
 def _not_taken(at: Situation) -> str:
     number, failed = _failing(at)
+    if at.head is not None and not at.head.failures:
+        why = first_line(at.head.last_error or "it was not tried yet")
+        return f"Number {number} waits to be sent to {at.view.sends_to}: {why!r}. It is tried at {_next_try(at)}."
     return f"Number {number} cannot be sent to {at.view.sends_to}: {failed}, and is tried again at {_next_try(at)}."
 
 

@@ -135,7 +135,8 @@ class Situation(NamedTuple):
     @property
     def is_sent(self) -> bool:
         """Its first message has left, was taken, and is not acknowledged."""
-        return self.view.sends_to is not None and self.head is not None and not self.head.failures
+        head = self.head
+        return self.view.sends_to is not None and head is not None and head.deliveries > 0 and not head.failures
 
     @property
     def is_silent(self) -> bool:

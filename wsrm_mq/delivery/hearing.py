@@ -1,0 +1,60 @@
+"""Has taken what endpoints say in their answers to requests of this side's own; what of it changes nothing is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from wsrm_mq.delivery.posted import Posted
+from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.hearing import hear
+from wsrm_mq.queue.policy import PolicyOf
+from wsrm_mq.sequence.elements import SequenceFault
+from wsrm_mq.sequence.faults import UnknownSequence
+from wsrm_mq.store.store import Store
+
+__all__ = ["Hearing", "tell_of_fault", "tell_of_wrong"]
+
+HandOver = Callable[[Receipt], object]
+"""Has done what a receipt leaves to do: a claim is run, the watch looks."""
+
+
+class Hearing:
+    """Of one process."""
+
+    def __init__(self, store: Store, policy_of: PolicyOf, events: Events, hand_over: HandOver) -> None:
+        self._store = store
+        self._policy_of = policy_of
+        self._events = events
+        self._hand_over = hand_over
+
+    def hear(self, about: int, answer: Posted) -> None:
+        """Take the answer to a request about the inbound sequence with the key ``about``; it is committed when this
+        returns. Raises ``StoreError``."""
+        if answer.unreadable is not None:
+            self._events.tell("answer.unreadable", error=answer.unreadable)
+        if answer.said is not None:
+            verb = partial(hear, about=about, said=answer.said, policy_of=self._policy_of)
+            receipt = self._store.call(verb, keep=True, committed=self._hand_over)
+            tell_of_wrong(self._events, receipt)
+            if answer.said.fault is not None:
+                tell_of_fault(self._events, answer.said.fault, receipt)
+
+
+def tell_of_wrong(events: Events, receipt: Receipt) -> None:
+    """What rode along and was in error."""
+    for fault in receipt.other_faults:
+        events.tell("ack_requested.unknown", sequence=fault.identifier)
+    for fault in receipt.wrong_acknowledgements:
+        if isinstance(fault, UnknownSequence):
+            events.tell("acknowledgement.unknown", sequence=fault.identifier)
+        else:
+            events.tell("acknowledgement.invalid", sequence=fault.identifier)
+
+
+def tell_of_fault(events: Events, arrived: SequenceFault, receipt: Receipt) -> None:
+    """A fault about a sequence that changed nothing."""
+    if receipt.act is None:
+        reason = receipt.fault.reason if receipt.fault is not None else "The sequence has ended already."
+        events.tell("fault.ignored", fault=arrived.code, reason=reason, sequence=arrived.identifier)

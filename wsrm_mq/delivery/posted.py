@@ -1,0 +1,111 @@
+"""One POST of this side's own: whether what it carried was taken, and what its answer says.
+
+A stack with an endpoint of its own may put on the HTTP answer what it could send in a request: an acknowledgement, a
+request for one, a fault about a sequence. It is read as a request is read, within the same bounds, and what cannot be
+read changes nothing: whether the message was taken is then the status's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from wsrm_mq.envelope import (
+    Headers,
+    Limits,
+    ServiceFault,
+    content_type_of,
+    excerpt,
+    expand,
+    fault_in,
+    parse_content_type,
+    scan,
+)
+from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.errors import EnvelopeError, LeftAlone, NotAllowed, NotAnswered
+from wsrm_mq.queue.hearing import Said
+from wsrm_mq.sequence.elements import SequenceFault
+from wsrm_mq.versions import SOAPVersion
+
+__all__ = ["Answered", "Post", "Posted", "posted"]
+
+_SUCCESS: Final = range(200, 300)
+_ENVELOPES: Final = frozenset(("text/xml", *(soap.media_type for soap in SOAPVersion), "multipart/related"))
+_LIMITS: Final = Limits()
+
+
+class Answered(Protocol):
+    """An HTTP answer."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+
+    @property
+    def content(self) -> bytes: ...
+
+
+class Post(Protocol):
+    """Posts to an address that may be sent to. Raises ``NotAllowed`` and ``NotAnswered``."""
+
+    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered: ...
+
+
+class Posted(NamedTuple):
+    """What came of it."""
+
+    failure: str | None = None
+    """Why it was not taken; ``None``: it was."""
+    code: str | None = None
+    """Of the fault that it was answered with, as that was written."""
+    said: Said | None = None
+    """What the answer says of sequences; ``None``: nothing."""
+    unreadable: str | None = None
+    """Why an answer that should be an envelope could not be read."""
+    left_alone: float | None = None
+    """Nothing was sent, as its host is left alone: seconds until it may be tried."""
+
+
+def posted(post: Post, url: str, content_type: str, action: str | None, body: bytes) -> Posted:
+    """Post an envelope."""
+    headers = {"Content-Type": content_type}
+    if content_type.startswith(SOAPVersion.SOAP_1_1.media_type):
+        headers["SOAPAction"] = f'"{action or ""}"'
+    try:
+        answer = post(url, headers, body)
+    except LeftAlone as error:
+        return Posted(str(error), left_alone=error.seconds)
+    except (NotAllowed, NotAnswered) as error:
+        return Posted(str(error))
+    content, of = answer.content, content_type_of(answer.headers)
+    fault, said, unreadable = None, None, None
+    try:
+        content = _expanded(answer)
+        fault = fault_in(content, of) if content else None
+        if content and parse_content_type(of).media_type in _ENVELOPES:
+            said = _said(scan(content, of, None, _LIMITS))
+    except EnvelopeError as error:
+        unreadable = f"{url}: answered {answer.status} with what cannot be read: {error.fault.reason}"
+    if fault is not None:
+        why = f"{url}: answered {answer.status} with a fault: {_told(fault, content)}"
+        return Posted(why, fault.code, said, unreadable)
+    failure = None if answer.status in _SUCCESS else f"{url}: answered {answer.status}"
+    return Posted(failure, None, said, unreadable)
+
+
+def _expanded(answer: Answered) -> bytes:
+    coding = next((value for name, value in answer.headers if name.lower() == "content-encoding"), "")
+    return expand(answer.content, _LIMITS).read() if content_coding(coding) == "gzip" else answer.content
+
+
+def _said(headers: Headers) -> Said | None:
+    fault = headers.body if isinstance(headers.body, SequenceFault) else None
+    if headers.rm is None or not (headers.acknowledgements or headers.ack_requested or fault):
+        return None
+    return Said(headers.rm, headers.acknowledgements, headers.ack_requested, fault)
+
+
+def _told(fault: ServiceFault, content: bytes) -> str:
+    return f"{fault.code or 'without a code'}: {excerpt(content)}"
