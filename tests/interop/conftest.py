@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 
 from tests.support.orders import Orders
-from tests.support.orders_server import OrdersServer
+from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 from . import java_client
 from .gsoap_client import GsoapClient, Variant, build, missing
-from .java_client import JavaClient
+from .java_client import Call, JavaClient
 from .reliable import Reliable
 
 StartClient = Callable[[], JavaClient]
@@ -98,6 +98,18 @@ def texts(first: int, last: int) -> list[str]:
     return [f"order {n}" for n in range(first, last + 1)]
 
 
+def all_acknowledged(client: JavaClient) -> bool:
+    """Whether nothing of a client stays unacknowledged."""
+    return within(60, client.unacknowledged, lambda count: count == 0) == 0
+
+
+def assert_read(calls: list[Call], replies: list[str]) -> None:
+    """Each caller has its own reply, or could not read it, which is seldom."""
+    read = [call.result == reply for call, reply in zip(calls, replies, strict=True) if call.result != "unread"]
+    assert all(read)
+    assert len(read) > len(replies) / 2
+
+
 @pytest.fixture(scope="session")
 def java(request: pytest.FixtureRequest) -> Path:
     """The clients in Java, built."""
@@ -127,17 +139,17 @@ def cxf(java: Path, tmp_path: Path) -> Iterator[StartClient]:
         client.kill()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_cxf(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
-    """A CXF client for the tests of a module that leave it alive."""
+    """A CXF client for the tests that leave it alive."""
     client = JavaClient(java, "cxf", tmp_path_factory.mktemp("cxf") / "cxf.log")
     yield client
     client.kill()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def metro(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
-    """A Metro client for the tests of a module."""
+    """A Metro client for all tests."""
     # Java's HTTP client, left to itself, repeats a POST whose connection broke.
     where = tmp_path_factory.mktemp("metro") / "metro.log"
     client = JavaClient(java, "metro", where, "-Dsun.net.http.retryPost=false")

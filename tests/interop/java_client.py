@@ -102,6 +102,10 @@ class JavaClient:
         """Two-way calls, ``threads`` at a time, by number."""
         return sorted(_calls(self.ask("echo", first, last, threads)))
 
+    def calls(self) -> list[Call]:
+        """By number, those that were told to be made, as soon as they are over."""
+        return sorted(_calls(self.told()))
+
     def unacknowledged(self) -> int:
         [count] = self.ask("unacknowledged")
         return int(count)
@@ -111,12 +115,16 @@ class JavaClient:
 
     def ask(self, *words: object) -> list[str]:
         self.tell(*words)
+        return self.told()
+
+    def told(self) -> list[str]:
+        """What came of the earliest command that was given and not asked about."""
         said: list[str] = []
         while True:
             try:
                 line = self._lines.get(timeout=SECONDS)
             except queue.Empty:
-                raise Failed(f"{words} takes longer than {SECONDS} s; it said {said}\n{self.log}") from None
+                raise Failed(f"{self._command} takes longer than {SECONDS} s; it said {said}\n{self.log}") from None
             if line == "done":
                 return said
             if line.startswith("failed"):
@@ -125,6 +133,7 @@ class JavaClient:
 
     def tell(self, *words: object) -> None:
         """Give a command, and do not wait for what comes of it."""
+        self._command = words
         assert self._process.stdin is not None
         print(*words, file=self._process.stdin, flush=True)
 

@@ -20,9 +20,18 @@ _ONE_WAY: Final = "{urn:example:orders}put_order"
 
 
 class Reliable:
-    """``options``: as in the environment, without WSRM_MQ_; ``bounds``: constants of the package to lower."""
+    """``options``: as in the environment, without WSRM_MQ_; ``bounds``: constants of the package to lower; ``once``:
+    what a kill interrupts is done once all the same, by the inbox; ``takes``: seconds that each operation does."""
 
-    def __init__(self, directory: Path, bounds: Mapping[str, float] | None = None, **options: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        bounds: Mapping[str, float] | None = None,
+        *,
+        once: bool = False,
+        takes: float = 0.0,
+        **options: str,
+    ) -> None:
         self.store = Stored(directory / "store.db")
         self.port = 0
         self._service_db = directory / "service.db"
@@ -31,6 +40,8 @@ class Reliable:
             "SERVICE_DB": str(self._service_db),
             "BOUNDS": json.dumps(dict(bounds or {})),
             "WSRM_MQ_STORE": str(directory / "store.db"),
+            "TAKES": str(takes),
+            **({"ONCE": "yes"} if once else {}),
             **{f"WSRM_MQ_{name.upper()}": value for name, value in options.items()},
         }
 
@@ -75,9 +86,16 @@ class Reliable:
         """The texts of the operations that were done, in that order, as soon as they are ``count``."""
         return within(20, self._texts, lambda seen: len(seen) >= count)
 
+    def numbers(self) -> list[int]:
+        """The numbers of their messages, in the same order."""
+        return [number for _text, number in self._effects()]
+
     def _texts(self) -> list[str]:
+        return [text for text, _number in self._effects()]
+
+    def _effects(self) -> list[tuple[str, int]]:
         with sqlite3.connect(self._service_db, timeout=10) as connection:
-            return [text for (text,) in connection.execute("select text from effects order by rowid")]
+            return connection.execute("select text, number from effects order by rowid").fetchall()
 
     def ends(self) -> list[tuple[str, int]]:
         """Of each sequence of WS-RM its state and the number that it expects."""

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.page import free_port
-from tests.support.orders_server import within
 from tests.support.proxy import Broken, EverySecond, Proxy
 from wsrm_mq.versions import RM_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
 
-from .conftest import StartClient, both_versions, texts
-from .java_client import Call, JavaClient
+from .conftest import StartClient, all_acknowledged, assert_read, both_versions, texts
+from .java_client import JavaClient
 from .reliable import Reliable
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
@@ -31,17 +30,6 @@ def impatient(tmp_path: Path) -> Iterator[Reliable]:
     """It acknowledges a copy alone without waiting until the reply that it has sent is a minute old."""
     with Reliable(tmp_path, {A_MINUTE_AGO: 0}) as service:
         yield service
-
-
-def all_acknowledged(client: JavaClient) -> bool:
-    return within(60, client.unacknowledged, lambda count: count == 0) == 0
-
-
-def assert_read(calls: list[Call], replies: list[str]) -> None:
-    """Each caller has its own reply, or could not read it, which is seldom."""
-    read = [call.result == reply for call, reply in zip(calls, replies, strict=True) if call.result != "unread"]
-    assert all(read)
-    assert len(read) > len(replies) / 2
 
 
 @both_versions

@@ -66,7 +66,7 @@ def record(ctx: Any, n: int | None, text: str | None, *, exactly_once: bool = Fa
         wish = WISHES.get(word, nothing)
         wish(Call(amount, calls, environ, ctx.app.service_db.parent))
         connection.execute("begin immediate")
-        if not exactly_once or once(connection, environ):
+        if not (exactly_once or ctx.app.exactly_once) or once(connection, environ):
             connection.execute(
                 "insert into effects values (?, ?, ?, ?, ?, ?)",
                 (time.time(), environ["PATH_INFO"], n, text, sequence, number),
@@ -158,14 +158,16 @@ class Orders(ServiceBase):
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def orders(service_db: Path) -> WSGI:
-    """The services; the Spyne one for SOAP 1.1 and 1.2 at the same address."""
+def orders(service_db: Path, *, exactly_once: bool = False) -> WSGI:
+    """The services; the Spyne one for SOAP 1.1 and 1.2 at the same address. ``exactly_once``: the effect of each
+    operation of that one, by wsrm_mq's inbox."""
     with connect(service_db) as connection:
         connection.executescript(SCHEMA)
 
     def speaking(protocol: type[Soap11]) -> WSGI:
         application = Application([Orders], NAMESPACE, in_protocol=protocol(), out_protocol=protocol())
         application.service_db = service_db
+        application.exactly_once = exactly_once
         return WsgiApplication(application, max_content_length=MAX_BODY)
 
     soap_1_1, soap_1_2 = speaking(Soap11), speaking(Soap12)

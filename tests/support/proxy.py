@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple, Self
+from urllib.parse import SplitResult, urlsplit
 
-from wsrm_mq.testing import Fate, HTTPAnswer, HTTPWire, Line, LossyWire
+from wsrm_mq.testing import Fate, HTTPAnswer, HTTPWire, Line
 
-__all__ = ["Broken", "EverySecond", "Exchange", "Proxy"]
+__all__ = ["Broken", "EverySecond", "EverySecondRequest", "Exchange", "Numbered", "Proxy"]
 
+_NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
 _ITS_OWN: Final = ("host", "content-length", "transfer-encoding", "date", "server")
 """What each of the two connections says for itself."""
+COPY_SECONDS: Final = 0.5
 
 
-class EverySecond(Line):
+class Numbered(Line):
+    """It is bad for what has a message number: what is a copy, or is sent again, has the same."""
+
+    def number(self, body: bytes) -> int | None:
+        """Of the message in ``body``; ``None``: it arrives in any case."""
+        found = _NUMBER.search(body)
+        return None if found is None else int(found[1])
+
+
+class EverySecond(Numbered):
     """The first transmission of every second message is lost: of 2, 6, … the request, of 4, 8, … the answer."""
 
     def fate(self, number: int, transmission: int) -> Fate:
@@ -37,6 +52,17 @@ class Broken(EverySecond):
         return super().fate(number, transmission)
 
 
+class EverySecondRequest(EverySecond):
+    """Every second request is lost, or its answer, whatever it is and however often it has come."""
+
+    def __init__(self, duplicates: float = 0.0, *, delay: float = 0.0) -> None:
+        super().__init__(duplicates=duplicates, delay=delay)
+        self._requests = itertools.count(1)
+
+    def number(self, _body: bytes) -> int:
+        return next(self._requests)
+
+
 class Exchange(NamedTuple):
     request: bytes
     fields: dict[str, str]
@@ -46,12 +72,19 @@ class Exchange(NamedTuple):
 
 
 class Proxy:
-    """Leads from a port of its own to ``upstream``, over ``line``."""
+    """Leads from a port of its own over ``line``: to ``upstream``, or to wherever a client of proxies says.
 
-    def __init__(self, upstream: int, line: Line | None = None) -> None:
+    What the line delays is kept back on its way there or on its way back, in turn. What it repeats comes once more
+    ``COPY_SECONDS`` after the first has been answered, when others have passed it, and nobody reads the answer to that.
+    """
+
+    def __init__(self, upstream: int = 0, line: Numbered | None = None, *, patience: float = 0.0) -> None:
+        """``patience``: so many seconds it waits for a server that is away, with the request in its hands."""
         self.upstream = upstream
-        self.line = line or Line()
+        self._patience = patience
+        self.line = line or Numbered()
         self.exchanges: list[Exchange] = []
+        self._copies: list[threading.Thread] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
@@ -71,17 +104,47 @@ class Proxy:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        for copy in self._copies:
+            copy.join()
 
     def pass_on(self, path: str, body: bytes, fields: dict[str, str]) -> HTTPAnswer | None:
         kept = {name: value for name, value in fields.items() if name not in _ITS_OWN}
-        answer = None
-        try:
-            with HTTPWire(self.upstream, path) as wire:
-                answer = LossyWire(wire, self.line).post(body, kept)
-        except OSError:  # lost, or the server is away
-            pass
+        number = self.line.number(body)
+        fate, repeats, seconds = (Fate.ARRIVES, False, 0.0) if number is None else self.line.transmit(number)
+        on_the_way_back = seconds if len(self.exchanges) % 2 else 0.0
+        time.sleep(seconds - on_the_way_back)
+        answer = self._passed(path, body, kept, fate)
+        if repeats:
+            self._copies.append(threading.Thread(target=self._pass_copy, args=(path, body, kept), daemon=True))
+            self._copies[-1].start()
         self.exchanges.append(Exchange(body, fields, answer))
+        time.sleep(on_the_way_back)
         return answer
+
+    def _passed(self, path: str, body: bytes, fields: dict[str, str], fate: Fate) -> HTTPAnswer | None:
+        try:
+            with self._wire(urlsplit(path)) as wire:
+                if fate is Fate.REQUEST_LOST:
+                    wire.post_half(body, fields)
+                    return None
+                answer = wire.post(body, fields)
+        except OSError:  # the server is away
+            return None
+        return None if fate is Fate.ANSWER_LOST else answer
+
+    def _wire(self, to: SplitResult) -> HTTPWire:
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                return HTTPWire(to.port or self.upstream, to.path)
+            except ConnectionRefusedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def _pass_copy(self, path: str, body: bytes, fields: dict[str, str]) -> None:
+        time.sleep(COPY_SECONDS)
+        self._passed(path, body, fields, Fate.ARRIVES)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self

@@ -8,6 +8,7 @@ import jakarta.xml.ws.Service;
 import jakarta.xml.ws.WebServiceFeature;
 import jakarta.xml.ws.soap.AddressingFeature;
 import java.io.Closeable;
+import java.lang.reflect.Constructor;
 import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,8 +18,8 @@ import javax.xml.namespace.QName;
 /**
  * Metro. Options: <code>address</code>; <code>wsdl</code>; <code>rm</code>, a protocol version as Metro names it, else
  * the policy in the WSDL says what is spoken; with it <code>interval</code>, milliseconds until it sends again,
- * <code>closing</code>, milliseconds that it waits for each part of the end, and <code>mc</code>, whether it speaks
- * WS-MakeConnection.
+ * <code>closing</code>, milliseconds that it waits for each part of the end, and <code>polls</code>, milliseconds
+ * between two requests of WS-MakeConnection, which it speaks then.
  */
 public final class MetroClient implements Client {
     private static final QName SERVICE = new QName(Orders.NAMESPACE, "Orders");
@@ -40,7 +41,7 @@ public final class MetroClient implements Client {
         return opened;
     }
 
-    private static WebServiceFeature[] features(Map<String, String> options) {
+    private static WebServiceFeature[] features(Map<String, String> options) throws ReflectiveOperationException {
         if (!options.containsKey("rm")) {
             return new WebServiceFeature[0];
         }
@@ -53,10 +54,18 @@ public final class MetroClient implements Client {
             rm.closeSequenceOperationTimeout(Long.parseLong(options.get("closing")));
         }
         List<WebServiceFeature> features = new ArrayList<>(List.of(rm.build(), new AddressingFeature(true, true)));
-        if (Boolean.parseBoolean(options.get("mc"))) {
-            features.add(new MakeConnectionSupportedFeature());
+        if (options.containsKey("polls")) {
+            features.add(polling(Long.parseLong(options.get("polls"))));
         }
         return features.toArray(WebServiceFeature[]::new);
+    }
+
+    /** Its constructor is not public: in Metro a WSDL says the interval, and ours does not. */
+    private static WebServiceFeature polling(long interval) throws ReflectiveOperationException {
+        Constructor<MakeConnectionSupportedFeature> made =
+            MakeConnectionSupportedFeature.class.getDeclaredConstructor(boolean.class, long.class, long.class);
+        made.setAccessible(true);
+        return made.newInstance(true, interval, MakeConnectionSupportedFeature.DEFAULT_RESPONSE_RETRIEVAL_TIMEOUT);
     }
 
     /** Metro has no way to ask; it does not return from a one-way call before its message is acknowledged. */
