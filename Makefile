@@ -169,7 +169,7 @@ bench-floor: $(BENCH_STAMP)
 bench-against: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.against $(COMMIT) $(ARGS)
 
-# Needs gSOAP as above, Maven and a JDK. ARGS="--rounds 5 --warm 60 --connections 1 8".
+# Needs gSOAP as above, Maven and a JDK. ARGS="--rounds 9 --warm 60 --connections 1 8".
 bench-peers: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.peers $(ARGS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import platform
 import statistics
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeVar
 
-__all__ = ["Bound", "Figure", "as_json", "as_markdown", "status", "table", "undisturbed"]
+__all__ = ["Bound", "Figure", "as_json", "as_markdown", "interval", "status", "table", "undisturbed"]
 
 T = TypeVar("T")
 DISTURBED: Final = 0.1
@@ -66,6 +67,19 @@ class Figure:
         spread = f"{_short(min(self.values))} – {_short(max(self.values))}" if len(self.values) > 1 else ""
         bound = "" if self.bound is None else f"{self.bound} {self.verdict}"
         return self.case, self.name, f"{_short(self.median)} {self.unit}".strip(), spread, bound
+
+
+def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Between which of ``values`` the median lies, whatever their distribution: the order statistics of the sign test.
+    ``None``: too few to say so."""
+    ordered, rounds = sorted(values), len(values)
+    outside, found = 0.0, None
+    for index in range(rounds // 2):
+        outside += 2 * math.comb(rounds, index) / 2**rounds
+        if 1 - outside < confidence:
+            break
+        found = ordered[index], ordered[-1 - index]
+    return found
 
 
 def undisturbed(measure: Callable[[], T], others: Callable[[T], float]) -> T:

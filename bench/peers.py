@@ -1,6 +1,6 @@
 """Servers of other stacks beside ours: reliable one-way messages on Apache CXF, with its store and without, and gSOAP.
 
-    python -m bench.peers [--rounds 5] [--seconds 5] [--warm 60] [--connections 1 8] [--directory DIR]
+    python -m bench.peers [--rounds 9] [--seconds 5] [--warm 60] [--connections 1 8] [--directory DIR]
 
 Ours is `wsrm-mq serve` around an application, and around one that its author has wrapped, as the README does. Each
 round measures all of them, one after the other, in another order each time. Exit status 1: a bound was missed; 2: the
@@ -10,22 +10,25 @@ run is void.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench import cxf
-from bench.figures import Bound, Figure, as_markdown, status
+from bench.figures import Bound, Figure, as_markdown, interval, status
 from bench.load import RunIsVoid
 from bench.parts.in_order import case_of, gsoap_shown
 from bench.process import THIS_TREE
+from bench.report import machine, versions
 from bench.sides import Amount, Side, gsoap_side, reliable
 
-__all__ = ["DURABLE", "OURS", "compared", "figures"]
+__all__ = ["DURABLE", "OURS", "compared", "figures", "intervals"]
 
 Measure = Callable[[int, Amount], Side]
 """One server under one load: ``measure(connections, amount)``."""
@@ -59,11 +62,31 @@ def figures(connections: int, done: dict[str, list[Side]]) -> Iterator[Figure]:
         others = [side.others for side in sides]
         yield Figure(case, f"{name}: rate", [side.load.rate for side in sides], "msg/s", others=others)
         yield Figure(case, f"{name}: CPU", [side.cpu_us for side in sides], "µs/msg", others=others)
+        yield Figure(case, f"{name}: the generator", [100 * side.load.cpu_share for side in sides], "% of a core")
+    for name in OURS:
+        yield Figure(case, f"{name}: commits", [side.commits for side in done[name]], "/msg")
+    disk = [side.fsync_us for name in OURS for side in done[name]]
+    yield Figure(case, "fsync of a page", disk, "µs")
+    warm = [side.load.rate for side in done[DURABLE]]
+    half = len(warm) // 2
+    if half:
+        drift = statistics.median(warm[-half:]) / statistics.median(warm[:half])
+        yield Figure(case, f"{DURABLE}: later rounds to earlier", [drift], "×")
     for name in OURS:
         pairs = list(zip(done[name], done[DURABLE], strict=True))
         ratios = [ours.load.rate / theirs.load.rate for ours, theirs in pairs]
         others = [max(ours.others, theirs.others) for ours, theirs in pairs]
         yield Figure(case, f"{name} to {DURABLE}", ratios, "×", _LEAST.get(connections), others)
+
+
+def intervals(found: Iterable[Figure]) -> Iterator[str]:
+    """What the ratios of the rounds say of their median."""
+    for figure in found:
+        between = interval(figure.values) if figure.bound else None
+        if between is not None:
+            low, high = between
+            rounds = len(figure.values)
+            yield f"{figure.case}, {figure.name}: 95 % between {low:.2f} and {high:.2f} × ({rounds} rounds)."
 
 
 def _ours(front: str, directory: Path, connections: int, amount: Amount) -> Side:
@@ -78,7 +101,7 @@ def _gsoap(connections: int, amount: Amount) -> Side:
 
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m bench.peers", description="Other stacks beside ours.")
-    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--rounds", type=int, default=9, help="from 6 on an interval is told")
     options.add_argument("--seconds", type=float, default=5.0, help="of load, for each server in each round")
     options.add_argument("--warm", type=float, default=60.0, help="seconds of load on CXF before the first round")
     options.add_argument("--connections", type=int, nargs="+", default=[1, 8])
@@ -98,7 +121,9 @@ def main() -> int:
         servers[gsoap_shown("queue")] = _gsoap
         for connections in chosen.connections:
             found += figures(connections, compared(servers, connections, Amount(chosen.seconds), chosen.rounds))
+    print(machine(), f"{versions()[:-1]}, {cxf.versions()}.", date.today().isoformat(), end="\n\n")
     print(as_markdown(found))
+    print("", *intervals(found), sep="\n")
     return status(found)
 
 

@@ -9,6 +9,7 @@ import platform
 import sqlite3
 import statistics
 import subprocess
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from bench.figures import Figure, as_markdown, table
 from bench.parts import PARTS
 from bench.samples import Column, Sample, Scale, medians, per_round
 
-__all__ = ["Measured", "as_json", "reached", "report"]
+__all__ = ["Measured", "as_json", "machine", "reached", "report", "versions"]
 
 Measured = Mapping[str, Sequence[Sample]]
 """Samples by the letter of their part."""
@@ -38,11 +39,11 @@ def report(measured: Measured, scale: Scale, seconds: float, busy: float, *, plo
     figures = list(reached(measured))
     parts = [
         "# What it costs",
-        f"{_machine()} {scale.rounds} alternating {'rounds' if scale.rounds > 1 else 'round'} in"
+        f"{machine()} {scale.rounds} alternating {'rounds' if scale.rounds > 1 else 'round'} in"
         f" {seconds / 60:.0f} minutes, the load average {busy:.1f} when they began; medians, in parentheses the lowest"
         f" and highest round. {_fsync(measured)}"
         f" {_generator(measured)} A rate with ≥ was held there for the generator's sake: the server could do more.",
-        f"{_versions()}",
+        f"{versions()}",
     ]
     if figures:
         parts += ["## What it has to reach", as_markdown(figures)]
@@ -66,7 +67,7 @@ def reached(measured: Measured) -> Iterable[Figure]:
 
 def as_json(measured: Measured, seconds: float) -> str:
     samples = {letter: [sample._asdict() for sample in of_part] for letter, of_part in measured.items()}
-    about = {"machine": _machine(), "versions": _versions(), "seconds": round(seconds)}
+    about = {"machine": machine(), "versions": versions(), "seconds": round(seconds)}
     return json.dumps({**about, "samples": samples}, indent=1, default=dict) + "\n"
 
 
@@ -109,7 +110,7 @@ def _generator(measured: Measured) -> str:
     return f"The load generator used {statistics.median(taken):.0f} % of a core, at most {max(taken):.0f} %."
 
 
-def _machine() -> str:
+def machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"{os.cpu_count()} cores ({platform.machine()}) for server, generator and all else, {memory:.0f} GB, "
@@ -117,8 +118,8 @@ def _machine() -> str:
     )
 
 
-def _versions() -> str:
-    named: dict[str, Any] = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version}
+def versions() -> str:
+    named: dict[str, Any] = {"Python": _python(), "SQLite": sqlite3.sqlite_version}
     for package in _SERVERS:
         try:
             named[package] = importlib.metadata.version(package)
@@ -127,6 +128,12 @@ def _versions() -> str:
     named["gSOAP"] = _first_line("soapcpp2", "-V")
     named["gcc"] = _first_line("gcc", "-dumpfullversion")
     return ", ".join(f"{name} {version}" for name, version in named.items() if version) + "."
+
+
+def _python() -> str:
+    """As distributions build it, it is the faster one: with the profile of a run (PGO)."""
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    return platform.python_version() + ("" if "--enable-optimizations" in options else " (built without PGO)")
 
 
 def _first_line(*command: str) -> str:

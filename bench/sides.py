@@ -200,9 +200,9 @@ def gsoap_side(mode: gsoap.Mode, connections: int, amount: Amount, *, two_way: b
     return unless_too_busy(measure)
 
 
-def sent(port: int, pids: list[int], plan: Plan, amount: Amount, most: int) -> Side:
+def sent(port: int, pids: list[int], plan: Plan, amount: Amount, most: int, *, acknowledged: bool = False) -> Side:
     spent = Spent(pids)
-    done = load(port, plan, seconds=amount.seconds, most_per_second=most)
+    done = load(port, plan, seconds=amount.seconds, most_per_second=most, acknowledged=acknowledged)
     cpu, others = spent.cpu, spent.others
     return Side(done, cpu / done.messages * 1e6, most, seconds=done.seconds, others=others)
 
