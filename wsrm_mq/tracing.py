@@ -22,7 +22,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import tell
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _quietly(make: Callable[[], R]) -> R | None:
         now = time.monotonic()
         if now - _told_at > _TOLD_EVERY_SECONDS:
             _told_at = now
-            tell("tracing.failed", error=as_error(error), trouble=error)
+            tell("tracing.failed", trouble=error)
         return None
 
 

@@ -58,7 +58,7 @@ def test_the_text_of_a_traceback_cannot_be_taken_for_lines_of_the_log(written: i
     except OSError as error:
         Events().tell("watch.failed", trouble=error)
     first, *rest = written.getvalue().split("\n")[:-1]
-    assert first == "ERROR wsrm_mq.watch watch.failed"
+    assert first.startswith('ERROR wsrm_mq.watch watch.failed error="OSError: ')
     assert rest
     assert all(one.startswith("    ") and one.isprintable() for one in rest)
 
@@ -110,13 +110,9 @@ def test_text_of_another_library_is_one_line_too() -> None:
 # the hook
 
 
-def hearing(*hooks: Any) -> Events:
-    return Events(*hooks)
-
-
 def test_the_hook_hears_what_an_operator_should_and_no_more() -> None:
     heard: list[Event] = []
-    events = hearing(heard.append)
+    events = Events(heard.append)
     events.tell("sequence.created", sequence="urn:s")
     events.tell("delivery.failed", sequence="urn:s", number=1, error="x")
     events.tell("store.write_failed", error="no space")
@@ -127,6 +123,18 @@ def test_the_hook_hears_what_an_operator_should_and_no_more() -> None:
     ]
 
 
+def test_the_hook_hears_what_was_raised_though_it_gets_no_traceback() -> None:
+    heard: list[Event] = []
+    events = Events(heard.append)
+    events.tell("watch.failed", trouble=OSError("no room"))
+    events.tell("dispatch.failed", key=1, error="the words of its own", trouble=OSError("no room"))
+    events.stop()
+    assert [(one.detail, one.fields["error"]) for one in heard] == [
+        ("OSError: no room", "OSError: no room"),
+        ("the words of its own", "the words of its own"),
+    ]
+
+
 def test_a_hook_that_raises_is_logged_and_hears_the_next(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[str] = []
 
@@ -134,7 +142,7 @@ def test_a_hook_that_raises_is_logged_and_hears_the_next(caplog: pytest.LogCaptu
         heard.append(event.name)
         raise RuntimeError(HOSTILE)
 
-    events = hearing(hook)
+    events = Events(hook)
     events.tell("watch.failed")
     events.tell("instance.gone")
     events.stop()
@@ -153,7 +161,7 @@ def test_a_hook_that_hangs_holds_up_no_delivery_and_what_is_too_much_is_dropped_
         going_on.wait(20)
         heard.append(event.name)
 
-    events = hearing(hook)
+    events = Events(hook)
     events.tell("instance.gone")
     assert hanging.wait(10)
     begun = time.monotonic()
@@ -235,7 +243,7 @@ def test_a_filter_that_raises_loses_its_line_and_says_so_once(
     error: type[BaseException], capsys: pytest.CaptureFixture[str]
 ) -> None:
     heard: list[Event] = []
-    events = hearing(heard.append)
+    events = Events(heard.append)
     with filtered("wsrm_mq.instance", Raising(error)):
         events.tell("instance.gone", name="x")
         events.tell("instance.gone", name="y")
@@ -255,7 +263,7 @@ class Speechless(Exception):
 
 def test_an_error_whose_text_raises_is_told_by_its_type(written: io.StringIO) -> None:
     heard: list[Event] = []
-    events = hearing(heard.append)
+    events = Events(heard.append)
     events.tell("delivery.failed", sequence="urn:s", number=1, error=Speechless(), trouble=Speechless())
     events.stop()
     assert "Speechless, whose text cannot be read" in written.getvalue().splitlines()[0]
@@ -272,7 +280,7 @@ def test_a_hook_that_exits_is_logged_and_hears_the_next(
         heard.append(event.name)
         raise error
 
-    events = hearing(hook)
+    events = Events(hook)
     events.tell("watch.failed")
     assert until(lambda: heard == ["watch.failed"])
     events.tell("instance.gone")
@@ -283,7 +291,7 @@ def test_a_hook_that_exits_is_logged_and_hears_the_next(
 
 def test_a_hook_for_which_there_was_no_thread_hears_what_waits_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    events = hearing(lambda event: heard.append(event.name))
+    events = Events(lambda event: heard.append(event.name))
     with monkeypatch.context() as scarce:
         scarce.setattr(threading.Thread, "start", no_thread)
         events.tell("watch.failed")

@@ -27,6 +27,7 @@ _HEAD_END: Final = re.compile(rb"^\r?\n", re.M)
 _BETWEEN: Final = re.compile(rb"(?:\s+|#[^\n]*(?:\n|\Z))*")
 """White space, and lines in which a recorder says what follows."""
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
+_LINE_END: Final = re.compile(rb"\r?\n")
 _BOUNDARY: Final = re.compile(rb"--([!-~]{1,200})[ \t]*\r?\n")
 _GZIP: Final = b"\x1f\x8b"
 _ENVELOPE: Final = re.compile(rb"(?:<\?xml[^<>]{1,200}\?>\s{0,20})?<((?:[A-Za-z_][\w.-]{0,60}:)?Envelope)[\s>]")
@@ -186,7 +187,7 @@ def _read_chunks(message: RawMessage, content: bytes, position: int) -> int:
         piece = content[opening.end() : opening.end() + size]
         pieces.append(piece)
         position = opening.end() + len(piece)
-        line_end = re.compile(rb"\r?\n").match(content, position)
+        line_end = _LINE_END.match(content, position)
         position = line_end.end() if line_end is not None else position
         if size == 0 or len(piece) < size:
             break

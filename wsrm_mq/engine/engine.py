@@ -41,7 +41,6 @@ from wsrm_mq.engine.duty import Duty
 from wsrm_mq.engine.gate import Gate
 from wsrm_mq.engine.prefork import defer
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.arrival import Receipt
@@ -182,7 +181,7 @@ class Engine:
             self.start()
             self.ask()
         except Exception as error:  # the first request tries again, and has an answer to give
-            self.events.tell("engine.start_failed", error=as_error(error), trouble=error)
+            self.events.tell("engine.start_failed", trouble=error)
 
     def _start(self) -> None:
         tracing.look()

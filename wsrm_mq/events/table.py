@@ -190,7 +190,7 @@ EVENTS: Final = {
         "A thread cannot be started: raise the limit of threads or processes. It is tried again; until then requests "
         "that need it are answered 503. Told again every minute while it lasts",
     ),
-    "engine.fork_failed": _reported(ERROR, "", "What has to be done around a fork failed"),
+    "engine.fork_failed": _reported(ERROR, "error", "What has to be done around a fork failed"),
     "engine.start_failed": _reported(
         ERROR, "error", "A worker that uWSGI forked could not start; its first request tries again"
     ),
@@ -224,16 +224,16 @@ EVENTS: Final = {
     "store.copy_left": _reported(
         ERROR, "path error", "The store's file is back, and the copy that was saved could not be removed: remove it"
     ),
-    "store.callback_failed": _reported(ERROR, "", "The callback of a committed transaction raised an error"),
+    "store.callback_failed": _reported(ERROR, "error", "The callback of a committed transaction raised an error"),
     "store.checkpoint_failed": _logged(WARNING, "error", "The write-ahead log could not be moved into the file"),
     "watch.store_error": _reported(
         ERROR, "error", "The watch cannot use the store; told again every minute while it lasts"
     ),
-    "watch.failed": _reported(ERROR, "", "A turn of the watch failed; the next one follows"),
+    "watch.failed": _reported(ERROR, "error", "A turn of the watch failed; the next one follows"),
     "janitor.store_error": _reported(
         ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
     ),
-    "janitor.failed": _reported(ERROR, "", "A turn of the janitor failed; the next one follows"),
+    "janitor.failed": _reported(ERROR, "error", "A turn of the janitor failed; the next one follows"),
     "janitor.pruned": _logged(
         INFO, "messages bodies size sequences ledger plans", "What was kept long enough was deleted"
     ),
@@ -287,7 +287,7 @@ EVENTS: Final = {
         "first is told to standard error and to `on_event`",
     ),
     "on_event.failed": _logged(
-        ERROR, "event", "`on_event` raised an error, or SystemExit; nothing else follows from it"
+        ERROR, "event error", "`on_event` raised an error, or SystemExit; nothing else follows from it"
     ),
     "on_event.dropped": _logged(ERROR, "event", "`on_event` is too slow: events are dropped until it has caught up"),
 }

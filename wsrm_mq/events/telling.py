@@ -21,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from wsrm_mq.events.inert import as_text, inert
+from wsrm_mq.events.inert import as_error, as_text, inert
 from wsrm_mq.events.table import EVENTS
 
 __all__ = ["Event", "Events", "OnEvent", "line", "tell"]
@@ -77,8 +77,10 @@ class Events:
             thread.join(seconds)
 
     def tell(self, name: str, /, *, trouble: BaseException | None = None, **fields: object) -> None:
-        """Tell an event of the table. ``trouble`` is logged with its traceback. Raises and waits for nothing."""
+        """Tell an event of the table. ``trouble`` is logged with its traceback, and is the event's ``error`` where no
+        other is given. Raises and waits for nothing."""
         kind = EVENTS[name]
+        fields = _with_error(fields, trouble)
         with self._lock:
             self._counts[name] += 1
         try:
@@ -146,9 +148,14 @@ class Events:
 def tell(name: str, /, *, trouble: BaseException | None = None, **fields: object) -> None:
     """Tell an event where no engine is known: it is logged, not more. Raises nothing."""
     try:
-        _log(name, EVENTS[name].level, fields, trouble)
+        _log(name, EVENTS[name].level, _with_error(fields, trouble), trouble)
     except BaseException as error:
         _write_to_stderr("log.failed", {"event": name, "error": as_text(error)})
+
+
+def _with_error(fields: dict[str, object], trouble: BaseException | None) -> dict[str, object]:
+    """``on_event`` gets no traceback: what was raised is a field too."""
+    return fields if trouble is None or "error" in fields else {**fields, "error": as_error(trouble)}
 
 
 def _write_to_stderr(name: str, fields: Mapping[str, object]) -> None:
