@@ -62,7 +62,7 @@ def test_a_row_with_two_halves_has_a_cell_for_each_half_and_version() -> None:
     assert project_tables().rows["Q-040"].processes == "P"
 
 
-def test_small_tables_load(tmp_path: Path) -> None:
+def test_a_folder_of_small_tables_is_read_and_counted(tmp_path: Path) -> None:
     tables = load(folder(tmp_path))
     assert list(tables.rows) == ["D-SEQ-004", "NS-001", "Q-001", "P-01"]
     assert tables.deviation("NS-001", "destination")

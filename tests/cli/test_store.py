@@ -318,7 +318,7 @@ def test_a_damaged_page_is_a_finding_not_a_traceback(wsrm: Wsrm, path: Path) -> 
     assert "the file is whole\t" in result.stdout
 
 
-def test_findings_are_bounded(wsrm: Wsrm, service: Service) -> None:
+def test_store_verify_tells_twenty_findings_of_a_kind_and_no_more(wsrm: Wsrm, service: Service) -> None:
     service.sequence(*range(1, 60))
     service.instance.db.execute("UPDATE message SET body = x'00'")
     assert wsrm("store", "verify").stdout.count("a body is as long as it was") == 20

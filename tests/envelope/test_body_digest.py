@@ -51,7 +51,7 @@ def test_without_header_and_in_other_encodings_a_parser_finds_it() -> None:
     )
 
 
-def test_attachments_count() -> None:
+def test_attachments_count_in_the_digest_of_a_message() -> None:
     whole = multipart(PLAIN.message("urn:uuid:a", 7, BODY))
     assert body_digest(whole, RELATED) == digest(whole.partition(b"<soap:Body>")[2])
     assert body_digest(b"no part", RELATED) is None

@@ -114,7 +114,7 @@ def final(identifier: str, upper: int) -> str:
 @pytest.mark.spec("F-021", "F-030", "F-001")
 @pytest.mark.peer("P-38")
 @every_version
-def test_unknown_sequence(source: Source) -> None:
+def test_unknown_sequence_is_said_to_all_that_names_a_sequence_that_is_not_known(source: Source) -> None:
     expected = Expected("UnknownSequence", detail=about(UNKNOWN))
     has_form(source.put(UNKNOWN, 1, message_id=ASKED), source.speak, expected)
     has_form(source.ask(UNKNOWN, message_id=ASKED), source.speak, expected)
@@ -171,7 +171,7 @@ def test_sequence_terminated_from_this_side_is_said_to_a_message_a_close_and_a_r
 @pytest.mark.spec("F-003", "F-021", half="source")
 @pytest.mark.peer("P-41")
 @every_version
-def test_invalid_acknowledgement(source: Source) -> None:
+def test_invalid_acknowledgement_is_said_to_numbers_that_were_never_sent(source: Source) -> None:
     mine, offered = offering(source)
     source.echo(mine, 1, "one")
     said = '<r:AcknowledgementRange Lower="1" Upper="9"/>'
@@ -183,7 +183,7 @@ def test_invalid_acknowledgement(source: Source) -> None:
 @pytest.mark.spec("F-004", "F-005", "F-021")
 @pytest.mark.peer("P-42")
 @every_version
-def test_message_number_rollover(source: Source) -> None:
+def test_message_number_rollover_is_said_to_a_number_above_the_largest(source: Source) -> None:
     identifier = source.opened(1)
     most = f"<r:MaxMessageNumber>{2**63 - 2}</r:MaxMessageNumber>" if source.speak.rm.has_close else ""
     answer = source.put(identifier, 2**63, message_id=ASKED)
@@ -208,7 +208,9 @@ def test_create_sequence_refused_blames_the_source_for_its_request_and_this_side
 @pytest.mark.spec("F-009", "F-016", "F-021")
 @pytest.mark.peer("P-44")
 @in_1_1
-def test_wsrm_required(servers: Servers, speak: Orders) -> None:
+def test_wsrm_required_is_said_to_a_message_without_ws_rm_where_that_is_asked_for(
+    servers: Servers, speak: Orders
+) -> None:
     with Source(servers(require_rm=True), speak) as source:
         has_form(source.put_plain(1, message_id=ASKED), speak, Expected("WSRMRequired"))
 
@@ -216,7 +218,7 @@ def test_wsrm_required(servers: Servers, speak: Orders) -> None:
 @pytest.mark.spec("F-007", "F-021")
 @pytest.mark.peer("P-45")
 @in_1_0
-def test_last_message_number_exceeded(source: Source) -> None:
+def test_last_message_number_exceeded_is_said_to_a_number_above_the_last(source: Source) -> None:
     identifier = source.opened(1)
     source.put(identifier, 2, last=True)
     expected = Expected("LastMessageNumberExceeded", detail=about(identifier))
