@@ -26,6 +26,7 @@ Mount = Callable[..., Path]
 
 TOGETHER: Final = (
     "tests/interop/test_gsoap.py",
+    "tests/interop/test_gsoap_ways.py",
     "tests/protocol/",
     "tests/scenarios/test_blocking.py",
     "tests/scenarios/test_clock.py",

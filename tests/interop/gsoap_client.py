@@ -60,6 +60,8 @@ every_variant: Final = _parametrize(VARIANTS)
 """Run a test that takes the fixture ``gsoap`` with every combination of versions."""
 rm_1_1: Final = _parametrize(v for v in VARIANTS if v.rm is WSRM_1_1)
 rm_1_0: Final = _parametrize(v for v in VARIANTS if v.rm is WSRM_1_0)
+each_addressing: Final = _parametrize((VARIANTS[1], VARIANTS[3], VARIANTS[4]))
+"""Each RM version with each version of WS-Addressing that goes with it, and both SOAP versions."""
 one_variant: Final = _parametrize(VARIANTS[1:2])
 """For tests of what does not depend on versions."""
 
@@ -93,7 +95,7 @@ def build(variant: Variant, root: Path) -> Path:
 
 def _compile(where: Path, header: str, soap: str) -> None:
     imports = f"{SOURCES}:{GSOAP / 'import'}:{GSOAP}"
-    stubs = ["soapcpp2", "-c", "-C", "-x", "-w", "-L", "-a", soap, f"-I{imports}", str(SOURCES / header)]
+    stubs = ["soapcpp2", "-c", "-x", "-w", "-L", "-a", soap, f"-I{imports}", str(SOURCES / header)]
     program = [
         "gcc",
         "-O1",
@@ -105,8 +107,15 @@ def _compile(where: Path, header: str, soap: str) -> None:
         f"-I{GSOAP / 'plugin'}",
         f"-I{GSOAP}",
     ]
-    program += [str(SOURCES / part) for part in ("rmclient.c", "source.c", "plugin.c")]
-    program += ["soapC.c", "soapClient.c", *(str(GSOAP / part) for part in ENGINE), "-lgsoap", "-lpthread"]
+    program += [str(SOURCES / part) for part in ("rmclient.c", "source.c", "endpoint.c", "plugin.c")]
+    program += [
+        "soapC.c",
+        "soapClient.c",
+        "soapServer.c",
+        *(str(GSOAP / part) for part in ENGINE),
+        "-lgsoap",
+        "-lpthread",
+    ]
     for command in (stubs, program):
         done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command[0]}: {done.stdout}{done.stderr}"
@@ -142,6 +151,9 @@ class Step:
     lifetime: int
     received: list[tuple[int, int]]
     reply: str | None
+    replies: list[tuple[int, str]]
+    more: bool
+    port: int
     message_id: str | None
     relates_to: str | None
     connections: int
@@ -149,9 +161,9 @@ class Step:
     @classmethod
     def from_json(cls, line: str) -> Step:
         fields: dict[str, Any] = json.loads(line)
-        for ranges in ("acked", "received"):
-            if fields[ranges] is not None:
-                fields[ranges] = [(lower, upper) for lower, upper in fields[ranges]]
+        for pairs in ("acked", "received", "replies"):
+            if fields[pairs] is not None:
+                fields[pairs] = [(first, second) for first, second in fields[pairs]]
         if fields["fault"] is not None:
             fields["fault"] = Fault(**fields["fault"])
         return cls(**fields)

@@ -1,6 +1,7 @@
 /* rmclient URL [2004]: a scripted gSOAP RM Source, over WS-Addressing 1.0 or 2004/08.
 
-Reads a conversation from stdin, one step a line, and prints what the source knows after each step as one line of JSON:
+Reads a conversation from stdin, one step a line, serves its own address meanwhile if it has one, and prints what the
+source knows after each step as one line of JSON:
   step, error   the line, and gSOAP's error code (0: none)
   http          status of the answer (0: there was none)
   fault         code, subcode, reason, identifier (of the sequence, from the detail), or null
@@ -9,13 +10,18 @@ Reads a conversation from stdin, one step a line, and prints what the source kno
   seq, state    the sequence's Identifier; none, unknown, created, closed, terminated
   lifetime      seconds until gSOAP takes the sequence for expired
   received      ranges received of the offered sequence
-  reply         result of a two-way call
+  reply         result of a two-way call, in the answer
+  replies       number in the offered sequence (0: none) and text of each result so far, however it came; what comes
+                again with the same number and text is the same one
+  more          MessagePending of the answer: more waits to be fetched
+  port          of the source's own address, 0 before it listens
   message_id, relates_to   of the answer
   connections   TCP connections opened so far
 Exit status 2: a line that is not a step.
 */
 #include "source.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +134,18 @@ static void put_sequence(const struct source *s)
   putchar(']');
 }
 
+static void put_replies(const struct source *s)
+{
+  size_t i;
+  fputs(", \"replies\": [", stdout);
+  for (i = 0; i < s->reply_count; i++) {
+    printf("%s[" SOAP_ULONG_FORMAT ", ", i ? ", " : "", s->replies[i].number);
+    put_string(s->replies[i].text);
+    putchar(']');
+  }
+  putchar(']');
+}
+
 static void report(const struct source *s, const char *step, int error)
 {
   struct soap *soap = s->soap;
@@ -142,6 +160,9 @@ static void report(const struct source *s, const char *step, int error)
   put_acknowledgement(s);
   put_sequence(s);
   put_field("reply", s->reply);
+  put_replies(s);
+  printf(", \"port\": %d, \"more\": %s", s->port,
+         header && header->wsmc__MessagePending && header->wsmc__MessagePending->pending ? "true" : "false");
   put_field("message_id", header ? header->wsa5__MessageID : NULL);
   put_field("relates_to", header && header->wsa5__RelatesTo ? header->wsa5__RelatesTo->__item : NULL);
   puts("}");
@@ -216,6 +237,10 @@ static int step_dup(struct source *s, char **words) { return source_repeat(s, nu
 static int step_unknown(struct source *s, char **words) { return source_stray(s, words[1], text(s, words[2], NULL)); }
 static int step_plain(struct source *s, char **words) { return source_plain(s, number(words[1]), text(s, words[2], words[1])); }
 static int step_resend(struct source *s, char **words) { return source_resend(s, number(words[1]), words[1] ? number(words[2]) : 0); }
+static int step_again(struct source *s, char **words) { return source_again(s, number(words[1])); }
+static int step_listen(struct source *s, char **words) { (void)words; return source_listen(s); }
+static int step_poll(struct source *s, char **words) { return source_poll(s, words[1]); }
+static int step_ack(struct source *s, char **words) { (void)words; return source_ack(s); }
 static int step_ackreq(struct source *s, char **words) { return source_ackreq(s, words[1]); }
 static int step_close(struct source *s, char **words) { return source_close(s, number(words[1])); }
 static int step_terminate(struct source *s, char **words) { return source_terminate(s, number(words[1])); }
@@ -229,6 +254,7 @@ static const struct {
   int needs_sequence;
   step_function *run;
 } steps[] = {
+  {"listen", 0, step_listen},           /* on a free port of the loopback */
   {"create", 0, step_create},           /* [expires=MS] [offer[=ID]] [behavior=NAME] [acksto=URL] [replyto=URL] [message-id=ID] */
   {"send", 1, step_send},               /* N [TEXT] */
   {"send-next", 1, step_send_next},     /* [TEXT] */
@@ -241,6 +267,9 @@ static const struct {
   {"unknown", 0, step_unknown},         /* ID [TEXT] */
   {"plain", 0, step_plain},             /* N [TEXT]: without a Sequence header */
   {"resend", 1, step_resend},           /* [LOWER [UPPER]] of what is not acknowledged */
+  {"again", 1, step_again},             /* N: what was sent, if it is not acknowledged, and its answer is read */
+  {"poll", 0, step_poll},               /* ADDRESS: MakeConnection */
+  {"ack", 1, step_ack},                 /* of the offered sequence, by itself */
   {"ackreq", 1, step_ackreq},           /* [ID] */
   {"close", 1, step_close},             /* [LAST] */
   {"terminate", 1, step_terminate},     /* [LAST] */
@@ -266,6 +295,17 @@ static int run_step(struct source *s, char *line)
   return SOAP_USER_ERROR;
 }
 
+/* Serves the source's own address until there is a line to read. */
+static void wait_for_a_line(struct source *s)
+{
+  struct pollfd ready[2] = {{STDIN_FILENO, POLLIN, 0}, {-1, POLLIN, 0}};
+  if (s->endpoint)
+    ready[1].fd = s->endpoint->master;
+  while (poll(ready, 2, -1) >= 0 && !ready[0].revents)
+    if (ready[1].revents)
+      source_serve(s);
+}
+
 int main(int argc, char **argv)
 {
   struct source source;
@@ -277,7 +317,8 @@ int main(int argc, char **argv)
     fputs("usage: rmclient URL [2004] < steps\n", stderr);
     return 2;
   }
-  while ((length = getline(&line, &room, stdin)) > 0) {
+  setvbuf(stdin, NULL, _IONBF, 0);  /* a line that was read ahead would wake nobody */
+  while (wait_for_a_line(&source), (length = getline(&line, &room, stdin)) > 0) {
     int error;
     line[strcspn(line, "\n")] = '\0';
     step = strdup(line);

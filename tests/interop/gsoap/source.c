@@ -1,9 +1,11 @@
 #include "source.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define RM SOAP_NAMESPACE_OF_wsrm
+#define MAKE_CONNECTION "http://docs.oasis-open.org/ws-rx/wsmc/200702/MakeConnection"
 #define PUT_ORDER "urn:example:orders/put_order"
 #define ECHO "urn:example:orders/echo"
 #define SETTLE_MS 300  /* long enough for the peer to take in what it was sent */
@@ -30,43 +32,55 @@ static void use_addressing_2004(void)
   soap_wsa_anonymousURI = "http://schemas.xmlsoap.org/ws/2004/08/addressing/role/anonymous";
 }
 
+struct soap *source_context(struct source *s)
+{
+  struct soap *soap = soap_new2(SOAP_C_UTFSTRING, SOAP_C_UTFSTRING);
+  if (!soap || soap_register_plugin(soap, soap_wsa) || soap_register_plugin(soap, soap_wsrm))
+    return NULL;
+  soap->user = s;
+  soap->send_timeout = soap->recv_timeout = 30;
+  return soap;
+}
+
 int source_open(struct source *s, const char *url, const char *addressing)
 {
   memset(s, 0, sizeof *s);
   if (!strcmp(addressing, "2004"))
     use_addressing_2004();
   s->url = url;
-  s->soap = soap_new2(SOAP_C_UTFSTRING, SOAP_C_UTFSTRING);
+  s->soap = source_context(s);
   if (!s->soap)
     return SOAP_EOM;
-  s->soap->user = s;
   engine_open = s->soap->fopen;
   s->soap->fopen = counted_open;
   s->soap->connect_timeout = 5;
-  s->soap->send_timeout = s->soap->recv_timeout = 30;
   source_keep_alive(s, 1);
-  if (soap_register_plugin(s->soap, soap_wsa))
-    return s->soap->error;
-  return soap_register_plugin(s->soap, soap_wsrm);
+  return SOAP_OK;
 }
 
-/* The Sequence header of the last answer stays: wsrmapi reads the offered sequence's numbers from it when it builds
-the next request. */
 void source_begin(struct source *s)
 {
-  struct SOAP_ENV__Header *header = s->soap->header;
   s->reply = NULL;
   s->soap->status = 0;
   s->soap->error = SOAP_OK;
   s->soap->fault = NULL;
-  if (!header)
-    return;
-  header->__sizeAckRequested = header->__sizeSequenceAcknowledgement = 0;
-  header->wsrm__AckRequested = NULL;
-  header->wsrm__SequenceAcknowledgement = NULL;
-  header->wsrm__SequenceFault = NULL;
-  if (!s->seq || !s->seq->acksid || !header->wsrm__Sequence || strcmp(header->wsrm__Sequence->Identifier, s->seq->acksid))
-    s->soap->header = NULL;
+  s->soap->header = NULL;
+}
+
+int source_take(struct source *s, ULONG64 number, const char *text)
+{
+  size_t i;
+  struct reply *grown;
+  for (i = 0; number && i < s->reply_count; i++)
+    if (s->replies[i].number == number && !strcmp(s->replies[i].text, text))
+      return SOAP_OK;
+  grown = (struct reply *)realloc(s->replies, (s->reply_count + 1) * sizeof *grown);
+  if (!grown)
+    return SOAP_EOM;
+  s->replies = grown;
+  grown[s->reply_count].number = number;
+  grown[s->reply_count++].text = strdup(text);
+  return SOAP_OK;
 }
 
 /* The message is in the cache for resends; what follows is not part of it. wsrmapi itself leaves its pointer to the
@@ -84,11 +98,13 @@ static int nothing_came(struct soap *soap)
   return soap->error == SOAP_NO_DATA || soap->error == 202;
 }
 
-/* The answer to a one-way message: empty, an envelope whose header acknowledges, or a fault. The engine's
-soap_recv_empty_response skips the envelope unread and so would never learn of the acknowledgement. */
+/* An answer: empty, an envelope whose header acknowledges, a reply, or a fault. The engine's soap_recv_empty_response
+skips the envelope of a one-way's answer unread and so would never learn of the acknowledgement. */
 static int receive(struct source *s)
 {
   struct soap *soap = s->soap;
+  struct tns__echoResponse reply;
+  soap_default_tns__echoResponse(soap, &reply);
   if (soap_begin_recv(soap)) {
     if (nothing_came(soap))
       soap->error = SOAP_OK;
@@ -98,13 +114,17 @@ static int receive(struct source *s)
     return soap_closesock(soap);
   if (soap_recv_fault(soap, 1))
     return soap->error;
-  if (soap_ignore_element(soap)) {  /* the answer of a service that does not know of one-ways */
-    if (soap->error != SOAP_NO_TAG)
-      return soap_closesock(soap);
-    soap->error = SOAP_OK;
-  }
+  if (soap_get_tns__echoResponse(soap, &reply, "tns:echoResponse", NULL))
+    s->reply = reply.echoResult;
+  else if (soap->error != SOAP_TAG_MISMATCH && soap->error != SOAP_NO_TAG)
+    return soap_closesock(soap);
+  else if (soap_ignore_element(soap) && soap->error != SOAP_NO_TAG)  /* of a service that does not know of one-ways */
+    return soap_closesock(soap);
+  soap->error = SOAP_OK;
   if (soap_body_end_in(soap) || soap_envelope_end_in(soap) || soap_end_recv(soap))
     return soap_closesock(soap);
+  if (s->reply && source_take(s, soap_wsrm_received(soap, s->seq), s->reply))
+    return soap->error = SOAP_EOM;
   return soap_closesock(soap);
 }
 
@@ -142,7 +162,7 @@ static int write_sequence(struct source *s, const char *identifier, ULONG64 numb
 int source_create(struct source *s, const struct terms *t)
 {
   const char *offered = t->offer ? t->offered : "";
-  s->soap->header = NULL;
+  s->replyto = t->replyto ? strdup(t->replyto) : NULL;
   return soap_wsrm_create_offer_acksto(s->soap, s->url, t->replyto, t->acksto, offered, t->expires, t->behavior,
                                        t->message_id, &s->seq);
 }
@@ -188,18 +208,12 @@ int source_deaf(struct source *s, ULONG64 number, const char *text)
 
 int source_echo(struct source *s, ULONG64 number, const char *text)
 {
-  struct tns__echoResponse response;
   if (soap_wsrm_request_num(s->soap, s->seq, new_id(s), ECHO, number)
+      || (s->replyto && soap_wsa_add_ReplyTo(s->soap, s->replyto))
       || soap_send_tns__echo(s->soap, s->url, ECHO, (char *)text))
     return s->soap->error;
   end_of_request(s);
-  if (soap_recv_tns__echo(s->soap, &response)) {
-    if (nothing_came(s->soap))  /* not its turn: the reply is for a later resend to fetch */
-      s->soap->error = SOAP_OK;
-    return s->soap->error;
-  }
-  s->reply = response.echoResult;
-  return SOAP_OK;
+  return receive(s);
 }
 
 int source_repeat(struct source *s, ULONG64 number, const char *text)
@@ -223,6 +237,38 @@ int source_plain(struct source *s, ULONG64 number, const char *text)
 int source_resend(struct source *s, ULONG64 lower, ULONG64 upper)
 {
   return soap_wsrm_resend(s->soap, s->seq, lower, upper);
+}
+
+/* The plug-in's resend reads no reply, and no acknowledgement. */
+int source_again(struct source *s, ULONG64 number)
+{
+  struct soap_wsrm_data *data = (struct soap_wsrm_data *)soap_lookup_plugin(s->soap, soap_wsrm_id);
+  struct soap_wsrm_message *message = s->seq->messages && number <= s->seq->num ? s->seq->messages[number - 1] : NULL;
+  struct soap_wsrm_content *part;
+  int failed;
+  if (!message)
+    return SOAP_OK;
+  s->soap->omode |= SOAP_ENC_PLAIN;  /* the bytes are those of an HTTP request */
+  failed = soap_connect(s->soap, s->url, NULL);
+  for (part = message->list; !failed && part; part = part->next)
+    failed = data->fsend(s->soap, part->buf, part->len);
+  failed = failed || soap_end_send(s->soap);
+  s->soap->omode &= ~SOAP_ENC_PLAIN;
+  return failed ? soap_closesock(s->soap) : receive(s);
+}
+
+int source_poll(struct source *s, const char *address)
+{
+  if (soap_wsa_request(s->soap, new_id(s), s->url, MAKE_CONNECTION)
+      || soap_send_wsmc__MakeConnection(s->soap, s->url, MAKE_CONNECTION, (char *)address))
+    return s->soap->error;
+  end_of_request(s);
+  return receive(s);
+}
+
+int source_ack(struct source *s)
+{
+  return soap_wsrm_acknowledgement(s->soap, s->seq, NULL);
 }
 
 int source_ackreq(struct source *s, const char *identifier)

@@ -6,14 +6,34 @@ soap->header (the answer's SOAP header, or NULL) and soap->fault.
 #ifndef SOURCE_H
 #define SOURCE_H
 
+/* In RM 1.0 mode (SOAP_WSRM_2005) the plug-in of 2.8.124 does not compile as shipped: its header declares
+__wsrm__TerminateSequence with another type than its source and soapcpp2 do. Read as for RM 1.1 it has the right one. */
+#include "wsaapi.h"
+
+#ifdef SOAP_WSRM_2005
+# undef SOAP_WSRM_2005
+# include "wsrmapi.h"
+# define SOAP_WSRM_2005
+#endif
+
 #include "wsrmapi.h"
 
 struct source {
   struct soap *soap;
+  struct soap *endpoint;          /* the source's own address, served between steps; NULL before it listens */
+  int port;                       /* of that address */
   const char *url;
   soap_wsrm_sequence_handle seq;  /* NULL before the first create */
-  char *reply;                    /* result of the last two-way call, or NULL */
+  char *replyto;                  /* where replies are to go; NULL: on the response */
+  char *reply;                    /* result that the last answer held, or NULL */
+  struct reply *replies;          /* all results in the order of arrival, copies left out */
+  size_t reply_count;
   int connections;                /* TCP connections opened so far */
+};
+
+struct reply {
+  ULONG64 number;  /* in the offered sequence; 0: it has none */
+  char *text;
 };
 
 /* What CreateSequence asks for. NULL and 0 leave the part out. */
@@ -37,10 +57,21 @@ int source_repeat(struct source *s, ULONG64 number, const char *text);  /* uncac
 int source_stray(struct source *s, const char *identifier, const char *text);
 int source_plain(struct source *s, ULONG64 number, const char *text);
 int source_resend(struct source *s, ULONG64 lower, ULONG64 upper);
+int source_again(struct source *s, ULONG64 number);  /* the same bytes once more, and the answer to them read */
+int source_poll(struct source *s, const char *address);  /* MakeConnection */
+int source_ack(struct source *s);  /* of the offered sequence, by itself */
 int source_ackreq(struct source *s, const char *identifier);
 int source_close(struct source *s, ULONG64 last);
 int source_terminate(struct source *s, ULONG64 last);
 void source_keep_alive(struct source *s, int on);
 void source_chunked(struct source *s, int on);
+
+struct soap *source_context(struct source *s);  /* one with the plug-ins, or NULL */
+int source_take(struct source *s, ULONG64 number, const char *text);
+int source_listen(struct source *s);
+void source_serve(struct source *s);  /* one request to the source's own address */
+
+/* plugin.c: records the number of a reply in the offered sequence, and returns it. 0: there is none. */
+ULONG64 soap_wsrm_received(struct soap *soap, soap_wsrm_sequence_handle seq);
 
 #endif
