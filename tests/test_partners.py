@@ -19,6 +19,7 @@ from lxml import etree
 from tests.deploy.page import HOWTO
 from tests.interop.gsoap_client import missing
 from tests.support.pages import DOCS, Shell, blocks, session
+from tests.support.proxy import EverySecond, Proxy
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.config import OPTIONS, load
 from wsrm_mq.config.settings import PARTNER_OPTIONS
@@ -95,12 +96,20 @@ def test_what_a_page_sets_here_can_be_set(page: Path, tmp_path: Path) -> None:
 
 
 def test_gsoap_sends_as_its_page_says(shell: Shell, tmp_path: Path) -> None:
+    """And so it does over a line that loses every second message."""
     if why := missing():
         pytest.skip(why)
-    for file in (PARTNERS / "orders.h", PARTNERS / "send.c", HOWTO / "orders.py"):
+    for file in (*PARTNERS.glob("*.[ch]"), HOWTO / "orders.py"):
         shutil.copy(file, tmp_path)
     for block in blocks(PARTNERS / "gsoap.md"):
         if block.kind == "sh":
             assert "error" not in shell.type(block.text.strip())
         for typed in session(block.text) if block.kind == "console" else ():
             shell.follow(typed)
+    orders = tmp_path / "server.txt"
+    for program in ("send", "listen"):
+        before = orders.read_text()
+        with Proxy(shell.port, line := EverySecond()) as proxy:
+            shell.type(f"./{program} {proxy.url} a b c d")
+        assert line.traffic.requests_lost == line.traffic.answers_lost == 1
+        assert re.findall("order: (.+)", orders.read_text().removeprefix(before)) == ["a", "b", "c", "d"]

@@ -80,14 +80,14 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+            self.port: int = taken.getsockname()[1]
         own = {name: value for name, value in os.environ.items() if not name.startswith(("WSRM_MQ_", "ORDERS_"))}
         environ = {
             **own,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONWARNINGS": "ignore",
-            "WSRM_MQ_PORT": str(port),
-            "ORDERS_URL": f"http://127.0.0.1:{port}/",
+            "WSRM_MQ_PORT": str(self.port),
+            "ORDERS_URL": f"http://127.0.0.1:{self.port}/",
         }
         self._process = subprocess.Popen(
             ["bash", "--norc", "--noprofile"],
