@@ -17,9 +17,9 @@ import pytest
 
 from tests.support.endpoint import ALLOWED
 from tests.support.orders_server import OrdersServer, within
-from tests.support.proxy import EverySecond, Proxy
+from tests.support.proxy import EverySecond, Numbered, Proxy
 from tests.support.stored import Stored
-from wsrm_mq.testing import HTTPAnswer, Line
+from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RMVersion
 
 from .conftest import StartServer
@@ -107,7 +107,7 @@ class Talk:
 
 @contextmanager
 def talking(
-    client: GsoapClient, server: OrdersServer, way: Way, there: Line | None = None, back: Line | None = None
+    client: GsoapClient, server: OrdersServer, way: Way, there: Numbered | None = None, back: Numbered | None = None
 ) -> Iterator[Talk]:
     """A client that speaks to ``server`` over the line ``there``, and has answers at its address over ``back``."""
     with ExitStack() as stack:
