@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -151,7 +151,7 @@ def test_a_sequence_that_is_free_blocked_or_waits_is_not_touched(one: Instance, 
     one.fail(claim, 1, POLICY)
     before = survivor.record(identifier)
     assert dies(survivor, one) == 0
-    assert vars(survivor.record(identifier)) == vars(before)
+    assert asdict(survivor.record(identifier)) == asdict(before)
 
 
 @pytest.mark.invariant("I5")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ def test_a_sequence_comes_back_as_it_was_written(value: InboundSequence) -> None
     again = SequenceRecord.load(row, value.received, value.unnamed)
     assert again.value == value
     assert (again.saved_row, again.terms_row) == (record.saved_row, record.terms_row)
-    assert vars(again) == vars(record)
+    assert asdict(again) == asdict(record)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior
@@ -30,87 +31,80 @@ _AS_STORED: Final = (
 """Columns that a record has under the same name, and as they are."""
 
 
+@dataclass(eq=False, slots=True)
 class SequenceRecord:
-    """One row of ``sequence`` with its ranges. Only a transaction changes it, and any rollback drops it."""
+    """One row of ``sequence`` with its ranges. Only a transaction changes it, and any rollback drops it. Times in ms
+    since the epoch."""
 
-    def __init__(
-        self,
-        id: int,
-        queue: int,
-        value: InboundSequence,
-        *,
-        principal: str | None = None,
-        peer: str | None = None,
-        partner: str | None = None,
-        connection: str | None = None,
-        created_at: int = 0,
-        kind: str = "rm",
-        replay_of: int | None = None,
-        plan: str | None = None,
-        acks_to: EndpointReference | None = None,
-        acks_fetched_by: str | None = None,
-    ) -> None:
-        self.id = id
-        self.queue = queue
-        self.value = value
-        self.principal = principal
-        self.peer = peer
-        self.partner = partner
-        self.connection = connection
-        """The connection whose messages these are, where they came without WS-RM."""
-        self.created_at = created_at
-        self.kind = kind
-        """``rm``: its source made it; ``connection``: this side made it of messages without WS-RM; ``replay``: they are
-        delivered again; ``outgoing``: they are this side's own, and are sent."""
-        self.replay_of = replay_of
-        """Key of the sequence whose messages are replayed."""
-        self.plan = plan
-        """The plan that they are replayed by, if there is one."""
-        self.acks_to = acks_to
-        """Where its acknowledgements are sent; ``None``: on the responses."""
-        self.ack_due_at: int | None = None
-        """When the next one is to be sent there."""
-        self.acks_fetched_by = acks_fetched_by
-        """The address of WS-MakeConnection where those may be fetched that no response takes along."""
-        self.ack_waits = False
-        """There is one."""
-        self.cursor = 1
-        """The lowest accepted and unsettled number; ``limit`` if there is none."""
-        self.owner: int | None = None
-        """Key of the instance that runs it."""
-        self.fence = 0
-        """Grows with every change of owner; a settlement has to bring the one it was given."""
-        self.running_since: int | None = None
-        self.retry_at: int | None = None
-        self.retry_from: int | None = None
-        """When the wait until ``retry_at`` began: one that begins in the future is over, the clock went back."""
-        self.blocked: int | None = None
-        self.on_hold_since: int | None = None
-        """Since when an operator holds it: nothing more of it is delivered."""
-        self.redelivery_below = 0
-        self.duplicates = 0
-        self.discarding = False
-        self.ended_at: int | None = None
-        self.due_at = value.due_at
-        """When to look whether the clock ends it: not later than that is, and earlier where there was traffic since.
-        So the column is not written with every message."""
-        self.held = 0
-        """How many accepted numbers wait."""
-        self.held_bytes = 0
-        """The bytes of their bodies; more than that once some of several runs were released. See ``queue.room``."""
-        self.held_is_exact = False
-        self.acknowledged_at = 0
-        """When an acknowledgement was sent last, as far as this process knows."""
-        self.outgoing: Outgoing | None = None
-        """The sequence that its replies go out in, where its source has offered one."""
-        self.written_outgoing: Outgoing | None = None
-        """The same, as the store has it."""
-        self.written: Written = ((), ())
-        """``saved`` and the ranges of what was received, as the store has them."""
+    id: int
+    queue: int
+    value: InboundSequence
+    _: KW_ONLY
+    principal: str | None = None
+    peer: str | None = None
+    partner: str | None = None
+    connection: str | None = None
+    """The connection whose messages these are, where they came without WS-RM."""
+    created_at: int = 0
+    kind: str = "rm"
+    """``rm``: its source made it; ``connection``: this side made it of messages without WS-RM; ``replay``: they are
+    delivered again; ``outgoing``: they are this side's own, and are sent."""
+    replay_of: int | None = None
+    """Key of the sequence whose messages are replayed."""
+    plan: str | None = None
+    """The plan that they are replayed by, if there is one."""
+    acks_to: EndpointReference | None = None
+    """Where its acknowledgements are sent; ``None``: on the responses."""
+    acks_fetched_by: str | None = None
+    """The address of WS-MakeConnection where those may be fetched that no response takes along."""
+    ack_due_at: int | None = field(default=None, init=False)
+    """When the next acknowledgement is to be sent to ``acks_to``."""
+    ack_waits: bool = field(default=False, init=False)
+    """An acknowledgement waits to be fetched."""
+    cursor: int = field(default=1, init=False)
+    """The lowest accepted and unsettled number; ``limit`` if there is none."""
+    owner: int | None = field(default=None, init=False)
+    """Key of the instance that runs it."""
+    fence: int = field(default=0, init=False)
+    """Grows with every change of owner; a settlement has to bring the one it was given."""
+    running_since: int | None = field(default=None, init=False)
+    retry_at: int | None = field(default=None, init=False)
+    retry_from: int | None = field(default=None, init=False)
+    """When the wait until ``retry_at`` began: one that begins in the future is over, the clock went back."""
+    blocked: int | None = field(default=None, init=False)
+    """Position of the entry that stopped it."""
+    on_hold_since: int | None = field(default=None, init=False)
+    """Since when an operator holds it: nothing more of it is delivered."""
+    redelivery_below: int = field(default=0, init=False)
+    """Deliveries below this number may be repeated: an owner died while it ran them."""
+    duplicates: int = field(default=0, init=False)
+    discarding: bool = field(default=False, init=False)
+    """Entries from ``discard_from`` on are still being moved to the dead letters."""
+    ended_at: int | None = field(default=None, init=False)
+    due_at: int | None = field(init=False)
+    """When to look whether the clock ends it: not later than that is, and earlier where there was traffic since. So the
+    column is not written with every message."""
+    held: int = field(default=0, init=False)
+    """How many accepted numbers wait."""
+    held_bytes: int = field(default=0, init=False)
+    """The bytes of their bodies; more than that once some of several runs were released. See ``queue.room``."""
+    held_is_exact: bool = field(default=False, init=False)
+    """``held_bytes`` is the sum; else it may be more."""
+    acknowledged_at: int = field(default=0, init=False)
+    """When an acknowledgement was sent last, as far as this process knows."""
+    outgoing: Outgoing | None = field(default=None, init=False)
+    """The sequence that its replies go out in, where its source has offered one."""
+    written_outgoing: Outgoing | None = field(default=None, init=False)
+    """The same, as the store has it."""
+    written: Written = field(default=((), ()), init=False)
+    """``saved`` and the ranges of what was received, as the store has them."""
+
+    def __post_init__(self) -> None:
+        self.due_at = self.value.due_at
 
     @classmethod
     def read(cls, db: Database, key: int) -> SequenceRecord:
-        """As it is committed, to be looked at. It has to be there."""
+        """The sequence with this ``key``, which is there, as it is committed: to be looked at."""
         row = db.execute(sequences.SEQUENCE_BY_ID, {"key": key}).fetchone()
         ranges = AckRanges(tuple(db.execute(sequences.RANGES, {"sequence": key})))
         unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, {"sequence": key}))
