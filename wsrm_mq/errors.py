@@ -97,30 +97,44 @@ class StoreError(WSRMError):
 
 
 class StoreUnavailable(StoreError):
+    """Missing, locked, read-only or unreadable. A request is answered 503."""
+
     hint = "Check the path and its permissions, then try again."
 
 
 class StoreBusy(StoreUnavailable):
+    """Another process holds the write lock for longer than the busy timeout."""
+
     hint = "Another process holds the write lock; try again, and look for a long transaction if it stays so."
 
 
 class StoreFull(StoreUnavailable):
+    """No space is left; nothing was stored."""
+
     hint = "Free disk space; senders are answered 503 and resend."
 
 
 class StoreOverloaded(StoreUnavailable):
+    """Too many requests wait to be written; this one was not even queued."""
+
     hint = "Senders are answered 503 and resend; where it lasts, the disk or the processor is too slow for them."
 
 
 class StoreCorrupt(StoreError):
+    """Not a database, or a damaged one."""
+
     hint = "Keep the file as it is, restore the last backup beside it, and run `wsrm-mq store verify` on both."
 
 
 class StoreUnconfirmed(StoreError):
+    """A copy, or an older state, that no operator has adopted: it is not served."""
+
     hint = "See `wsrm-mq store adopt`."
 
 
 class OtherApplication(StoreError):
+    """Another application lives on the same paths of this store."""
+
     hint = (
         "Give each application a store of its own, or paths that do not overlap. Where it is one application, give "
         "both processes the same `application`."
@@ -128,6 +142,8 @@ class OtherApplication(StoreError):
 
 
 class SchemaMismatch(StoreError):
+    """Written by a newer version of wsrm_mq."""
+
     hint = "Install the version of wsrm_mq that wrote it, or a newer one."
 
 

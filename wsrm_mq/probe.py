@@ -36,6 +36,8 @@ _POLICIES: Final = {
 
 
 class Combination(NamedTuple):
+    """The versions that an endpoint may speak together."""
+
     rm: RMVersion
     soap: SOAPVersion
     addressing: AddressingVersion

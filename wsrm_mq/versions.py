@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MAX_MESSAGE_NUMBER: Final = 2**63 - 1
-"""The largest MessageNumber (WS-RM 1.1 §3.5; the 1.0 schema allows more, the prose does not)."""
+"""The largest MessageNumber (WS-RM 1.1 §3.7; the 1.0 schema allows more, the prose does not)."""
 
 
 class SOAPVersion(enum.Enum):

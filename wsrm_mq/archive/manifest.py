@@ -60,6 +60,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archive(Manifest, frozen=True, kw_only=True):
+    """A manifest of an archive: all that it holds, and what was done to it. Each batch writes the next one."""
+
     archive: str
     """Its id."""
     number: int

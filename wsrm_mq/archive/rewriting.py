@@ -24,6 +24,8 @@ Unwanted = Mapping[str, Mapping[str, AckRanges | frozenset[str]]]
 
 
 class Rewritten(NamedTuple):
+    """What became of an archive whose files were written anew without some rows."""
+
     segments: tuple[ArchivedSegment, ...]
     """Of the whole archive, afterwards."""
     rows: dict[str, int]

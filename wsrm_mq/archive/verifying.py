@@ -60,6 +60,8 @@ Tally = Counter[tuple[int, str]]
 
 
 class Difference(enum.StrEnum):
+    """How an archive and its store disagree."""
+
     DAMAGED = "damaged"
     """The file is not as it was written."""
     OTHER = "other"
@@ -69,6 +71,8 @@ class Difference(enum.StrEnum):
 
 
 class Found(NamedTuple):
+    """One difference."""
+
     kind: Difference
     table: str
     what: str
@@ -155,12 +159,14 @@ def compared(
 
 
 def damaged(directory: Path, segments: Iterable[ArchivedSegment]) -> Iterator[Found]:
+    """A finding for each file whose bytes are not those that were written."""
     for segment in segments:
         if wrong := damage(directory, segment):
             yield Found(Difference.DAMAGED, segment.table, wrong)
 
 
 def absent(directory: Path, segments: Iterable[ArchivedSegment]) -> Iterator[Found]:
+    """A finding for each file that is missing, or not as long as it was."""
     for segment in segments:
         if not is_there(directory, segment):
             what = f"{directory / segment.file}: is missing, or not whole. Put it back from a copy."

@@ -51,7 +51,7 @@ class Place(NamedTuple):
     path: Path
     flag: str
     settings: Settings
-    """Those of the configuration where the command runs."""
+    """As the configuration is where the command runs."""
 
     def command(self, text: str) -> str:
         """``text``, a command line, for this store."""

@@ -23,6 +23,8 @@ FILE_VARIABLE: Final = PREFIX + "CONFIG"
 
 
 class Loaded(NamedTuple):
+    """The options that hold, and what has set each of them."""
+
     settings: Settings
     origins: dict[str, str]
     """Option -> ``flag``, ``env``, ``file`` or ``default``."""

@@ -1,0 +1,1 @@
+"""What bytes from the wire are, in words: ``wsrm-mq envelope decode``."""

@@ -21,16 +21,16 @@ LOOK_SECONDS: Final = 0.05
 
 
 class Completion(Protocol):
-    """The request's side. Called from the dispatcher's threads, where nothing may block."""
+    """What a request hears of the message that it waits for. Called in the dispatcher's threads: nothing may block."""
 
     def calling(self) -> None:
-        """It is the application's turn, which uses up none of the request's patience."""
+        """The application is called from now on: its time uses up none of the request's patience."""
 
     def storing(self) -> None:
-        """It is the store's turn. At the beginning it is that of a thread, which counts as much."""
+        """The store writes from now on: its time counts, as that does in which the message waits for a thread."""
 
     def submit(self, verb: Verb[R], on_commit: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
-        """Have what became of it stored, as ``Writer.submit`` with ``keep``."""
+        """Have what became of the message stored, as ``Writer.submit`` with ``keep``."""
 
     def complete(self, settlement: Settlement | None) -> None:
         """The settlement is stored; ``None``: what came of it has to be looked for in the store. Called once at least;
@@ -47,22 +47,24 @@ class Patience:
         self._caller: threading.Thread | None = None
 
     def stop(self) -> None:
-        """It is the application's turn, which this thread calls."""
+        """This thread calls the application from now on."""
         self._caller = threading.current_thread()
         since, self._since = self._since, None  # first: a look meanwhile must not count it twice
         if since is not None:
             self._waited += time.monotonic() - since
 
     def go_on(self) -> None:
+        """The application has answered: time counts again."""
         if self._since is None:
             self._since = time.monotonic()
 
     @property
     def is_used(self) -> bool:
-        """It is not the application's turn."""
+        """Whether time counts now: the application does not run."""
         return self._since is not None
 
     def left(self, seconds: float) -> float:
+        """How many of so many ``seconds`` the request has still to wait; negative where they are over."""
         if self._since is None and self._caller is not None and not self._caller.is_alive():
             self.go_on()  # it has ended without a word: the watch takes up what it ran
         since = self._since

@@ -37,7 +37,7 @@ class _Bounds(NamedTuple):
     kind: str
     replay_id: str
     answers: int | None
-    """This and what follows: of a channel."""
+    """This column and those below are of its channel; ``None``: it has none, and leads to the application."""
     address: str
     parameters: str
     is_numbered: int

@@ -28,6 +28,8 @@ Watermarks = tuple[int, ...]
 
 
 class Indexing:
+    """Fills the late indexes (``store.late_index``) of a store, a piece a commit; one of its processes at a time."""
+
     def __init__(self, store: Store, is_stopping: Callable[[], bool], look_seconds: float = LOOK_SECONDS) -> None:
         self._store = store
         self._is_stopping = is_stopping
@@ -69,7 +71,8 @@ class Indexing:
 
 
 def _verb(tx: Transaction) -> tuple[Watermarks, int]:
-    """Answers how many are left, 0 too where only such as came meanwhile: a later look is soon enough for them."""
+    """Answers the watermarks, and how many rows are left to index; 0 too where only those are that came meanwhile:
+    a later look is soon enough for them."""
     are_more = [index.bring_forward(tx) for index in (BY_CONNECTION, BY_SEQUENCE)]
     *watermarks, behind = tx.execute(LOOK).fetchone()
     return tuple(watermarks), behind if any(are_more) else 0

@@ -43,6 +43,9 @@ def rest_after(took: float) -> float:
 
 
 class Janitor:
+    """A thread that deletes what retention lets go, and looks after the store's files. ``prunes``: it deletes; a
+    run of a plan does not."""
+
     def __init__(
         self,
         store: Store,
@@ -69,7 +72,7 @@ class Janitor:
         self.thread.start()
 
     def stop(self) -> None:
-        """It ends after the batch that it is at."""
+        """End the thread, once it is through with its batch."""
         self._stopping.set()
         self.thread.join()
 
@@ -122,7 +125,7 @@ class Janitor:
             self._store.call(lambda tx: retention.forget_instances(tx, before))
 
     def _forget_queues(self, now: int) -> None:
-        """Those that strangers' paths have named would stay for ever."""
+        """Delete queues of which nothing is left: a stranger may have named any number of them by paths."""
         if self._stopping.is_set():
             return
         before = now - self._policy_of(None).retain_ended

@@ -31,6 +31,8 @@ _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 
 
 class Raised(NamedTuple):
+    """An exception, in texts that can be stored."""
+
     type: str
     """``module.name``; one of Python's own goes by its name."""
     place: str | None
@@ -50,6 +52,8 @@ class Raised(NamedTuple):
 
 
 def raised(error: BaseException) -> Raised:
+    """What is kept of an exception that an application raised. Raises nothing, whatever the exception's own text
+    does."""
     said = storable(as_error(error), _TEXT_LENGTH)
     type_ = _read(_type, error) or type_name(error)
     return Raised(type_, _read(_place, error), said, _read(_frames, error) or "")

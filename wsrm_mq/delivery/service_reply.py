@@ -90,6 +90,7 @@ def check_is_of_a_service(content: bytes, identifier: str) -> None:
 
 
 def check_size(size: int, limit: int) -> None:
+    """Raises ``UnusableReply`` for an answer of more than ``limit`` bytes."""
     if size > limit:
         raise UnusableReply(f"answered with more than {limit} bytes, which is max_reply")
 

@@ -40,6 +40,8 @@ _NUDGE_SECONDS: Final = 0.05
 
 
 class Watch:
+    """The net: a thread that looks, at least once a second, for what no commit and no thread has taken up."""
+
     def __init__(
         self,
         store: Store,
@@ -106,7 +108,7 @@ class Watch:
             self.nudge()
 
     def look_elsewhere(self) -> None:
-        """This process has no thread for what it has accepted: another may have one."""
+        """Wake the other processes: this one has no thread for what it has accepted, and one of them may."""
         self._are_left = True
         self.look_soon()
 

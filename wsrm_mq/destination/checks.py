@@ -97,6 +97,8 @@ def check_understood(headers: Headers, understood: frozenset[str] | None) -> Non
 
 
 def check_create(element: CreateSequence, headers: Headers, reach: Reach) -> None:
+    """Raises ``EnvelopeError`` with CreateSequenceRefused where this side cannot keep what is asked for (WS-RM 1.1
+    §4.6)."""
     reason = _why_refused(element, headers, reach)
     if reason:
         raise EnvelopeError(faults.CreateSequenceRefused(reason), headers)

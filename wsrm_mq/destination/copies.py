@@ -24,7 +24,7 @@ _REPEATED: Final = 100_000
 
 
 class Copies:
-    """Those that came to this process. A count that two threads make at once may lack one."""
+    """Counts the copies of messages that came to this process. Where two threads count at once, one may be lacking."""
 
     def __init__(self) -> None:
         self._of_old: Recent[int, int] = Recent(_REPEATED)

@@ -121,6 +121,7 @@ def is_disguised(environ: Environ) -> bool:
 
 
 def may_be_disguised(environ: Environ) -> bool:
+    """Whether a body is small enough to be read for what its Content-Type does not say."""
     length = told_length(environ)
     return length is not None and 0 < length <= DISGUISED_BYTES
 
@@ -131,4 +132,5 @@ def carries_rm(content: bytes) -> bool:
 
 
 def path_of(environ: Environ) -> str:
+    """The whole path of a request, mount point included: it names a queue."""
     return f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/"

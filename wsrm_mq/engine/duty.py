@@ -18,7 +18,7 @@ GRACE_SECONDS: Final = 1.0
 
 
 class Duty:
-    """Of one process, from its start on. ``is_asked``: by a request, or by a server that says so."""
+    """Whether one process is on duty, from its start on. ``is_asked``: by a request, or by a server that says so."""
 
     def __init__(self, *, is_asked: bool = False) -> None:
         self.is_asked = is_asked
@@ -33,7 +33,7 @@ class Duty:
         return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
 
     def ask(self) -> None:
-        """It serves: it delivers from now on, whatever other process lives."""
+        """This process serves: it delivers from now on, whatever other process lives."""
         self.is_asked = self.is_on = True
 
     def look(self, younger_lives: bool) -> None:

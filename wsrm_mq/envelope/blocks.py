@@ -17,6 +17,8 @@ _LIMITS: Final = Limits()
 
 
 class Block(NamedTuple):
+    """A header block: namespace and local name of its element."""
+
     namespace: str
     name: str
     text: str

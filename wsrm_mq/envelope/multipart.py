@@ -50,6 +50,8 @@ class PartStream:
 
 
 class Part(NamedTuple):
+    """A part of a multipart body: its bytes, as a stream, and its Content-Type."""
+
     stream: PartStream
     content: ContentType
 

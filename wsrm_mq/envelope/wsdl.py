@@ -107,6 +107,7 @@ def written(root: Any) -> bytes:
 
 
 def wsdl_name(local: str) -> str:
+    """The name of an element of WSDL 1.1, as lxml has it."""
     return f"{{{_WSDL}}}{local}"
 
 

@@ -42,6 +42,8 @@ class Writer(Protocol):
 
 
 class Format(NamedTuple):
+    """How segments are written: the files' suffix, and what writes one."""
+
     suffix: str
     writer: Callable[[BinaryIO, Sequence[Column]], Writer]
     needed: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     file: str
-    """Its path from the manifest."""
+    """The path of its file, from the manifest."""
     rows: int
     bytes: int
     sha256: str
@@ -53,6 +53,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an export holds; ``manifest.json`` beside its files. Times in ms since the epoch."""
+
     format: str
     version: int
     store: str
@@ -125,7 +127,7 @@ class Unfinished:
         self._sweep()
 
     def add(self, segment: Segment) -> None:
-        """Its file is closed, named and on disk."""
+        """Write down a segment, whose file is closed, named and on disk."""
         self.segments.append(segment)
         self._append(segment)
 

@@ -108,6 +108,7 @@ _HOST: Final = compiled(select(views.instances.c.host).order_by(views.instances.
 
 
 def origin(db: Database, node: str | None = None) -> Origin:
+    """Where rows come from: the store's id, and ``node``, by default the host that used it last."""
     host = db.execute(_HOST).fetchone()
     return Origin(identify(db).id, node or (host[0] if host else "unknown"))
 

@@ -33,6 +33,8 @@ class Kind(enum.StrEnum):
 
 
 class Column(NamedTuple):
+    """A column of a read view, as it is exported."""
+
     name: str
     kind: Kind
 

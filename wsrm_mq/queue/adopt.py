@@ -25,6 +25,8 @@ ADOPTED = "store_adopted"
 
 
 class Adopted(NamedTuple):
+    """What was given up with an older state of the store."""
+
     ended: int
     """Sequences that were open."""
     undelivered: int

@@ -23,7 +23,8 @@ _TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
 
 
 def delivered(tx: Transaction, queue: int, seconds: float | None, is_replay: bool) -> None:
-    """Its label is the bucket of its duration: one number less to count. ``None``: it is not called yet."""
+    """A message was delivered; its operation took ``seconds``, ``None``: it is called only then. The
+    label of the count is the bucket of the duration, which saves a number of its own."""
     if seconds is None:
         tx.counts["delivered", queue, ""] += 1
     else:
@@ -34,6 +35,8 @@ def delivered(tx: Transaction, queue: int, seconds: float | None, is_replay: boo
 
 
 def failed(tx: Transaction, queue: int, kind: str, seconds: float | None = None) -> None:
+    """An attempt failed with this ``kind`` of failure (``queue.diagnosis``); it took so many ``seconds``, where it
+    ran."""
     tx.counts["failed", queue, kind] += 1
     if seconds is not None:
         took(tx, queue, seconds)

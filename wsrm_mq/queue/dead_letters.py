@@ -114,7 +114,7 @@ def _check(tx: Transaction, one: Stored, *outcomes: str | None) -> None:
 
 
 def _instead(tx: Transaction, one: Stored) -> str:
-    """What else can be done with it."""
+    """What can be done with a message instead: a sentence, or nothing."""
     if one.reason == REPLAYED:
         found = tx.execute(repairs.REPLAY_OF, {"message": one.message, "key": one.position}).fetchone()
         return "" if found is None else f"Its replay is at position {found[0]}."

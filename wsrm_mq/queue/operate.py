@@ -86,6 +86,8 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
 
 
 class Forced(NamedTuple):
+    """What came of forcing a sequence past its gap."""
+
     to: int
     """What is held is deliverable up to this number."""
     released: int

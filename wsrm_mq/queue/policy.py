@@ -38,6 +38,8 @@ class OnFault(enum.StrEnum):
 
 
 class Acknowledge(enum.StrEnum):
+    """When an acknowledgement may name a message."""
+
     STORED = "stored"
     DELIVERED = "delivered"
     """An acknowledgement names a number only once the application has taken it (CXF: robust)."""

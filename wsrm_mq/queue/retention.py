@@ -120,13 +120,14 @@ class Batch:
         """Without what no archive holds any more."""
         lost = {one for (one,) in tx.execute(sql.UNARCHIVED, (as_json([*self.archived]),)).fetchall()}
         kept = {self.archived[one] for one in lost}
-        sequences = tx.execute(sql.UNARCHIVED_SEQUENCES, (as_json(self.archived_sequences),)).fetchall()
+        unarchived = tx.execute(sql.UNARCHIVED_SEQUENCES, (as_json(self.archived_sequences),)).fetchall()
+        lost_sequences = {key for (key,) in unarchived}
         return replace(
             self,
             entries=tuple(one for one in self.entries if one not in lost),
             messages={key: size for key, size in self.messages.items() if key not in kept},
             bodies={key: size for key, size in self.bodies.items() if key not in kept},
-            sequences=tuple(one for one in self.sequences if (one,) not in sequences),
+            sequences=tuple(one for one in self.sequences if one not in lost_sequences),
         )
 
     def _deleted(self, tx: Transaction) -> Pruned:

@@ -37,14 +37,14 @@ class Room:
     max_sequences: int | None = 10_000
     """Open sequences of one peer: of a principal, without one of an address (SEC-009)."""
     max_held_bytes: int = 4 * 1024**3
-    """Of one sequence (SEC-014)."""
+    """Bodies that one sequence holds (SEC-014)."""
     max_held_total: int = 5_000_000
-    """Messages, of all sequences."""
+    """Messages that all sequences hold."""
     max_held_bytes_total: int = 16 * 1024**3
     max_per_connection: int | None = None
     """Unsettled messages of one connection, in whatever sequences."""
     max_store: int | None = None
-    """Of the store: above it only that is taken which fills a gap."""
+    """Bytes of the store's file that hold something: above it only a message is taken that fills a gap."""
 
 
 def lack_of_room(

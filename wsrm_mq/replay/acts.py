@@ -39,6 +39,8 @@ OnProgress = Callable[[int], object]
 
 
 class Refused(NamedTuple):
+    """A message that an act did not fit, by its position in the store, and why."""
+
     position: int
     why: str
 

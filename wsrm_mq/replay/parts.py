@@ -28,7 +28,7 @@ class Content(NamedTuple):
     line: int
     envelope: bytes | None
     replayable: bool
-    """It is as it was received."""
+    """Whether the envelope is as it was received."""
     request: str | None
     """Address and headers of its request, as JSON."""
 

@@ -220,7 +220,7 @@ def _numbers(db: Database, statement: str, sequence: int) -> Iterator[int]:
 
 
 def _without(numbers: Iterable[int], others: Iterator[int], before: Callable[[int, int], bool]) -> Iterator[int]:
-    """Those of ``numbers`` that are not among ``others``; both are in the order of ``before``."""
+    """The ``numbers`` that are not among ``others``; both come in the order of ``before``."""
     other = next(others, None)
     for number in numbers:
         while other is not None and before(other, number):

@@ -22,6 +22,8 @@ class Stopped(NamedTuple):
 
 
 class Standing(NamedTuple):
+    """How far a plan in parts has come, in messages, as its journals say."""
+
     messages: int
     delivered: int
     stopped: tuple[Stopped, ...]

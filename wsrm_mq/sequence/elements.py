@@ -57,6 +57,8 @@ class SequenceHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AckRequested:
+    """The source asks for an acknowledgement of a sequence (WS-RM 1.1 §3.8)."""
+
     identifier: str
 
 
@@ -73,6 +75,8 @@ class SequenceAcknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
+    """A sequence that the source offers for what is sent back to it (WS-RM 1.1 §3.4); ``expires`` in ms."""
+
     identifier: str
     endpoint: EndpointReference | None = None
     expires: int | None = None
@@ -81,6 +85,8 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class CreateSequence:
+    """The source asks for a sequence (WS-RM 1.1 §3.4)."""
+
     acks_to: EndpointReference | None
     expires: int | None = None
     """Milliseconds asked for; ``None`` for never (absent or any zero duration)."""
@@ -91,12 +97,16 @@ class CreateSequence:
 
 @dataclass(frozen=True, slots=True)
 class CloseSequence:
+    """No new message of the sequence is to be taken (WS-RM 1.1 §3.5); ``last_number`` is LastMsgNumber."""
+
     identifier: str
     last_number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TerminateSequence:
+    """The sequence is over (WS-RM 1.1 §3.6); ``last_number`` is LastMsgNumber."""
+
     identifier: str
     last_number: int | None = None
 

@@ -82,6 +82,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class SequenceTerminated(Fault):
+    """The sequence was ended because of an error (WS-RM 1.1 §4.2)."""
+
     family = FaultFamily.RM
     subcode = "SequenceTerminated"
     is_header_fault = True
@@ -89,6 +91,8 @@ class SequenceTerminated(Fault):
 
 @dataclass(frozen=True, slots=True)
 class UnknownSequence(Fault):
+    """No sequence of this sender has that identifier (WS-RM 1.1 §4.3)."""
+
     family = FaultFamily.RM
     subcode = "UnknownSequence"
     is_header_fault = True
@@ -107,6 +111,8 @@ class InvalidAcknowledgement(Fault):
 
 @dataclass(frozen=True, slots=True)
 class MessageNumberRollover(Fault):
+    """The number is above ``max_number``, the largest that is taken (WS-RM 1.1 §4.5)."""
+
     max_number: int = 0
 
     family = FaultFamily.RM
@@ -134,12 +140,16 @@ class SequenceClosed(Fault):
 
 @dataclass(frozen=True, slots=True)
 class CreateSequenceRefused(Fault):
+    """No sequence is made; ``reason`` says why (WS-RM 1.1 §4.6)."""
+
     family = FaultFamily.RM
     subcode = "CreateSequenceRefused"
 
 
 @dataclass(frozen=True, slots=True)
 class WSRMRequired(Fault):
+    """The endpoint takes no message outside of a sequence (WS-RM 1.1 §4.8)."""
+
     family = FaultFamily.RM
     subcode = "WSRMRequired"
 
@@ -178,6 +188,8 @@ class ActionMismatch(Fault):
 
 @dataclass(frozen=True, slots=True)
 class ActionNotSupported(Fault):
+    """An Action of WS-RM that this side has no use for (WS-Addressing 1.0 SOAP binding §6.4.2)."""
+
     family = FaultFamily.ADDRESSING
     subcode = "ActionNotSupported"
 
@@ -214,6 +226,8 @@ class NotUnderstood(Fault):
 
 @dataclass(frozen=True, slots=True)
 class VersionMismatch(Fault):
+    """The root is no Envelope of SOAP 1.1 or 1.2."""
+
     code = FaultCode.VERSION_MISMATCH
 
 

@@ -75,6 +75,8 @@ class Late(enum.StrEnum):
 
 
 class InboundSequence(NamedTuple):
+    """A sequence as its RM Destination knows it: a value, whose next one ``receive`` answers."""
+
     terms: Terms
     active_at: int
     """Last traffic, ms since the epoch."""

@@ -17,6 +17,8 @@ __all__ = ["OUTBOUND_ENDED", "OUTBOUND_TRANSITIONS", "OutboundAct", "OutboundCel
 
 
 class OutboundState(enum.StrEnum):
+    """Where a sequence stands at its RM Source."""
+
     CREATED = "created"
     """Gives numbers, until one is the last."""
     CLOSING = "closing"

@@ -4,8 +4,7 @@ One total table for each RM version: (state, trigger) -> what to do and the next
 tables; 1.0 where it differs). A cell is an ``Act``, or the class of the fault to answer. No rule elsewhere changes a
 state or chooses between a cell's answer and another.
 
-Closing and terminating, where this side waits for the source's answer, need a channel to the source; their rows come
-with it.
+Where this side closes or ends a sequence by itself, the state changes at once: it waits for no answer of the source.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ __all__ = ["ENDED", "TRANSITIONS", "Act", "Cell", "State", "Trigger"]
 
 
 class State(enum.StrEnum):
+    """Where a sequence stands at its RM Destination; it ends in one of four ways."""
+
     CREATED = "created"
     """Takes new numbers."""
     CLOSED = "closed"
@@ -64,6 +65,8 @@ class Trigger(enum.Enum):
 
 
 class Act(enum.Enum):
+    """What is done, and answered; the value says it in words."""
+
     ACCEPT = "take responsibility for the message"
     REPEAT = "answer a duplicate: acknowledge, or send the stored reply again"
     ACKNOWLEDGE = "send the acknowledgement"
@@ -75,6 +78,8 @@ class Act(enum.Enum):
 
 
 class Cell(NamedTuple):
+    """What an event does in a state: an act, or the fault that is answered; and the state that follows."""
+
     act: Act | type[faults.Fault]
     state: State
 
@@ -119,7 +124,7 @@ _1_1: Final[Table] = {
         Trigger.LAST: Cell(faults.MalformedMessage, State.CREATED),
         Trigger.DUPLICATE: Cell(Act.REPEAT, State.CREATED),
         Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CREATED),
-        # Lower numbers that are missing are still taken (WS-RM 1.1 §4.6).
+        # Lower numbers that are missing are still taken (WS-RM 1.1 §4.5).
         Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.CREATED),
         Trigger.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CREATED),
         Trigger.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CREATED),

@@ -1,0 +1,1 @@
+"""What ``wsrm-mq serve`` adds to uvicorn: a protocol of its own, bounds on connections, logs."""

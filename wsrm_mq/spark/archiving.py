@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 class Archived(NamedTuple):
     known: Archive
     rows: dict[str, int]
-    """That were added now, by table."""
+    """How many were added now, by table."""
     wrong: list[Found]
     """What was found when it was compared with the store."""
 

@@ -29,7 +29,7 @@ than the look."""
 
 
 class Guard:
-    """Of one writer, from its start to its close."""
+    """Guards the files of one writer, from its start to its close."""
 
     def __init__(self, path: Path, events: Events) -> None:
         self._path = path

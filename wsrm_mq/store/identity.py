@@ -69,6 +69,8 @@ UNION SELECT sequence FROM entry WHERE outcome IS NULL AND sequence IS NOT NULL
 
 
 class Identity(NamedTuple):
+    """What a store says of itself. ``mark`` grows now and then and never falls: less of it is an older state."""
+
     id: str
     mark: int
     copied_at: int | None
@@ -76,6 +78,7 @@ class Identity(NamedTuple):
 
 
 def identify(db: Database) -> Identity:
+    """Which store this is. Raises ``StoreCorrupt`` where it does not say so."""
     row = db.execute("SELECT id, mark, copied_at FROM identity").fetchone()
     if row is None:
         raise StoreCorrupt("The store does not say which it is.")

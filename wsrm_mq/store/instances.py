@@ -40,7 +40,7 @@ def _address(directory: int, name: str) -> str:
 
 
 class Presence:
-    """This process's claim to be alive. Made before its row is written."""
+    """The lock file by which this process shows that it lives, and the socket that wakes it. Made before its row."""
 
     def __init__(self, store: Path) -> None:
         self.name = secrets.token_hex(8)

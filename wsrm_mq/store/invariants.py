@@ -38,6 +38,8 @@ MOST_FINDINGS: Final = 20
 
 
 class Invariant(NamedTuple):
+    """What is true of every store, asked as what breaks it."""
+
     name: str
     table: str
     """Whose keys are gone through in pieces."""
@@ -46,6 +48,8 @@ class Invariant(NamedTuple):
 
 
 class Finding(NamedTuple):
+    """A row that breaks an invariant; ``key`` is its own in ``table``, ``None`` where it has none."""
+
     invariant: str
     table: str
     key: int | None

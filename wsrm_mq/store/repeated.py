@@ -13,13 +13,14 @@ AGAIN_SECONDS: Final = 60.0
 
 
 class Repeated:
-    """Of one thread: what it told last, and when it tells it again."""
+    """What one thread told of its trouble last, and when it tells that again."""
 
     def __init__(self) -> None:
         self._text: str | None = None
         self._again_at = 0.0
 
     def tell(self, events: Events, event: str, error: BaseException) -> None:
+        """Tell ``event``, whose field is ``error``, unless that was told less than a minute ago."""
         text, now = str(error), time.monotonic()
         if text == self._text and now < self._again_at:
             return
@@ -28,9 +29,9 @@ class Repeated:
 
     @property
     def is_on(self) -> bool:
-        """It has not gone well since."""
+        """Whether the error that was told last still stays."""
         return self._text is not None
 
     def over(self) -> None:
-        """It went well: the same error is news again."""
+        """The trouble is over: the same error is news again."""
         self._text = None

@@ -29,10 +29,12 @@ FileIds = tuple[FileId, ...]
 
 
 def file_ids(path: Path) -> FileIds:
+    """Those of a store's file, its log and that one's index, ``None`` for what is not there."""
     return file_id(path), file_id(f"{path}-wal"), file_id(f"{path}-shm")
 
 
 def file_id(path: Path | str) -> FileId:
+    """Device and inode of what stands at ``path`` now; ``None``: nothing does."""
     try:
         there = os.stat(path)
     except OSError:
@@ -41,6 +43,7 @@ def file_id(path: Path | str) -> FileId:
 
 
 def rescued_path(path: Path) -> Path:
+    """Where ``rescue`` writes what a store's open files still held."""
     return path.with_name(path.name + ".rescued")
 
 

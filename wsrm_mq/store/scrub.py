@@ -36,6 +36,7 @@ _SCRUB: Final = """UPDATE message SET environ = scrubbed(environ)
 
 
 def is_pending(db: sqlite3.Connection) -> bool:
+    """Whether messages may still have request headers that an older version stored."""
     return db.execute(_PENDING).fetchone() is not None
 
 

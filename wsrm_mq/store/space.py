@@ -29,6 +29,7 @@ class Space(NamedTuple):
 
 
 def space(db: Database) -> Space:
+    """The sizes of a store's file, in bytes: all of it, and what of it is free."""
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     (page_size,) = db.execute("PRAGMA page_size").fetchone()

@@ -40,6 +40,7 @@ class Write(Generic[R]):
 
 
 def total_size(writes: list[Write[Any]]) -> int:
+    """Bytes that they write, about."""
     return sum(map(_SIZE, writes))
 
 

@@ -20,6 +20,8 @@ _NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
 
 
 class Fate(enum.Enum):
+    """What a bad line does to an exchange."""
+
     ARRIVES = enum.auto()
     REQUEST_LOST = enum.auto()
     """Half of it arrives and the connection breaks."""

@@ -1,0 +1,1 @@
+"""What the store says, read from its published views and put into words."""

@@ -18,6 +18,8 @@ __all__ = ["MEASURES", "Finding", "Measure", "Severity", "Thresholds", "attentio
 
 
 class Severity(enum.IntEnum):
+    """How bad it is, in the words of Nagios; a notice alarms nobody."""
+
     NOTICE = 0
     WARNING = 1
     CRITICAL = 2

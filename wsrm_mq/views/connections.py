@@ -27,7 +27,7 @@ class ConnectionView(NamedTuple):
     peer: str | None
     """The address that its last message came from."""
     principal: str | None
-    """That of its last message."""
+    """The principal of its last message."""
     messages: int
     unsettled: int
     first_seen: int

@@ -51,6 +51,7 @@ _OLDEST: Final = compiled(
 
 
 def contents(db: Database) -> Contents:
+    """How much a store has of everything; counted, so a large one takes a moment."""
     oldest = db.execute(_OLDEST).fetchone()
     return Contents(
         queues=db.execute(_QUEUES).fetchone()[0],

@@ -68,8 +68,10 @@ class Failure(NamedTuple):
 
 
 class Failures(NamedTuple):
+    """Attempts that did not go well, grouped by what went wrong."""
+
     groups: list[Failure]
-    """That of the newest attempt first."""
+    """The group of the newest attempt first."""
     is_whole: bool
     """Otherwise only the newest ``LOOKED_AT`` attempts were grouped."""
 
@@ -119,7 +121,7 @@ def find_failures(db: Database, text: str) -> list[Failure]:
 
 
 def _named(db: Database, text: str) -> Failure:
-    """That with a key, or of what was refused with the only one that begins so."""
+    """The failure with a key; of what was refused, the only one whose key begins so."""
     key = text.removesuffix(ELLIPSIS)
     if key.isascii() and key.isdecimal() and len(key) <= DIGITS:
         statement, values = bound(_grouped(_NEWEST.where(failed_like(int(key)))))
@@ -137,7 +139,7 @@ def _named(db: Database, text: str) -> Failure:
 def attempts(
     db: Database, *, of: Failure | None = None, query: str = "", position: int | None = None, limit: int = NEWEST
 ) -> list[Attempt]:
-    """Those of a group that fit ``query``, or of the message at a position, the newest first."""
+    """Attempts of a group that fit ``query``, or attempts at the message at a position, the newest first."""
     listed = select(*(_a[name] for name in Attempt._fields))
     if position is not None:
         listed = listed.where(_a.position == position)

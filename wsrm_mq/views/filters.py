@@ -43,7 +43,7 @@ def _within(column: ColumnElement[int]) -> Condition:
 
 
 def _ends(column: ColumnElement[Any], *separators: str) -> Condition:
-    """It is the value, or its last part is, behind one of ``separators``."""
+    """Whether a column is the value, or ends in it behind one of ``separators``."""
 
     def condition(value: str) -> ColumnElement[bool]:
         last = func.substr(column, -len(value) - 1)

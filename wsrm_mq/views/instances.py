@@ -17,6 +17,8 @@ __all__ = ["Instance", "instance", "known_instances", "live_instances"]
 
 
 class Instance(NamedTuple):
+    """A process that uses the store, or did; ``started_at``: ms since the epoch."""
+
     key: int
     name: str
     host: str
@@ -33,6 +35,7 @@ _NAMED: Final = compiled(_INSTANCES.where(_c.instance == bindparam("name")))
 
 
 def instance(db: Database, name: str) -> Instance | None:
+    """The instance of this name, alive or not; ``None`` where retention has deleted its row."""
     row = db.execute(_NAMED, {"name": name}).fetchone()
     return Instance._make(row) if row is not None else None
 

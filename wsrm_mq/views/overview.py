@@ -67,6 +67,8 @@ class Waiting(NamedTuple):
 
 
 class Overview(NamedTuple):
+    """What ``status`` shows on one screen, read in one state of the store."""
+
     instances: list[Instance]
     """Live ones."""
     dead_instances: int
@@ -80,7 +82,7 @@ class Overview(NamedTuple):
     dead_letters: dict[str, int]
     """By the queue that they come from."""
     unconfirmed_letters: dict[str, int]
-    """Of these, those that no operator has confirmed."""
+    """Those dead letters that no operator has confirmed, by the same queue."""
     unacknowledged_replies: dict[str, int]
     """By queue: those sent in an offered sequence that has not ended."""
     faulted: dict[str, int]
@@ -125,7 +127,7 @@ class Overview(NamedTuple):
         return [one for one in self.refused if now - one.last_at <= REFUSED_WITHIN and one.reason == ACK_NOT_SENT]
 
     def takes_nothing(self, now: int) -> list[Refusal]:
-        """Those of them that say that nothing new is taken at all."""
+        """Refusals which say that nothing new is taken at all."""
         return [one for one in self.refused_lately(now) if one.reason in STORE_WIDE]
 
 
@@ -212,13 +214,13 @@ def _size(path: Path) -> int:
 class Verdicts(NamedTuple):
     words: dict[str, int]
     found: list[Verdict]
-    """Those of sequences that are neither ok nor ended."""
+    """Verdicts on sequences that are neither ok nor ended."""
     is_whole: bool
     """Otherwise there are more sequences than were judged."""
 
     @property
     def blocked(self) -> list[Verdict]:
-        """Those that an operator, or the start of a process, has to help."""
+        """Verdicts on sequences that an operator, or the start of a process, has to help."""
         return [one for one in self.found if one.word == "blocked"]
 
 

@@ -39,9 +39,9 @@ class PlanView(NamedTuple):
     line: int
     """How many of its lines were read."""
     skipped: int
-    """Of these lines, those whose messages were left alone: something became of them since the plan was made."""
+    """How many of these lines were left alone: something became of their messages since the plan was made."""
     missing: int
-    """Of these lines, those whose messages have no body any more."""
+    """How many of these lines have messages without a body by now."""
     begun_at: int | None
     ended_at: int | None
 

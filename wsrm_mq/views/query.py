@@ -73,6 +73,8 @@ class Query:
 
 
 class Key(NamedTuple):
+    """A word of the query language: ``key:value``."""
+
     reads: Callable[[str, int], Any]
     """A value, and the time now → what it means. ``ValueError`` says what is wrong with it."""
     help: str

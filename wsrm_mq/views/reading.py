@@ -103,7 +103,7 @@ def _unjudged(db: Database, query: Query, after: str | None) -> Iterator[Sequenc
 
 
 def _is_of_few(term: Term) -> bool:
-    """It asks for verdicts that few sequences have."""
+    """Whether a term asks for verdicts that few sequences have."""
     if term.key != "verdict":
         return False
     return all((word in term.alternatives) is term.is_negated for word in UNREMARKABLE)

@@ -16,6 +16,8 @@ __all__ = ["StoredRequest", "last_told", "newest_requests"]
 
 
 class StoredRequest(NamedTuple):
+    """What the store keeps of the HTTP request that brought a message."""
+
     position: int
     received_at: int
     """ms since the epoch."""

@@ -113,7 +113,7 @@ class MessageDetail(NamedTuple):
     replay_of: int | None
     confirmed_at: int | None
     original_sequence: str | None
-    """This identifier and the number below are the key that the service knows it by."""
+    """With ``original_number`` the key that the service knows the message by."""
     original_number: int | None
 
 

@@ -42,7 +42,7 @@ class Sight(NamedTuple):
     plans: Sequence[PlanView] = ()
     """Of replays."""
     max_store: int | None = None
-    """As it is configured where the question is asked."""
+    """The option, as it is configured where the question is asked."""
     archive_within: int | None = None
     """The shortest ``retain``, in ms, of what is kept until it is archived, as it is configured there."""
 
