@@ -361,7 +361,7 @@ def test_what_waits_for_a_host_that_is_left_alone_keeps_its_attempts(
         for number in range(1, count + 1):
             source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
         there = f"{endpoint.url}/%"
-        failed = "select sum(failures) from entry join channel using (sequence) where address like ?"
+        failed = "select coalesce(sum(failures), 0) from entry join channel using (sequence) where address like ?"
         [(failures,)] = within(10, lambda: source.store.rows(failed, there), lambda rows: rows[0][0] > 0)
         assert failures <= len(endpoint.requests), "none but what was sent has failed"
         waits = (

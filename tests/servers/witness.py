@@ -25,6 +25,8 @@ from typing import Any, Final
 from tests.servers.fronts import FRONTS, serve
 from wsrm_mq import once, tracing
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
+from wsrm_mq.delivery.posting import Posting
+from wsrm_mq.delivery.recording import Recording
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.store.transaction import Transaction
@@ -101,6 +103,31 @@ def arm(death: Death) -> None:
         notify(self, position)
 
     Waiters.notify = die_or_notify  # type: ignore[method-assign]
+    _arm_sending(death)
+
+
+def _arm_sending(death: Death) -> None:
+    """The points around a POST of a stored message."""
+    render, send, settled = Posting._as_it_leaves, Posting._sent, Recording.settled
+
+    def render_then_die(self: Posting, *arguments: Any) -> bytes:
+        body = render(self, *arguments)
+        death.passes("before_post")
+        return body
+
+    def send_then_die(self: Posting, *arguments: Any) -> Outcome:
+        outcome = send(self, *arguments)
+        death.passes("after_post")
+        return outcome
+
+    def die_or_go_on(self: Recording, claim: Any, delivery: Delivery, done: Any, *, last: bool) -> None:
+        if delivery.channel is not None:
+            death.passes("after_record")
+        settled(self, claim, delivery, done, last=last)
+
+    Posting._as_it_leaves = render_then_die  # type: ignore[method-assign]
+    Posting._sent = send_then_die  # type: ignore[method-assign]
+    Recording.settled = die_or_go_on  # type: ignore[method-assign]
 
 
 def service(path: Path, death: Death, work_seconds: float) -> Callable[..., Iterable[bytes]]:

@@ -47,7 +47,11 @@ def serving(target: Target, host: str = "127.0.0.1", port: int = 0, key: Path | 
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # its sender has died
+                self.close_connection = True
+                return
             with target.lock:
                 target.requests.append((dict(self.headers), body))
                 status, content = target.answer_to(len(target.requests), body)

@@ -65,7 +65,7 @@ def list_(
     """
     from wsrm_mq.views import reading
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.outgoing import outgoing
+    from wsrm_mq.views.outgoing import outgoing_of
     from wsrm_mq.views.query import parse
 
     asked = parse(query, queue=queue, state=state, verdict=verdict)
@@ -73,11 +73,11 @@ def list_(
         behind = reading.find_sequence(db, after) if after is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
         shorter = shortened(db, (view.identifier for view, _found in rows))
-        replies = {view.identifier: outgoing(db, view.identifier) for view, _found in rows}
+        replies = outgoing_of(db, [view.identifier for view, _found in rows])
     if is_json:
-        as_json(sequences=[_document(view, found, replies[view.identifier]) for view, found in rows])
+        as_json(sequences=[_document(view, found, replies.get(view.identifier)) for view, found in rows])
         return
-    told = [Column("replies", rank=3)] if any(replies.values()) else []
+    told = [Column("replies", rank=3)] if replies else []
     table(
         (
             *(known("sequence", shorter), Column("queue"), word("state", rank=2), word("verdict"), "received", "held"),
@@ -86,7 +86,7 @@ def list_(
         [
             (
                 *(view.identifier, view.queue, view.state, found.word, view.received.count(), view.held),
-                *(view.cursor, view.expected, *(_told(replies[view.identifier]) for _ in told)),
+                *(view.cursor, view.expected, *(_told(replies.get(view.identifier)) for _ in told)),
                 *(view.active_at, view.partner or view.principal or view.peer),
             )
             for view, found in rows

@@ -11,13 +11,16 @@ from wsrm_mq.sequence.elements import EndpointReference
 __all__ = ["REPLY_ENDPOINTS", "reply_endpoint", "with_reply_endpoints"]
 
 REPLY_ENDPOINTS: Final = "wsrm.reply_endpoints"
-"""In the stored part of a request: each endpoint as a list of its address and its parameters."""
+"""In the stored part of a request: that of its reply and that of a fault, each as a list of its address and its
+parameters. One alone is that of both."""
 _CLIENTS: Final = 1_024
 
 
-def with_reply_endpoints(environ: str, reply_to: EndpointReference, fault_to: EndpointReference | None) -> str:
-    """The stored part of a request, with them."""
-    endpoints = [[one.address, *one.parameters] for one in (reply_to, fault_to) if one is not None]
+def with_reply_endpoints(environ: str, reply_to: EndpointReference | None, fault_to: EndpointReference | None) -> str:
+    """The stored part of a request, with them. Without ``reply_to`` the reply leaves on the response; without
+    ``fault_to`` a fault leaves as a reply does."""
+    said = (reply_to,) if fault_to is None else (reply_to, fault_to)
+    endpoints = [one and [one.address, *one.parameters] for one in said]
     return json.dumps({**json.loads(environ), REPLY_ENDPOINTS: endpoints}, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -28,6 +31,6 @@ def reply_endpoint(environ: str, *, is_fault: bool) -> EndpointReference | None:
 
 
 @remembered(_CLIENTS, len)
-def _endpoints(environ: str) -> tuple[EndpointReference, ...]:
+def _endpoints(environ: str) -> tuple[EndpointReference | None, ...]:
     said = json.loads(environ).get(REPLY_ENDPOINTS, [])
-    return tuple(EndpointReference(address, tuple(parameters)) for address, *parameters in said)
+    return tuple(one and EndpointReference(one[0], tuple(one[1:])) for one in said)

@@ -31,7 +31,8 @@ def tell_undelivered(tx: Transaction, claim: Claim, delivery: Delivery) -> Claim
         return None
     (waiter,) = tx.execute(WAITER, {"key": delivery.position}).fetchone()
     terms, is_awaited = record.value.terms, waiter is not None
-    if is_awaited and not terms.rm.is_fetched(to.address):
+    is_answered = is_awaited and not terms.rm.is_fetched(to.address)
+    if is_answered and reply_endpoint(delivery.environ, is_fault=False) is not None:
         return None
     body = fault(UNDELIVERED, terms.soap, terms.addressing, None, delivery.message_id, to=to)
     letter = own_letter(to, body, terms.soap)

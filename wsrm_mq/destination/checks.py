@@ -26,8 +26,10 @@ __all__ = [
     "check_understood",
     "fault_endpoint_of",
     "fault_place",
+    "is_sent_to",
     "is_without_effect",
     "needs_reading",
+    "own_fault_place",
     "reply_endpoint_of",
     "shows_its_end",
     "source_of",
@@ -76,9 +78,23 @@ def fault_place(receipt: Receipt, headers: Headers, reach: Reach) -> EndpointRef
     FaultTo or ReplyTo (F-023); ``None``: it leaves on the response."""
     if receipt.faults_to is not None or headers.is_fault:
         return receipt.faults_to
+    return own_fault_place(headers, reach)
+
+
+def own_fault_place(headers: Headers, reach: Reach) -> EndpointReference | None:
+    """Where the request itself wants a fault: its FaultTo, else its ReplyTo; ``None``: it leaves on the response, also
+    where nothing is sent there."""
+    if headers.is_fault or headers.addressing is None:
+        return None
     place = fault_endpoint_of(headers) or reply_endpoint_of(headers)
-    is_fetched = place is not None and headers.rm is not None and headers.rm.is_fetched(place.address)
-    return None if is_fetched or reach.refusal(place, "FaultTo", headers) else place
+    return place if is_sent_to(place, headers, reach) else None
+
+
+def is_sent_to(endpoint: EndpointReference | None, headers: Headers, reach: Reach) -> bool:
+    """Whether it is an address of its own that something may be sent to."""
+    if endpoint is None or (headers.rm or WSRM_1_1).is_fetched(endpoint.address):
+        return False
+    return not reach.refusal(endpoint, "FaultTo", headers)
 
 
 def is_without_effect(headers: Headers) -> bool:

@@ -28,8 +28,10 @@ from wsrm_mq.destination.checks import (
     check_understood,
     fault_endpoint_of,
     fault_place,
+    is_sent_to,
     is_without_effect,
     needs_reading,
+    own_fault_place,
     reply_endpoint_of,
     shows_its_end,
     source_of,
@@ -148,7 +150,16 @@ class RMDestination:
             return Commit(partial(accept, arrival=arrival), request, body.size, arrival)
         except EnvelopeError as error:
             self._tell_refused(error.fault, partner)
-            return answers.unreadable(error, client.content_type, status)
+            return self._unreadable(error, client, environ, status)
+
+    def _unreadable(self, error: EnvelopeError, client: Client, environ: Environ, status: int) -> Answer:
+        """The fault leaves where the request wants it, if that could be read. For a stranger nothing is sent."""
+        headers = error.context
+        if error.status is None and isinstance(headers, Headers) and own_fault_place(headers, self._reach) is not None:
+            if client.identity is None:
+                self._identify(environ, headers)
+            return self._fault(error.fault, headers, status)
+        return answers.unreadable(error, client.content_type, status)
 
     def _kind(self, request: Request) -> tuple[object, ...] | None:
         """The same for messages of a client of which the same is decided; ``None``: this one is looked at by itself."""
@@ -293,8 +304,9 @@ class RMDestination:
                 tracing.tracer, client.kept, client.queue, headers.message_id, header.identifier, header.number
             )
         environ = client.kept if receiving is None else receiving.environ
-        if endpoint is not None:
-            environ = with_reply_endpoints(environ, endpoint, fault_endpoint_of(headers))
+        fault_to = None if one_way else fault_endpoint_of(headers)
+        if endpoint is not None or is_sent_to(fault_to, headers, self._reach):
+            environ = with_reply_endpoints(environ, endpoint, fault_to)
         arrival = Arrival(
             sender=sender,
             header=header,
@@ -351,7 +363,8 @@ class RMDestination:
             return answers.ended(settlement.acknowledgement, headers, wait.others)
         own = settlement.acknowledgement
         acknowledgements = wait.others if own is None else (own, *wait.others)
-        if reply is not None and reply.body:
+        leaves_elsewhere = settlement.letter is not None and not headers.reply_is_fetched
+        if reply is not None and reply.body and not leaves_elsewhere:
             answer = answers.replied(reply, headers, acknowledgements)
             if answer is None:
                 return self._bare(reply, headers, acknowledgements)
@@ -413,11 +426,22 @@ class RMDestination:
             return then._replace(acknowledgements=receipt.others)
         if then is not None:
             self._tell_refused(then, peer.name)
-            return answers.fault(then, headers, receipt.others, sender_fault=peer.sender_fault_status)
+            return self._fault(then, headers, peer.sender_fault_status, receipt.others)
         wrong = (*receipt.other_faults, *receipt.wrong_acknowledgements)
         if wrong and not receipt.others:
-            return answers.fault(wrong[0], headers, sender_fault=peer.sender_fault_status)
+            return self._fault(wrong[0], headers, peer.sender_fault_status)
         return answers.acknowledgement(headers, receipt.others)
+
+    def _fault(
+        self, fault: faults.Fault, headers: Headers, status: int, others: tuple[SequenceAcknowledgement, ...] = ()
+    ) -> Answer:
+        """A fault about no sequence that is known: it leaves where the request wants it, else on the response."""
+        place = own_fault_place(headers, self._reach)
+        if place is not None:
+            body = answers.fault(fault, headers, to=place).body
+            if self._say(own_letter(place, body, headers.soap), None):
+                return answers.acknowledgement(headers, others)
+        return answers.fault(fault, headers, others, sender_fault=status)
 
     def _refusal(self, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
         place = fault_place(receipt, headers, self._reach)

@@ -14,7 +14,7 @@ from wsrm_mq.envelope import Headers
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence.elements import EndpointReference
-from wsrm_mq.versions import ADDRESSING_VERSIONS, MAKE_CONNECTION_NAMESPACE
+from wsrm_mq.versions import ADDRESSING_VERSIONS, MAKE_CONNECTION_NAMESPACE, WSRM_1_1
 
 if TYPE_CHECKING:
     from wsrm_mq.outbound.addresses import Allowed
@@ -50,9 +50,8 @@ class Reach:
 
     def refusal(self, endpoint: EndpointReference | None, header: str, headers: Headers) -> str:
         """Why nothing is sent to what ``header`` says; empty: it is, or nothing has to be."""
-        addressing, rm = headers.addressing, headers.rm
+        addressing, rm = headers.addressing, headers.rm or WSRM_1_1
         assert addressing is not None
-        assert rm is not None
         if endpoint is None or endpoint.address == addressing.anonymous or rm.is_fetched(endpoint.address):
             return ""
         if len(endpoint.address) > _LONGEST:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sqlalchemy import Integer, bindparam, func, select
@@ -14,7 +16,16 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import delivery_is
 from wsrm_mq.store.tables import channel, entry, queue, sequence
 
-__all__ = ["UNACKNOWLEDGED_FOR", "OutgoingView", "SentView", "outgoing", "sent_about", "unacknowledged", "unsent_since"]
+__all__ = [
+    "UNACKNOWLEDGED_FOR",
+    "OutgoingView",
+    "SentView",
+    "outgoing",
+    "outgoing_of",
+    "sent_about",
+    "unacknowledged",
+    "unsent_since",
+]
 
 UNACKNOWLEDGED_FOR: Final = 300_000
 """A source that goes on for so long, in ms, and acknowledges no reply, needs attention."""
@@ -44,7 +55,9 @@ class OutgoingView(NamedTuple):
 
 _c: Final = views.outgoing_sequences.c
 _ALL: Final = select(*(_c[field] for field in OutgoingView._fields))
-_ANSWERING: Final = compiled(_ALL.where(_c.answers == bindparam("answers")))
+_asked: Final = func.json_each(bindparam("answers")).table_valued("value")
+_ANSWERING: Final = compiled(_ALL.where(_c.answers.in_(select(_asked.c.value))))
+"""``:answers`` is a JSON list."""
 _UNACKNOWLEDGED: Final = compiled(
     _ALL.where(_c.state == "created", _c.active_at - _c.waiting_since >= UNACKNOWLEDGED_FOR)
     .order_by(_c.waiting_since)
@@ -54,8 +67,14 @@ _UNACKNOWLEDGED: Final = compiled(
 
 def outgoing(db: Database, answers: str) -> OutgoingView | None:
     """The sequence that the replies to ``answers`` go out in; ``None`` where its source has offered none."""
-    row = db.execute(_ANSWERING, {"answers": answers}).fetchone()
-    return None if row is None else OutgoingView(*row)
+    return outgoing_of(db, [answers]).get(answers)
+
+
+def outgoing_of(db: Database, answers: Iterable[str]) -> dict[str, OutgoingView]:
+    """The sequences that the replies to those go out in, by the sequence that is answered; without those whose source
+    has offered none."""
+    rows = db.execute(_ANSWERING, {"answers": json.dumps(list(answers))}).fetchall()
+    return {view.answers: view for view in (OutgoingView(*row) for row in rows)}
 
 
 def unacknowledged(db: Database) -> list[OutgoingView]:
