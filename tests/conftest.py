@@ -67,8 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    are_long_run = any(map(config.getoption, ("long", "ci", "conformance")))
     kept = {
-        "long": any(map(config.getoption, ("long", "ci", "conformance"))),
+        "long": are_long_run,
+        "brief": not are_long_run,
         "java": config.getoption("java"),
         "live": config.getoption("peers"),
     }

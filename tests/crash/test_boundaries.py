@@ -21,8 +21,8 @@ each_front = pytest.mark.parametrize(
     ("front", "lives"),
     [
         *(pytest.param(front, 20, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
-        ("waitress", 4),
-        ("uvicorn", 3),
+        pytest.param("waitress", 4, marks=pytest.mark.brief),
+        pytest.param("uvicorn", 3, marks=pytest.mark.brief),
     ],
 )
 A_LIFE = 6

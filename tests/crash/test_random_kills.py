@@ -29,7 +29,10 @@ AT_ITS_START = 5
 @pytest.mark.invariant("I6", "I12")
 @pytest.mark.parametrize(
     ("front", "kills"),
-    [("waitress", 10), *(pytest.param(front, 100, marks=pytest.mark.long) for front in ("waitress", "uvicorn"))],
+    [
+        pytest.param("waitress", 10, marks=pytest.mark.brief),
+        *(pytest.param(front, 100, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
+    ],
 )
 def test_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_path: Path, front: str, kills: int) -> None:
     chance = random.Random(20261121)

@@ -45,7 +45,9 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
 @pytest.mark.timed
 @pytest.mark.spec("D-DEL-008", versions=("1.1",))
 @pytest.mark.scenario("Q-053", "Q-037")
-@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(5, marks=pytest.mark.brief), pytest.param(30, marks=pytest.mark.long)]
+)
 def test_an_operation_that_blocks_delays_no_other_sequence_connection_or_answer(at: At, seconds: int) -> None:
     blocked, same_connection = at(), at()
     stuck = blocked.create()

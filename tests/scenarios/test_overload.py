@@ -24,7 +24,7 @@ from tests.support.source import Source
 LASTS = (
     [float(os.environ["OVERLOAD_SECONDS"])]
     if "OVERLOAD_SECONDS" in os.environ
-    else [12.0, pytest.param(60.0, marks=pytest.mark.long)]
+    else [pytest.param(12.0, marks=pytest.mark.brief), pytest.param(30.0, marks=pytest.mark.long)]
 )
 """Seconds."""
 CONNECTIONS = 48
