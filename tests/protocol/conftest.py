@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.support.endpoint import Endpoint, listening
+from tests.support.memory import in_memory
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
@@ -25,16 +27,17 @@ def servers(tmp_path_factory: pytest.TempPathFactory, front: str) -> Iterator[Se
     """Servers by options of the middleware, each shared by the tests of a module, which leave it alive."""
     running: dict[str, OrdersServer] = {}
 
-    def having(**options: Any) -> OrdersServer:
-        key = json.dumps(options, sort_keys=True)
-        if key not in running:
-            running[key] = OrdersServer(tmp_path_factory.mktemp("server"), front, **options)
-            running[key].start()
-        return running[key]
+    with ExitStack() as ends:
 
-    yield having
-    for server in running.values():
-        server.kill()  # an end in good order is shown elsewhere, and takes its time
+        def having(**options: Any) -> OrdersServer:
+            key = json.dumps(options, sort_keys=True)
+            if key not in running:
+                running[key] = OrdersServer(ends.enter_context(in_memory("server", tmp_path_factory)), front, **options)
+                running[key].start()
+                ends.callback(running[key].kill)  # an end in good order is shown elsewhere, and takes its time
+            return running[key]
+
+        yield having
 
 
 @pytest.fixture
