@@ -418,6 +418,7 @@ def _peer(settings: Settings, name: str | None = None, partner: Partner | None =
     return Peer(
         settings.policy(partner),
         name,
+        stack=None if partner is None else partner.stack,
         one_way_answer=partner.one_way_answer if partner is not None else "acknowledgement",
         verify_body=settings.verify_body,
         max_waiting=settings.max_waiting_peer,

@@ -20,7 +20,7 @@ SOURCES: Final = Path(__file__).with_name("java")
 CLASSES: Final = {"cxf": "peers.CxfClient", "metro": "peers.MetroClient"}
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """For a JVM that lives for seconds."""
-SECONDS: Final = 90.0
+SECONDS: Final = 150.0
 """How long a command may take on a busy machine."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.page import free_port
-from tests.support.proxy import Broken, EverySecond, Proxy
+from tests.support.proxy import Broken, EverySecond, EverySecondAnswer, Proxy
 from wsrm_mq.versions import RM_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
 
 from .conftest import StartClient, all_acknowledged, assert_read, both_versions, texts
@@ -83,6 +83,23 @@ def test_a_hundred_two_way_messages_survive_a_bad_line_and_a_kill(
     assert line.traffic.requests_lost + line.traffic.answers_lost >= 50
     assert impatient.done(100) == texts(1, 100)
     assert impatient.ends() == [("created", 101)]
+
+
+@both_versions
+@pytest.mark.peer("P-15")
+def test_callers_in_threads_on_one_port_all_get_their_replies(
+    rm: RMVersion, cxf: StartClient, reliable: Reliable
+) -> None:
+    """CXF sends no request again that another caller's response has acknowledged."""
+    with Proxy(reliable.port, line := EverySecondAnswer()) as proxy:
+        client = cxf()
+        client.open(address=proxy.url, rm=rm.namespace)
+        calls = client.echo(1, 100, threads=4)
+        assert [call.result for call in calls] == texts(1, 100)
+        assert all_acknowledged(client)
+        client.close()
+    assert (line.traffic.answers_lost, line.traffic.requests_lost) == (50, 0)
+    assert sorted(reliable.done(100)) == sorted(texts(1, 100))
 
 
 @both_versions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.orders_server import OrdersServer
 from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
 from wsrm_mq.testing import HTTPAnswer, Place
 
+from .conftest import Servers
 from .test_arriving_faults import rm_fault
 
 TO = "http://Service.Example:80/orders?a=1&amp;b=%20"
@@ -268,6 +270,69 @@ def test_a_nack_or_an_older_acknowledgement_takes_nothing_back(source: Source) -
     for said in ({"ranges": [(1, 2)]}, {"ranges": [(1, 1)]}, {"ranges": [], "nacks": (1,)}):
         source.post(source.speak.acknowledgement(offered, *said.pop("ranges"), **said))
     assert outgoing(source, offered)["acknowledged"] == "1-2"
+
+
+# what a client that takes an acknowledgement for the reply is told (CXF)
+
+CXF = "User-Agent: Apache-CXF/4.1.5"
+
+
+def told(answer: HTTPAnswer) -> tuple[tuple[int, int], ...]:
+    return answer.reply.ack.ranges
+
+
+@pytest.fixture
+def cxf(server: OrdersServer, speak: Orders) -> Iterator[Source]:
+    with Source(server, speak, fields=(CXF,)) as source:
+        yield source
+
+
+@pytest.mark.spec("D-ACK-001", "D-ACK-029", "H-009")
+@every_version
+def test_cxf_is_told_of_a_request_with_its_reply_alone_until_it_acknowledges_that(cxf: Source) -> None:
+    """It sends a request no more that any response has acknowledged, and its caller waits for a reply that was lost."""
+    mine, offered = offering(cxf)
+    assert told(cxf.echo(mine, 1, "one")) == ((1, 1),)
+    assert told(cxf.echo(mine, 2, "two")) == ((2, 2),)
+    assert told(cxf.put(mine, 3)) == ((3, 3),)
+    again = cxf.echo(mine, 1, "one")
+    assert place(again) == (offered, 1, False)
+    assert told(again) == ((1, 1), (3, 3))
+    assert told(cxf.ask(mine)) == ((3, 3),)
+    rider = cxf.speak.acknowledgement_header(offered, (1, 1))
+    assert told(cxf.echo(mine, 4, "four", headers=rider)) == ((1, 1), (3, 4))
+    rider = cxf.speak.acknowledgement_header(offered, (1, 3))
+    assert told(cxf.put(mine, 5, headers=rider)) == ((1, 5),)
+
+
+@pytest.mark.spec("D-ACK-011", "D-CLO-002")
+@in_1_1
+def test_cxf_is_told_of_all_that_has_arrived_when_it_closes(cxf: Source) -> None:
+    mine, _offered = offering(cxf)
+    cxf.echo(mine, 1, "one")
+    cxf.echo(mine, 2, "two")
+    assert told(cxf.close(mine, 2)) == ((1, 2),)
+
+
+@each_rm
+def test_cxf_is_told_of_all_that_has_arrived_where_no_reply_can_be_acknowledged(cxf: Source) -> None:
+    mine = cxf.create()
+    cxf.echo(mine, 1, "one")
+    assert told(cxf.echo(mine, 2, "two")) == ((1, 2),)
+    other, offered = offering(cxf)
+    cxf.echo(other, 1, "one")
+    cxf.post(rm_fault(cxf.speak, "UnknownSequence", offered))
+    assert told(cxf.echo(other, 2, "two")) == ((1, 2),)
+
+
+@each_rm
+def test_what_is_configured_of_a_partner_goes_before_what_its_user_agent_says(servers: Servers, speak: Orders) -> None:
+    server = servers(partners={stack: {"path": f"/{stack}", "stack": stack} for stack in ("cxf", "wcf")})
+    for stack, fields, ranges in (("cxf", (), ((2, 2),)), ("wcf", (CXF,), ((1, 2),))):
+        with Source(server, speak, f"/{stack}", fields=fields) as source:
+            mine, _offered = offering(source)
+            source.echo(mine, 1, "one")
+            assert told(source.echo(mine, 2, "two")) == ranges
 
 
 # ends

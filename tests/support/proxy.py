@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from wsrm_mq.testing import Fate, HTTPAnswer, HTTPWire, Line
 
-__all__ = ["Broken", "EverySecond", "EverySecondRequest", "Exchange", "Numbered", "Proxy"]
+__all__ = ["Broken", "EverySecond", "EverySecondAnswer", "EverySecondRequest", "Exchange", "Numbered", "Proxy"]
 
 _NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
 _ITS_OWN: Final = ("host", "content-length", "transfer-encoding", "date", "server")
@@ -36,6 +36,13 @@ class EverySecond(Numbered):
         if number % 2 or transmission > 1:
             return Fate.ARRIVES
         return Fate.REQUEST_LOST if number % 4 else Fate.ANSWER_LOST
+
+
+class EverySecondAnswer(Numbered):
+    """The answer to the first transmission of every second message is lost."""
+
+    def fate(self, number: int, transmission: int) -> Fate:
+        return Fate.ARRIVES if number % 2 or transmission > 1 else Fate.ANSWER_LOST
 
 
 class Broken(EverySecond):

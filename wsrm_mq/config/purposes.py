@@ -94,6 +94,10 @@ PURPOSES: Final = {
         INTEGRATOR,
         "a client gets empty answers, never asks, and sends again; or acknowledgements are sent to it too often",
     ),
-    "stack": Purpose(INTEGRATOR, "a WCF client with flow control ends its sequence when it gets 503"),
+    "stack": Purpose(
+        INTEGRATOR,
+        "a WCF client with flow control ends its sequence when it gets 503; the User-Agent of a CXF client does not "
+        "come through",
+    ),
 }
 """Of every option, general or of a partner."""

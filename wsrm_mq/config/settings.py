@@ -41,8 +41,11 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = None
     stack: Annotated[
-        Literal["wcf"] | None,
-        described("What it runs; wcf is told how many messages there is room for, in place of 503."),
+        Literal["cxf", "wcf"] | None,
+        described(
+            "What it runs; wcf is told how many messages there is room for, in place of 503; cxf of a request with its "
+            "reply alone, until that is acknowledged. CXF's User-Agent says it too."
+        ),
     ] = None
     acknowledge: Acknowledge | None = None
     assurance: DeliveryAssurance | None = None

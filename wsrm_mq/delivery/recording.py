@@ -147,8 +147,8 @@ class Recording:
             self._store.submit(verb, on_commit, keep=True, size=size, lingers=lingers)
 
     def _acknowledging(self, delivery: Delivery) -> Callable[[Transaction, SequenceRecord], SequenceAcknowledgement]:
-        policy = self._policy_of(delivery.partner)
-        return lambda tx, record: acknowledged(record, policy, lambda: tx.used_bytes)
+        policy, number = self._policy_of(delivery.partner), delivery.number
+        return lambda tx, record: acknowledged(tx.db, record, policy, lambda: tx.used_bytes, number)
 
     def _failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
         self._prefetch.drop(claim.sequence)  # the next run reads what follows

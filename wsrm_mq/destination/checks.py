@@ -3,6 +3,7 @@ or to an address, and its body is whole, and well-formed where that is wanted.""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from wsrm_mq.destination.client import Client
@@ -133,13 +134,15 @@ def _why_refused(element: CreateSequence, headers: Headers, reach: Reach) -> str
 
 def usable_offer(element: CreateSequence, headers: Headers, reach: Reach) -> Offer | None:
     """The offer, if replies can go out in its sequence, to a source that says where it sends its acknowledgements of
-    them."""
+    them. In 1.0 an offer names no endpoint: what is about its sequence goes where acknowledgements go."""
     addressing, rm, offer = headers.addressing, headers.rm, element.offer
     if offer is None or addressing is None or rm is None:
         return None
     has_place = not rm.has_incomplete_behavior or _is_place(element, headers, reach)
     is_reached = headers.to not in (None, "", addressing.anonymous, addressing.none)
-    return offer if has_place and is_reached else None
+    if not (has_place and is_reached):
+        return None
+    return offer if rm.has_incomplete_behavior else replace(offer, endpoint=element.acks_to)
 
 
 def _is_place(element: CreateSequence, headers: Headers, reach: Reach) -> bool:

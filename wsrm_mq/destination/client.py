@@ -26,6 +26,8 @@ class Peer:
     policy: QueuePolicy
     name: str | None = None
     """The partner section that fits."""
+    stack: str | None = None
+    """What it runs, where that is said."""
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
     sender_fault_status: int = 500

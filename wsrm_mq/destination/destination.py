@@ -44,6 +44,7 @@ from wsrm_mq.destination.elsewhere import created_there, ended_there, terminated
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
 from wsrm_mq.destination.make_connection import Fetching
 from wsrm_mq.destination.reach import Reach
+from wsrm_mq.destination.stacks import takes_an_acknowledgement_for_the_reply
 from wsrm_mq.envelope import Headers, Limits, content_type_of, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
@@ -223,6 +224,7 @@ class RMDestination:
                 message_id=headers.message_id,
                 policy=request.peer.policy,
                 ack_requested=headers.ack_requested,
+                acks_with_reply=takes_an_acknowledgement_for_the_reply(request),
             )
             if to is not None:
                 creating = partial(created_there, verb=creating, headers=headers, to=to)

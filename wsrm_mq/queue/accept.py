@@ -37,7 +37,8 @@ def accept(tx: Transaction, arrival: Arrival) -> MessageReceipt:
     if record is not None:
         accept_into(tx, record, arrival, receipt)
         if record.acks_to is None:
-            receipt.acknowledgement = acknowledged(record, arrival.policy, lambda: tx.used_bytes)
+            number = arrival.header.number
+            receipt.acknowledgement = acknowledged(tx.db, record, arrival.policy, lambda: tx.used_bytes, number)
             record.ack_waits = False
         else:
             asked = any(one.identifier == arrival.header.identifier for one in arrival.ack_requested)

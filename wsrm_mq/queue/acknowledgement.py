@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -12,10 +13,13 @@ from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.room import buffer_remaining
 from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.inbound import receive
-from wsrm_mq.sequence.states import Act
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store.channels import ACKS_DUE
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.replies import ANSWERED_WITH
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = [
@@ -29,17 +33,40 @@ __all__ = [
 
 _COLLECTED_FOR: Final = 200
 """How long acknowledgements are collected that are sent by themselves, in ms, where no interval is configured."""
+_UNCONFIRMED: Final = 1_000
+"""So many of the newest replies are looked at for an acknowledgement: more callers than a client has."""
 
 
-def acknowledged(record: SequenceRecord, policy: QueuePolicy, used: Callable[[], int]) -> SequenceAcknowledgement:
-    """What an acknowledgement of this sequence says now, the room that is left too where ``policy`` wants that.
-    ``used`` answers how many bytes of the store hold something."""
+def acknowledged(
+    db: Database, record: SequenceRecord, policy: QueuePolicy, used: Callable[[], int], number: int | None = None
+) -> SequenceAcknowledgement:
+    """What an acknowledgement of this sequence says now, on the response to its message ``number`` or on another one;
+    the room that is left too where ``policy`` wants that. ``used`` answers how many bytes of the store hold
+    something."""
     said = record.value.acknowledgement()
+    unconfirmed = _unconfirmed(db, record)
+    if unconfirmed:
+        own = AckRanges() if number is None else AckRanges.of((number,))
+        said = said._replace(ranges=AckRanges(said.ranges).without(unconfirmed.without(own)).ranges)
     if not policy.tells_room:
         return said
     most = policy.room.max_store
     is_full = most is not None and used() >= most
     return said._replace(buffer_remaining=buffer_remaining(record, policy.bounds, policy.room, is_full=is_full))
+
+
+def _unconfirmed(db: Database, record: SequenceRecord) -> AckRanges:
+    """The numbers that only the response with their reply tells, as that is not acknowledged: a source that was told of
+    them elsewhere would not ask for a reply that was lost."""
+    outgoing = record.outgoing
+    if outgoing is None or not outgoing.acks_with_reply or record.value.state is not State.CREATED:
+        return AckRanges()
+    newest = AckRanges(((max(1, outgoing.value.given - _UNCONFIRMED + 1), max(1, outgoing.value.given)),))
+    numbers = outgoing.value.unacknowledged.within(newest) if outgoing.value.is_open else AckRanges()
+    if not numbers:
+        return numbers
+    row = {"sequence": record.id, "numbers": json.dumps(numbers.ranges)}
+    return AckRanges.of(number for (number,) in db.execute(ANSWERED_WITH, row))
 
 
 def is_due(tx: Transaction, record: SequenceRecord, receipt: Receipt, interval: int) -> bool:
@@ -82,7 +109,7 @@ def due_elsewhere(tx: Transaction, policy_of: PolicyOf, count: int) -> list[DueA
         if record is None or record.acks_to is None:
             continue
         record.ack_due_at = None
-        said = acknowledged(record, policy_of(record.partner), lambda: tx.used_bytes)
+        said = acknowledged(tx.db, record, policy_of(record.partner), lambda: tx.used_bytes)
         if said.ranges or record.value.terms.rm.has_none:
             due.append(DueAcknowledgement(key, record.acks_to, record.value.terms, said))
     return due
@@ -112,4 +139,4 @@ def answer_ack_requested(
         elif record.acks_to is not None:
             fall_due(tx, record, receipt, policy, asked=True)
         else:
-            receipt.others += (acknowledged(record, policy, lambda: tx.used_bytes),)
+            receipt.others += (acknowledged(tx.db, record, policy, lambda: tx.used_bytes),)

@@ -40,10 +40,13 @@ def create(
     message_id: str | None,
     policy: QueuePolicy,
     ack_requested: tuple[AckRequested, ...] = (),
+    *,
+    acks_with_reply: bool = False,
 ) -> CreateReceipt:
-    """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027)."""
+    """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027).
+    ``acks_with_reply``: its source takes an acknowledgement for the reply too."""
     receipt = CreateReceipt()
-    _create(tx, sender, request, message_id, policy, receipt)
+    _create(tx, sender, request, message_id, policy, receipt, acks_with_reply=acks_with_reply)
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
     return receipt
 
@@ -55,6 +58,8 @@ def _create(
     message_id: str | None,
     policy: QueuePolicy,
     receipt: CreateReceipt,
+    *,
+    acks_with_reply: bool,
 ) -> None:
     queue = tx.queue_named(sender.queue)
     if queue is not None and not tx.serves(queue):
@@ -106,7 +111,9 @@ def _create(
     tx.ledger("created", record)
     receipt.created, receipt.lifetime = value, (value.terms.expires_at or tx.now) - tx.now
     if request.offer is not None:
-        receipt.is_offer_accepted = accept_offer(tx, record, sender, request.offer, policy.max_expires)
+        receipt.is_offer_accepted = accept_offer(
+            tx, record, sender, request.offer, policy.max_expires, acks_with_reply=acks_with_reply
+        )
 
 
 def _elsewhere(acks_to: EndpointReference | None, sender: Sender) -> EndpointReference | None:

@@ -41,7 +41,15 @@ __all__ = [
 R = TypeVar("R", bound=Receipt)
 
 
-def accept_offer(tx: Transaction, record: SequenceRecord, sender: Sender, offer: Offer, max_expires: int) -> bool:
+def accept_offer(
+    tx: Transaction,
+    record: SequenceRecord,
+    sender: Sender,
+    offer: Offer,
+    max_expires: int,
+    *,
+    acks_with_reply: bool = False,
+) -> bool:
     """Have the replies to a new sequence go out in the one that was offered with it; answers whether they do. A name
     that is known already is no name for it (SEC-033), unless its source offers it anew before it was used: the response
     to its first CreateSequence was lost."""
@@ -50,7 +58,9 @@ def accept_offer(tx: Transaction, record: SequenceRecord, sender: Sender, offer:
         tx.drop_outgoing(earlier)
     lifetime = min(offer.expires or max_expires, max_expires)
     terms = OutboundTerms(offer.identifier, record.value.terms.rm, tx.now + lifetime)
-    return tx.add_outgoing(record, Outgoing(OutboundSequence(terms)))
+    is_on_responses = offer.endpoint is None or offer.endpoint.address == sender.addressing.anonymous
+    endpoint = None if is_on_responses else offer.endpoint
+    return tx.add_outgoing(record, Outgoing(OutboundSequence(terms), None, endpoint, acks_with_reply))
 
 
 def _is_unused(record: SequenceRecord) -> bool:

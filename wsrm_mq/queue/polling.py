@@ -72,7 +72,7 @@ def fetch(
             message = position, number, record, bool(is_numbered)
     for record in about.values():
         record.ack_waits = False
-        receipt.others += (acknowledged(record, policy, lambda: tx.used_bytes),)
+        receipt.others += (acknowledged(tx.db, record, policy, lambda: tx.used_bytes),)
     if message is not None:
         receipt.fetched = _lent(tx, *message, receipt.others, is_pending=len(waiting) > 1)
     return receipt

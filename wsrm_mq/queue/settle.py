@@ -204,12 +204,14 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     found = db.execute(OUTCOME_AND_REPLY, {"key": position}).fetchone()
     if found is None or found[0] is None:
         return None
-    outcome, sequence, status, headers, body, reply_number, letter = found
+    outcome, sequence, number, status, headers, body, reply_number, letter = found
     reply = None if status is None else ServiceReply(status, tuple((n, v) for n, v in json.loads(headers)), body)
     record = SequenceRecord.read(db, sequence)
     if reply is not None and reply_number is not None and record.outgoing is not None:
         reply = reply._replace(header=record.outgoing.value.header(reply_number))
     if record.acks_to is not None and policy is not None:
         return Settlement(outcome, reply, None, letter)
-    said = record.value.acknowledgement() if policy is None else acknowledged(record, policy, lambda: space(db).used)
+    if policy is None:
+        return Settlement(outcome, reply, record.value.acknowledgement(), letter)
+    said = acknowledged(db, record, policy, lambda: space(db).used, number)
     return Settlement(outcome, reply, said, letter)

@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import bindparam, delete, insert, literal, select, union_all, update
 
+from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import outgoing, sequence
 from wsrm_mq.versions import RMVersion
@@ -36,6 +38,10 @@ class Outgoing(NamedTuple):
     value: OutboundSequence
     waiting_since: int | None = None
     """Since when replies wait for an acknowledgement, and none has come; ``None``: none waits. ms since the epoch."""
+    endpoint: EndpointReference | None = None
+    """Where what is about it is sent; ``None``: it leaves on responses."""
+    acks_with_reply: bool = False
+    """The number of a request is told with its reply alone, until that is acknowledged."""
 
     @classmethod
     def load(cls, columns: Mapping[str, Any], rm: RMVersion) -> Self | None:
@@ -50,7 +56,8 @@ class Outgoing(NamedTuple):
             last_number=columns["outgoing_last_number"],
             is_final=bool(columns["outgoing_is_final"]),
         )
-        return cls(value, columns["outgoing_waiting_since"])
+        endpoint, acks_with_reply = columns["outgoing_endpoint"], bool(columns["outgoing_acks_with_reply"])
+        return cls(value, columns["outgoing_waiting_since"], endpoint_from(endpoint), acks_with_reply)
 
     def row(self, sequence: int) -> dict[str, object]:
         """Of ``outgoing``; ``sequence`` is the key of the inbound one."""
@@ -66,6 +73,8 @@ class Outgoing(NamedTuple):
             "last_number": value.last_number,
             "is_final": int(value.is_final),
             "waiting_since": self.waiting_since,
+            "endpoint": endpoint_text(self.endpoint),
+            "acks_with_reply": int(self.acks_with_reply),
         }
 
     def follow(self, value: OutboundSequence, now: int) -> Self:

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, func, insert, select
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, reply
 
-__all__ = ["ADD_REPLY", "OUTCOME_AND_REPLY"]
+__all__ = ["ADD_REPLY", "ANSWERED_WITH", "OUTCOME_AND_REPLY"]
 
 ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.name) for column in reply.columns}))
 OUTCOME_AND_REPLY: Final = compiled(
     select(
-        *(entry.c.outcome, entry.c.sequence),
+        *(entry.c.outcome, entry.c.sequence, entry.c.number),
         *(reply.c[name] for name in ("status", "headers", "body", "number", "letter")),
     )
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
     .where(entry.c.id == bindparam("key"))
 )
+
+_NUMBERS: Final = func.json_each(bindparam("numbers")).table_valued("value")
+ANSWERED_WITH: Final = compiled(
+    select(entry.c.number)
+    .select_from(_NUMBERS)
+    .join(
+        reply,
+        reply.c.number.between(
+            func.json_extract(_NUMBERS.c.value, "$[0]"), func.json_extract(_NUMBERS.c.value, "$[1]")
+        ),
+    )
+    .join(entry, entry.c.id == reply.c.entry)
+    .where(reply.c.sequence == bindparam("sequence"), reply.c.letter.is_(None))
+)
+"""The numbers of the requests whose replies have left on a response, with ``:numbers`` of the offered sequence: a JSON
+list of [lower, upper]."""

@@ -22,7 +22,22 @@ from wsrm_mq.store.scrub import is_pending, scrub
 
 __all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision", "upgrade"]
 
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
+KNOWN: Final = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0007",
+    "0008",
+    "0009",
+    "0010",
+    "0011",
+    "0012",
+    "0013",
+    "0014",
+)
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]

@@ -28,6 +28,10 @@ outgoing: Final = table(
     Column("is_final", Integer, nullable=False),
     # Since when replies wait for an acknowledgement, and none has come.
     Column("waiting_since", Integer),
+    # Where what is about it is sent, as a JSON list of address and parameters; NULL: it leaves on responses.
+    Column("endpoint", Text),
+    # The number of a request is told with its reply alone, until that is acknowledged.
+    Column("acks_with_reply", Integer, nullable=False, server_default="0"),
     one_of("state", OUTGOING_STATES),
 )
 # Those that may still get a reply.
