@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.page import free_port
+from tests.support.orders_server import within
 from tests.support.proxy import Broken, EverySecond, EverySecondAnswer, Proxy
-from wsrm_mq.versions import RM_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import RM_VERSIONS, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 from .conftest import StartClient, all_acknowledged, assert_read, both_versions, texts
 from .java_client import JavaClient
@@ -112,6 +113,34 @@ def test_a_client_that_shuts_down_ends_its_sequence_as_far_as_it_ever_does(
     shared_cxf.echo(3, 4)
     shared_cxf.close()
     assert reliable.ends() == [("closed", 5) if rm.has_close else ("created", 6)]
+
+
+@pytest.mark.parametrize(
+    ("rm", "is_decoupled"),
+    [(WSRM_1_1, False), (WSRM_1_0, False), (WSRM_1_0, True)],
+    ids=["rm1.1", "rm1.0", "rm1.0-decoupled"],
+)
+@pytest.mark.peer("P-48")
+def test_a_client_that_ends_its_sequence_is_told_of_the_end_of_the_one_that_it_offered(
+    rm: RMVersion, is_decoupled: bool, cxf: StartClient, tmp_path: Path
+) -> None:
+    """On the response to its acknowledgement of the reply, or at its address."""
+    with Reliable(tmp_path, decoupled="127.0.0.1") as reliable, Proxy(reliable.port) as proxy:
+        own = {"decoupled": f"http://127.0.0.1:{free_port()}/client"} if is_decoupled else {}
+        client = cxf()
+        client.open(address=proxy.url, rm=rm.namespace, last="true", **own)
+        assert [call.result for call in client.echo(1, 1)] == texts(1, 1)
+        over = [("terminated", "1")]
+        states = "select state, acknowledged from outgoing"
+        assert within(20, lambda: reliable.store.rows(states), lambda rows: rows == over) == over
+        action = rm.action("TerminateSequence")
+        letters = "select outcome from entry join message m on m.id = message where m.action = ?"
+        sent = [("delivered",)] if is_decoupled else []
+        assert within(10, lambda: reliable.store.rows(letters, action), lambda rows: rows == sent) == sent
+        told = [one for one in proxy.exchanges if one.answer is not None and f">{action}<".encode() in one.answer.body]
+        assert len(told) == (0 if is_decoupled else 1)
+        assert "Exception" not in client.log
+        client.close()
 
 
 @pytest.mark.peer("P-48")

@@ -424,6 +424,95 @@ def test_in_1_0_the_last_message_and_the_end_of_the_offered_sequence_are_sent_to
     assert (ended.body[0].text, ended.to) == (offered, endpoint.url)
 
 
+def offering(source: Source, endpoint: Endpoint) -> tuple[str, str]:
+    """A sequence, and the one that is offered with it for the endpoint."""
+    offered = uuid.uuid4().urn
+    return created(source, endpoint, offer=offered, offer_endpoint=endpoint.url), offered
+
+
+def is_end_of(offered: str, last: str, ended: Reply) -> bool:
+    assert ended.body is not None
+    return [one.text for one in ended.body] == [offered, last]
+
+
+@pytest.mark.spec("S-TRM-001", "S-TRM-003", "S-TRM-008")
+@pytest.mark.parametrize("acknowledges_last", [True, False], ids=["acknowledged-last", "terminated-last"])
+@in_1_1
+def test_the_end_of_the_offered_sequence_is_sent_when_its_source_has_ended_and_acknowledged_all(
+    acknowledges_last: bool, source: Source, endpoint: Endpoint
+) -> None:
+    identifier, offered = offering(source, endpoint)
+    source.echo(identifier, 1, "one", reply_to=endpoint.url)
+    endpoint.one("echoResponse")
+    acts = [
+        lambda: source.terminate(identifier, 1, reply_to=endpoint.url),
+        lambda: source.post(source.speak.acknowledgement(offered, (1, 1))),
+    ]
+    first, second = acts if acknowledges_last else reversed(acts)
+    assert is_empty_202(first())
+    assert endpoint.saying("TerminateSequence") == []
+    assert is_empty_202(second())
+    ended = endpoint.one("TerminateSequence")
+    assert is_end_of(offered, "1", ended)
+    assert (ended.to, ended.relates_to) == (endpoint.url, None)
+    assert is_empty_202(source.terminate(identifier, 1, reply_to=endpoint.url))
+    endpoint.soon(lambda: endpoint.saying("TerminateSequenceResponse"), 2)
+    assert len(endpoint.saying("TerminateSequence")) == 1
+
+
+@pytest.mark.spec("S-TRM-003")
+@in_1_1
+def test_cxf_is_told_of_the_end_on_a_response(server: OrdersServer, speak: Orders, endpoint: Endpoint) -> None:
+    """At its own endpoint it fails over it: a NullPointerException, and the sequence stays."""
+    with Source(server, speak, fields=("User-Agent: Apache-CXF/4.1.5",)) as source:
+        identifier, offered = offering(source, endpoint)
+        source.echo(identifier, 1, "one", reply_to=endpoint.url)
+        assert endpoint.one("echoResponse").sequence == Place(offered, 1)
+        source.terminate(identifier, 1, reply_to=endpoint.url)
+        ended = source.post(speak.acknowledgement(offered, (1, 1))).reply
+        assert ended.action == speak.rm.action("TerminateSequence")
+        assert is_end_of(offered, "1", ended)
+        endpoint.one("TerminateSequenceResponse")
+        assert endpoint.saying("TerminateSequence") == []
+
+
+@pytest.mark.spec("D-TRM-010", "S-TRM-003")
+@in_1_1
+def test_the_offered_sequence_goes_on_until_what_came_before_the_end_is_done(
+    source: Source, endpoint: Endpoint
+) -> None:
+    identifier, offered = offering(source, endpoint)
+    gate = uuid.uuid4().hex
+    source.echo(identifier, 1, f"gate={gate}", reply_to=endpoint.url)
+    source.put(identifier, 2, f"gate={gate}2")
+    source.terminate(identifier, 2, reply_to=endpoint.url)
+    source.server.open_gate(gate)
+    assert endpoint.one("echoResponse").sequence == Place(offered, 1)
+    source.post(source.speak.acknowledgement(offered, (1, 1)))
+    assert endpoint.saying("TerminateSequence") == []
+    source.server.open_gate(f"{gate}2")
+    assert is_end_of(offered, "1", endpoint.one("TerminateSequence"))
+
+
+@pytest.mark.spec("S-TRM-003")
+@in_1_1
+def test_the_end_is_not_told_for_ever_to_one_that_is_gone(source: Source, endpoint: Endpoint) -> None:
+    identifier, offered = offering(source, endpoint)
+    source.echo(identifier, 1, "one", reply_to=endpoint.url)
+    endpoint.one("echoResponse")
+    source.post(source.speak.acknowledgement(offered, (1, 1)))
+    endpoint.answers = dict.fromkeys(range(100), (503, b""))
+    source.terminate(identifier, 1)
+    about = "(select e.id from entry e join channel c using (sequence) join sequence s on s.id = c.answers"
+    tries = f"select event, attempt, reason from ledger where position in {about} where s.identifier = ?) order by id"
+    said = within(10, lambda: source.store.rows(tries, identifier), lambda rows: len(rows) >= 4)
+    assert [(event, attempt) for event, attempt, _reason in said] == [
+        *(("failed", attempt) for attempt in (1, 2, 3)),
+        ("discarded", None),
+    ]
+    assert said[-1][2] == "not_told"
+
+
 @pytest.mark.spec("H-007")
 @in_1_1
 def test_a_dead_letter_that_is_redriven_is_sent_as_the_message_that_it_was(

@@ -251,6 +251,24 @@ def test_a_request_that_comes_again_gets_its_reply_and_nothing_is_left_to_fetch(
 
 @pytest.mark.spec("MC-009")
 @in_one_version
+def test_the_end_of_the_offered_sequence_is_fetched(offering: Client) -> None:
+    source, offered = offering.source, offering.offered
+    assert offered is not None
+    offering.ask_late(1)
+    offering.reply(1)
+    assert text_of(offering.poll()) == f"gate={offering.gate(1)}"
+    source.terminate(offering.identifier, 1, reply_to=offering.address)
+    assert offering.poll().status == 202
+    source.post(source.speak.acknowledgement(offered, (1, 1)))
+    ended = offering.poll()
+    assert ended.reply.body is not None
+    assert [one.text for one in ended.reply.body] == [offered, "1"]
+    assert ended.reply.action == source.speak.rm.action("TerminateSequence")
+    assert offering.poll().status == 202
+
+
+@pytest.mark.spec("MC-009")
+@in_one_version
 def test_a_reply_is_fetched_after_the_sequence_was_terminated(client: Client) -> None:
     client.ask_late(1)
     assert client.source.terminate(client.identifier, 1, reply_to=client.address).status == 200

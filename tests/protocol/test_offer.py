@@ -347,8 +347,31 @@ def test_replies_may_be_acknowledged_after_their_requests_sequence_has_ended(sou
     assert outgoing(source, offered)["state"] == "closed"
     told = "select reason from ledger where event = 'replies_in_doubt' and reason like ?"
     assert source.store.rows(told, f"%{offered}") == [(f"not acknowledged: 1 of {offered}",)]
-    assert source.post(source.speak.acknowledgement(offered, (1, 1))).status == 202
+    rider = source.speak.acknowledgement_header(offered, (1, 1))
+    assert source.put(source.create(), 1, headers=rider).reply.body is None, "it has something of its own to say"
     assert outgoing(source, offered)["state"] == "terminated"
+
+
+@pytest.mark.spec("S-TRM-001", "S-TRM-003")
+@pytest.mark.peer("P-35")
+@in_1_1
+def test_an_acknowledgement_of_all_replies_after_the_end_is_answered_with_their_end(source: Source) -> None:
+    """It has no response of its own. CXF's server does so too."""
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    source.echo(mine, 2, "two")
+    assert source.post(source.speak.acknowledgement(offered, (1, 2))).status == 202, "more replies may come"
+    source.echo(mine, 3, "three")
+    source.terminate(mine, 3)
+    assert source.post(source.speak.acknowledgement(offered, (1, 2))).status == 202
+    answers = [source.post(source.speak.acknowledgement(offered, (1, 3))) for _ in range(2)]
+    for answer in answers:
+        assert answer.status == 200
+        assert (answer.reply.action, answer.reply.relates_to) == (source.speak.rm.action("TerminateSequence"), None)
+        assert (answer.text("Identifier"), answer.text("LastMsgNumber")) == (offered, "3")
+    assert outgoing(source, offered)["state"] == "terminated"
+    confirmed = source.post(source.speak.terminate(offered).replace(b"TerminateSequence", b"TerminateSequenceResponse"))
+    assert (confirmed.status, confirmed.body) == (202, b"")
 
 
 @pytest.mark.spec("S-CLO-003", "S-TRM-006")
@@ -411,6 +434,11 @@ def test_what_is_not_acknowledged_is_not_terminated_in_1_0(source: Source) -> No
     answer = source.terminate(mine)
     assert (answer.status, answer.body) == (202, b"")
     assert outgoing(source, offered)["state"] == "closed"
+    assert source.post(source.speak.acknowledgement(offered, (1, 1))).status == 202
+    ended = source.post(source.speak.acknowledgement(offered, (1, 2)))
+    assert ended.status == 200
+    assert (ended.reply.body_name, ended.text("Identifier")) == ("TerminateSequence", offered)
+    assert outgoing(source, offered)["state"] == "terminated"
 
 
 @pytest.mark.spec("S-SND-008")

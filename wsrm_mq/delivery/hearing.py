@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from wsrm_mq.delivery.letters import with_end_of_offered
 from wsrm_mq.delivery.posted import Posted
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
@@ -35,7 +36,8 @@ class Hearing:
         if answer.unreadable is not None:
             self._events.tell("answer.unreadable", error=answer.unreadable)
         if answer.said is not None:
-            verb = partial(hear, about=about, said=answer.said, policy_of=self._policy_of)
+            hearing = partial(hear, about=about, said=answer.said, policy_of=self._policy_of)
+            verb = partial(with_end_of_offered, verb=hearing)
             receipt = self._store.call(verb, keep=True, committed=self._hand_over)
             tell_of_wrong(self._events, receipt)
             if answer.said.fault is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wsrm_mq.envelope import Limits, ending, scan
+from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.sending import Letter, send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["letter", "own_letter", "tell_end"]
+__all__ = ["letter", "own_letter", "tell_end", "tell_end_of_offered", "with_end_of_offered"]
 
 
 def letter(to: EndpointReference, body: bytes, content_type: str, limits: Limits) -> Letter:
@@ -38,3 +42,26 @@ def tell_end(tx: Transaction, element: CloseSequence | TerminateSequence) -> Non
     if to is None:
         return
     send(tx, record, own_letter(to, ending(terms.soap, terms.addressing, terms.rm, None, element, to=to), terms.soap))
+
+
+def with_end_of_offered(tx: Transaction, verb: Callable[[Transaction], Receipt]) -> Receipt:
+    """Have what a source says taken, and the end of the sequence that it has offered sent, where that follows and leads
+    to an endpoint; else it leaves on the response."""
+    receipt = verb(tx)
+    record = None if receipt.terminates is None else tx.answered_by(receipt.terminates.identifier)
+    if receipt.terminates is None or record is None or record.outgoing is None or record.outgoing.endpoint is None:
+        return receipt
+    # Another claim that is left out here is free for the watch.
+    receipt.sends = tell_end_of_offered(tx, receipt.terminates) or receipt.sends
+    receipt.terminates = None
+    return receipt
+
+
+def tell_end_of_offered(tx: Transaction, element: TerminateSequence) -> Claim | None:
+    """Have the sequence that a source has offered terminated at its endpoint, or where that is fetched."""
+    record = tx.answered_by(element.identifier)
+    if record is None or record.outgoing is None or record.outgoing.endpoint is None:
+        return None
+    terms, to = record.value.terms, record.outgoing.endpoint
+    body = ending(terms.soap, terms.addressing, terms.rm, None, element, to=to)
+    return send(tx, record, own_letter(to, body, terms.soap)).claim

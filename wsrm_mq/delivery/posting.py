@@ -6,21 +6,26 @@ It is called for a delivery as the application is, and what comes of it is recor
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posted import Post, posted
 from wsrm_mq.envelope import piggyback, reply_headers
-from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.diagnosis import NOT_TOLD, Diagnosis
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
+from wsrm_mq.versions import RM_VERSIONS
 
 __all__ = ["Posting"]
 
 _CODE_LENGTH = 200
 """Characters of a fault's code."""
+_ENDS: Final = frozenset(rm.action("TerminateSequence") for rm in RM_VERSIONS.values())
+_ENDS_TRIED: Final = 3
+"""So often the end of a sequence is sent to one that does not take it: it may have gone, and nothing depends on it."""
 
 
 class Posting:
@@ -47,10 +52,10 @@ class Posting:
         answer = posted(self._post, channel.endpoint.address, content_type, delivery.action, body)
         self._hearing.hear(channel.answers, answer)
         if answer.failure is not None:
+            is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
             code = None if answer.code is None else storable(answer.code, _CODE_LENGTH)
-            return Outcome(
-                error=storable(answer.failure), diagnosis=Diagnosis("not_sent", code), left_alone=answer.left_alone
-            )
+            diagnosis = Diagnosis(NOT_TOLD if is_over else "not_sent", code)
+            return Outcome(error=storable(answer.failure), diagnosis=diagnosis, left_alone=answer.left_alone)
         # What an operator has sent again is settled by that: acknowledgements are of the message that it was.
         return Outcome(is_sent=channel.is_numbered and delivery.source is None)
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.letters import tell_end_of_offered
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
@@ -347,7 +348,7 @@ def _settling(
     release: bool,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
 ) -> Verb[Settled]:
-    return partial(
+    settling = partial(
         settle,
         held=claim,
         position=delivery.position,
@@ -362,6 +363,16 @@ def _settling(
         is_replay=delivery.is_replay,
         acknowledge=acknowledge,
     )
+
+    def verb(tx: Transaction) -> Settled:
+        done = settling(tx)
+        return (
+            done
+            if done.terminates is None
+            else done._replace(sends=tell_end_of_offered(tx, done.terminates) or done.sends)
+        )
+
+    return verb
 
 
 def _leaving_alone(claim: Claim, delivery: Delivery, why: str, seconds: float) -> Verb[Failed]:

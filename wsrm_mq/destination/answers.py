@@ -44,6 +44,7 @@ __all__ = [
     "plain",
     "refused",
     "replied",
+    "terminating",
     "unavailable",
     "unreadable",
 ]
@@ -166,26 +167,32 @@ def ended(
     final: SequenceAcknowledgement | None,
     headers: Headers,
     others: Sequence[SequenceAcknowledgement] = (),
-    terminated_back: str | None = None,
     to: EndpointReference | None = None,
 ) -> Answer:
     """The response to CloseSequence or TerminateSequence. ``others``: what AckRequested headers asked of others;
-    ``terminated_back``: the offered sequence, which ends with it (1.0); ``to``: it is sent there."""
+    ``to``: it is sent there."""
     element, rm = headers.body, headers.rm
     assert isinstance(element, CloseSequence | TerminateSequence)
     assert rm is not None
     assert headers.addressing is not None
-    if terminated_back is not None:
-        told = _told((final, *others) if final else others, headers)
-        identifier, relates_to = terminated_back, headers.message_id
-        body = ending(headers.soap, headers.addressing, rm, relates_to, TerminateSequence(identifier), told)
-        return _envelope(200, body, headers.soap)
     if not rm.has_close:  # 1.0: TerminateSequence is one-way
         return acknowledgement(headers, (final, *others) if final and _is_asked(final, headers) else others)
     acknowledgements = _told((final, *others) if final else others, headers)
     to = to or _fetched(headers.reply_to, headers)
     body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements, to)
     return _envelope(200, body, headers.soap)
+
+
+def terminating(
+    end: TerminateSequence, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement] = ()
+) -> Answer:
+    """The end of an offered sequence on a response that has nothing of its own to say: to TerminateSequence in 1.0, or
+    to an acknowledgement."""
+    assert headers.rm is not None
+    assert headers.addressing is not None
+    relates_to = headers.message_id if isinstance(headers.body, TerminateSequence) else None
+    told = _told(acknowledgements, headers)
+    return _envelope(200, ending(headers.soap, headers.addressing, headers.rm, relates_to, end, told), headers.soap)
 
 
 def acknowledgement(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.delivery.letters import own_letter, with_end_of_offered
 from wsrm_mq.destination.exchange import Commit, Forward, Request
 from wsrm_mq.envelope import Headers, last_message
 from wsrm_mq.queue.arrival import Arrival, Sender
@@ -49,11 +49,18 @@ def asking(
 
 
 def acknowledging(commit: Commit) -> Commit:
-    """Have what the request acknowledges taken too."""
-    request = commit.request
-    assert request.headers.rm is not None
-    sender, said = sender_of(request, request.headers.rm), request.headers.acknowledgements
-    return commit._replace(verb=partial(acknowledged_with, verb=commit.verb, sender=sender, acknowledgements=said))
+    """Have what the request acknowledges taken too, and what follows from it for an offered sequence."""
+    headers = commit.request.headers
+    assert headers.rm is not None
+    is_alone = headers.action == headers.rm.action("SequenceAcknowledgement") and not headers.ack_requested
+    verb = partial(
+        acknowledged_with,
+        verb=commit.verb,
+        sender=sender_of(commit.request, headers.rm),
+        acknowledgements=headers.acknowledgements,
+        is_alone=is_alone,
+    )
+    return commit._replace(verb=partial(with_end_of_offered, verb=verb))
 
 
 def last_reply(headers: Headers, to: EndpointReference | None) -> Letter:

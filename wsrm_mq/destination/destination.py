@@ -16,7 +16,7 @@ from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
-from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.delivery.letters import own_letter, with_end_of_offered
 from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
 from wsrm_mq.delivery.undelivered import UNDELIVERED
 from wsrm_mq.destination import answers
@@ -40,11 +40,11 @@ from wsrm_mq.destination.checks import (
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.commits import acknowledging, asking, last_reply, sender_of, unsequenced
 from wsrm_mq.destination.copies import Copies
-from wsrm_mq.destination.elsewhere import created_there, ended_there, terminated_there
+from wsrm_mq.destination.elsewhere import created_there, ended_there
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
 from wsrm_mq.destination.make_connection import Fetching
 from wsrm_mq.destination.reach import Reach
-from wsrm_mq.destination.stacks import takes_an_acknowledgement_for_the_reply
+from wsrm_mq.destination.stacks import takes_an_acknowledgement_for_the_reply, takes_the_end_on_a_response
 from wsrm_mq.envelope import Headers, Limits, content_type_of, scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
@@ -216,6 +216,8 @@ class RMDestination:
             held_apart = request.peer.policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
             has_replies = self._has_replies and not held_apart
             offer = usable_offer(element, headers, self._reach) if has_replies else None
+            if offer is not None and takes_the_end_on_a_response(request):
+                offer = replace(offer, endpoint=None)
             to = reply_endpoint_of(headers)
             creating = partial(
                 create,
@@ -247,8 +249,10 @@ class RMDestination:
     def _ending(self, request: Request, sender: Sender, element: CloseSequence | TerminateSequence) -> Commit:
         headers = request.headers
         commit = asking(request, sender, element)
+        if isinstance(element, TerminateSequence):
+            commit = commit._replace(verb=partial(with_end_of_offered, verb=commit.verb))
         if not sender.rm.has_close:  # 1.0: TerminateSequence is one-way
-            return commit._replace(verb=partial(terminated_there, verb=commit.verb, headers=headers))
+            return commit
         check_reply_to(headers, self._reach)
         to = reply_endpoint_of(headers)
         if to is None:
@@ -420,7 +424,10 @@ class RMDestination:
             return answers.created(receipt, headers)
         if isinstance(headers.body, CloseSequence | TerminateSequence):
             assert isinstance(receipt, EndReceipt)
-            answer = answers.ended(receipt.acknowledgement, headers, receipt.others, receipt.terminated_back)
+            final = () if receipt.acknowledgement is None else (receipt.acknowledgement,)
+            if receipt.terminates is not None:
+                return answers.terminating(receipt.terminates, headers, (*final, *receipt.others))
+            answer = answers.ended(receipt.acknowledgement, headers, receipt.others)
             if receipt.unfinished is None:
                 return answer
             return Wait(receipt.unfinished, answer, bounded=False, others=receipt.others)
@@ -429,6 +436,8 @@ class RMDestination:
         if then is not None:
             self._tell_refused(then, peer.name)
             return self._fault(then, headers, peer.sender_fault_status, receipt.others)
+        if receipt.terminates is not None:
+            return answers.terminating(receipt.terminates, headers)
         wrong = (*receipt.other_faults, *receipt.wrong_acknowledgements)
         if wrong and not receipt.others:
             return self._fault(wrong[0], headers, peer.sender_fault_status)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from wsrm_mq.delivery.letters import own_letter
 from wsrm_mq.destination import answers
-from wsrm_mq.envelope import Headers, ending
-from wsrm_mq.queue.arrival import CreateReceipt, EndReceipt, Receipt
+from wsrm_mq.envelope import Headers
+from wsrm_mq.queue.arrival import CreateReceipt, Receipt
 from wsrm_mq.queue.sending import send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["created_there", "ended_there", "terminated_there"]
+__all__ = ["created_there", "ended_there"]
 
 
 def created_there(
@@ -46,19 +46,4 @@ def ended_there(
         body = answers.ended(final, headers, to=to).body
         receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
         receipt.is_answered_elsewhere = True
-    return receipt
-
-
-def terminated_there(tx: Transaction, verb: Callable[[Transaction], Receipt], headers: Headers) -> Receipt:
-    """Terminate a sequence (1.0), and have the TerminateSequence of the offered one sent to where the acknowledgements
-    of this one go."""
-    receipt = verb(tx)
-    identifier = receipt.terminated_back if isinstance(receipt, EndReceipt) else None
-    record = None if identifier is None else tx.answered_by(identifier)
-    if record is None or identifier is None or record.acks_to is None:
-        return receipt
-    terms, to = record.value.terms, record.acks_to
-    body = ending(terms.soap, terms.addressing, terms.rm, None, TerminateSequence(identifier), to=to)
-    receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
-    receipt.is_answered_elsewhere = True
     return receipt

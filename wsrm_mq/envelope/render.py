@@ -149,13 +149,14 @@ def ending(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """The end of a sequence, from this side: of one that is sent from here, on a response, as WCF and gSOAP do it in
-    1.0; of one that is received here, to its source (1.1)."""
+    """The end of a sequence, from this side: of one that is sent from here, or received (1.1)."""
     local = type(element).__name__
     headers = addressing_headers(addressing, rm.action(local), relates_to, to)
+    number = element.last_number if rm.has_close else None
+    last = "" if number is None else f"<wsrm:LastMsgNumber>{number}</wsrm:LastMsgNumber>"
     body = (
         f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">'
-        f"<wsrm:Identifier>{escape(element.identifier)}</wsrm:Identifier></wsrm:{local}>"
+        f"<wsrm:Identifier>{escape(element.identifier)}</wsrm:Identifier>{last}</wsrm:{local}>"
     )
     return envelope(soap, headers + acknowledgements(rm, acks), body)
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.elements import (
+    AckRequested,
+    EndpointReference,
+    SequenceAcknowledgement,
+    SequenceHeader,
+    TerminateSequence,
+)
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.states import Act
@@ -114,6 +120,8 @@ class Receipt:
     """On what is to be sent because of it."""
     is_answered_elsewhere: bool = False
     """The answer is stored to be sent: none leaves on the response."""
+    terminates: TerminateSequence | None = None
+    """The end of an offered sequence, told from here: on the response, or at its endpoint."""
     faults_to: EndpointReference | None = None
     """Where a fault about the sequence is sent; ``None``: it leaves on the response."""
     needs_watch: bool = False
@@ -166,5 +174,3 @@ class EndReceipt(Receipt):
 
     unfinished: int | None = None
     """Position of the last message that runs or may run and is not named yet."""
-    terminated_back: str | None = None
-    """1.0: the offered sequence, which the response terminates."""

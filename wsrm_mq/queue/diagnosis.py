@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["UNKNOWN", "Diagnosis"]
+__all__ = ["NOT_TOLD", "UNKNOWN", "Diagnosis"]
 
 
 class Diagnosis(NamedTuple):
     kind: str = ""
     """One of a few words: ``exception``, ``http_error``, ``soap_fault``, ``answered_with_fault``, ``refused``,
-    ``unstorable``; ``not_sent`` of what this side sends."""
+    ``unstorable``; ``not_sent`` of what this side sends, ``not_told`` of an end that is not told again."""
     code: str | None = None
     """Of the SOAP fault that the application answered, as it wrote it."""
     exception: str | None = None
@@ -24,4 +24,6 @@ class Diagnosis(NamedTuple):
         return {"fault": self.code or self.kind or None, "exception": self.exception, "place": self.place}
 
 
+NOT_TOLD: Final = "not_told"
+"""The end of a sequence was sent a few times and not taken: the other side is gone, or has forgotten it already."""
 UNKNOWN: Final = Diagnosis()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import move_past
-from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
+from wsrm_mq.queue.diagnosis import NOT_TOLD, UNKNOWN, Diagnosis
 from wsrm_mq.queue.ending import apply_step, bury
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
@@ -62,6 +62,8 @@ def fail(
     failed(tx, record.queue, diagnosis.kind, seconds)
     if diagnosis.kind == ANSWERED_WITH_FAULT:
         aftermath = _put_aside(tx, record, position, number, ANSWERED_WITH_FAULT)
+    elif diagnosis.kind == NOT_TOLD:
+        aftermath = _discard(tx, record, position, number)
     else:
         aftermath = after_failure(tx, record, position, number, failures, policy, error)
     goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
@@ -126,6 +128,14 @@ def _dead_letter(tx: Transaction, record: SequenceRecord, position: int, number:
 
 def _put_aside(tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str) -> Aftermath:
     bury(tx, record, position, number, reason)
+    move_past(tx, record, number)
+    return Aftermath.BURIED
+
+
+def _discard(tx: Transaction, record: SequenceRecord, position: int, number: int) -> Aftermath:
+    row = {"key": position, "now": tx.now, "outcome": "discarded", "reason": NOT_TOLD, "delivered": 0}
+    tx.execute(entries.SETTLE, row)
+    tx.ledger("discarded", record, number=number, position=position, reason=NOT_TOLD)
     move_past(tx, record, number)
     return Aftermath.BURIED
 

@@ -9,7 +9,7 @@ from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import EndReceipt, Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.lookup import find, look_around
-from wsrm_mq.queue.offered import answered_by, is_terminated_back, take_outgoing
+from wsrm_mq.queue.offered import answered_by, end_of, is_answered_with_end, is_ended_there, is_open, take_outgoing
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence import faults
@@ -48,10 +48,11 @@ def lifecycle(
     if element is not None:
         record = find(tx, sender, element.identifier, receipt)
         if record is not None:
+            was_open = is_open(record)
             _end(tx, record, element, receipt)
             receipt.acknowledgement = record.value.acknowledgement()
-            if isinstance(element, TerminateSequence) and record.outgoing is not None and is_terminated_back(record):
-                receipt.terminated_back = record.outgoing.value.terms.identifier
+            if is_answered_with_end(record, element) or (was_open and is_ended_there(record)):
+                receipt.terminates = end_of(record)
         elif (answered := answered_by(tx, sender, element.identifier)) is not None:
             take_outgoing(tx, answered, element)
             receipt.fault = None

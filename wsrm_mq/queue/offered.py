@@ -32,8 +32,11 @@ __all__ = [
     "accept_offer",
     "acknowledged_with",
     "answered_by",
+    "end_of",
     "end_outgoing",
-    "is_terminated_back",
+    "is_answered_with_end",
+    "is_ended_there",
+    "is_open",
     "number_reply",
     "take_outgoing",
 ]
@@ -81,23 +84,29 @@ def acknowledged_with(
     verb: Callable[[Transaction], R],
     sender: Sender,
     acknowledgements: tuple[SequenceAcknowledgement, ...],
+    *,
+    is_alone: bool = False,
 ) -> R:
     """Take what a request acknowledges, then do what it is about. What is wrong with the one does not stop the other
-    (S-ACK-014)."""
-    wrong = tuple(fault for said in acknowledgements if (fault := _acknowledge(tx, sender, said)) is not None)
+    (S-ACK-014). ``is_alone``: it is about nothing else, so its response has room for the end of an offered sequence."""
+    wrong: list[Fault] = []
+    terminates = None
+    for said in acknowledgements:
+        record = answered_by(tx, sender, said.identifier)
+        if record is not None:
+            was_open = is_open(record)
+            fault = take_outgoing(tx, record, said).fault
+            wrong += [] if fault is None else [fault]
+            if (is_alone and _is_ended_here(record)) or (was_open and is_ended_there(record)):
+                terminates = end_of(record)
+        elif said.ranges or said.nacks:  # Metro says of an offer that was declined that it has received nothing
+            unknown = "The identifier is not that of a sequence sent from here."
+            wrong.append(UnknownSequence(unknown, said.identifier))
     receipt = verb(tx)
-    receipt.wrong_acknowledgements = wrong
+    receipt.wrong_acknowledgements = tuple(wrong)
+    receipt.terminates = receipt.terminates or terminates
     receipt.needs_watch = receipt.needs_watch or any(said.nacks for said in acknowledgements)
     return receipt
-
-
-def _acknowledge(tx: Transaction, sender: Sender, said: SequenceAcknowledgement) -> Fault | None:
-    record = answered_by(tx, sender, said.identifier)
-    if record is not None:
-        return take_outgoing(tx, record, said).fault
-    if not (said.ranges or said.nacks):
-        return None  # Metro says of an offer that was declined that it has received nothing
-    return UnknownSequence("The identifier is not that of a sequence sent from here.", said.identifier)
 
 
 def answered_by(tx: Transaction, sender: Sender, identifier: str) -> SequenceRecord | None:
@@ -125,22 +134,55 @@ def take_outgoing(
 
 
 def end_outgoing(tx: Transaction, record: SequenceRecord) -> None:
-    """The inbound sequence has ended, and with it the channel: 1.0 terminates what is acknowledged, on the response to
-    the source's own TerminateSequence; else the sequence stays until it is acknowledged, or is forgotten with the
-    inbound one (D-TRM-014). What is sent in requests of this side's own goes on, until it is acknowledged."""
+    """The inbound sequence has ended: the offered one ends when it is acknowledged, unless replies are to come that are
+    sent. Whether its TerminateSequence arrives changes nothing here (S-TRM-003). Where replies leave on
+    responses, no more of them do: it stays until it is acknowledged, or is forgotten with the inbound one
+    (D-TRM-014). What is sent in requests of this side's own goes on."""
     assert record.outgoing is not None
-    if record.value.terms.rm.has_last_message:
+    if record.is_unsettled and (record.outgoing.endpoint is not None or is_sent(tx, record)):
+        return
+    if record.outgoing.value.is_acknowledged:
         _step(tx, record, Own.TERMINATE)
     if record.outgoing.value.is_acknowledged or not is_sent(tx, record):
         _step(tx, record, Own.CHANNEL_ENDED)
 
 
-def is_terminated_back(record: SequenceRecord) -> bool:
-    """Whether a TerminateSequence of the inbound sequence is answered with one of the offered sequence (1.0)."""
-    outgoing, has_last_message = record.outgoing, record.value.terms.rm.has_last_message
-    if outgoing is None or not has_last_message or outgoing.value.last_number is None:
+def end_of(record: SequenceRecord) -> TerminateSequence:
+    """What terminates the offered sequence (S-TRM-001)."""
+    assert record.outgoing is not None
+    offered = record.outgoing.value
+    return TerminateSequence(offered.terms.identifier, offered.given or None)
+
+
+def is_open(record: SequenceRecord) -> bool:
+    """Whether there is an offered sequence that has not ended."""
+    return record.outgoing is not None and record.outgoing.value.is_open
+
+
+def is_answered_with_end(record: SequenceRecord, element: CloseSequence | TerminateSequence) -> bool:
+    """Whether the end of the inbound sequence is answered with that of the offered one: in 1.0, where it has no
+    response of its own."""
+    has_no_response = isinstance(element, TerminateSequence) and not record.value.terms.rm.has_close
+    return has_no_response and _is_ended_here(record)
+
+
+def is_ended_there(record: SequenceRecord) -> bool:
+    """Whether the offered sequence has ended, as it was acknowledged, and that is to be told to its endpoint."""
+    return _is_over(record) and record.outgoing is not None and record.outgoing.endpoint is not None
+
+
+def _is_ended_here(record: SequenceRecord) -> bool:
+    """The same, where it can be told on a response. WCF and Metro expect it there, in 1.0; CXF tells it so."""
+    return _is_over(record) and record.outgoing is not None and record.outgoing.endpoint is None
+
+
+def _is_over(record: SequenceRecord) -> bool:
+    """1.0 terminates only what has a last message."""
+    if record.outgoing is None or record.value.state not in ENDED:
         return False
-    return outgoing.value.state is OutboundState.TERMINATED
+    outgoing = record.outgoing.value
+    has_last = outgoing.last_number is not None or not outgoing.terms.rm.has_last_message
+    return has_last and outgoing.is_acknowledged and outgoing.state is OutboundState.TERMINATED
 
 
 def _step(tx: Transaction, record: SequenceRecord, event: Input) -> OutboundStep:

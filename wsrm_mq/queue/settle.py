@@ -11,12 +11,13 @@ from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.counts import delivered
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
-from wsrm_mq.queue.offered import number_reply
+from wsrm_mq.queue.offered import end_of, end_outgoing, is_ended_there, is_open, number_reply
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import NOT_SENT, Letter, Sent, send
-from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.ranges import EMPTY
+from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import entries
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
@@ -75,6 +76,8 @@ class Settled(NamedTuple):
     """An acknowledgement is to be sent by itself."""
     letter: int | None = None
     """Position of the reply as it waits to be sent or fetched."""
+    terminates: TerminateSequence | None = None
+    """The end of the offered sequence, to be sent: this was the last message to be replied to."""
 
 
 def settle(
@@ -126,8 +129,13 @@ def settle(
     goes_on = record.has_next
     released = release and _give_back_quickly(tx, held, record, goes_on)
     is_ack_due = record.ack_due_at == tx.now
+    terminates = None
+    if record.value.state in ENDED and is_open(record):
+        end_outgoing(tx, record)
+        terminates = end_of(record) if is_ended_there(record) else None
     return Settled(
-        released, waiter, goes_on, record.cursor, acknowledgement, reply_header, sent.claim, is_ack_due, sent.position
+        *(released, waiter, goes_on, record.cursor, acknowledgement, reply_header),
+        *(sent.claim, is_ack_due, sent.position, terminates),
     )
 
 

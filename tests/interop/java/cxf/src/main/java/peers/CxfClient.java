@@ -17,7 +17,8 @@ import org.apache.cxf.ws.rm.persistence.jdbc.RMTxStore;
 /**
  * Apache CXF. Options: <code>address</code>; <code>rm</code> and <code>wsa</code>, namespaces; <code>soap</code>, the
  * binding; <code>store</code>, a directory; <code>offer</code>, true or false; <code>decoupled</code>, the client's own
- * address; <code>interval</code>, milliseconds until it sends again; <code>wsdl</code>, whose policy then says what is spoken.
+ * address; <code>interval</code>, milliseconds until it sends again; <code>last</code>, whether each message is the last of
+ * its sequence; <code>wsdl</code>, whose policy then says what is spoken.
  */
 public final class CxfClient implements Client {
     private Bus bus;
@@ -62,6 +63,9 @@ public final class CxfClient implements Client {
         Map<String, Object> context = ((BindingProvider) port).getRequestContext();
         pass(options, "rm", context, RMManager.WSRM_VERSION_PROPERTY);
         pass(options, "wsa", context, RMManager.WSRM_WSA_VERSION_PROPERTY);
+        if (options.containsKey("last")) {
+            context.put(RMManager.WSRM_LAST_MESSAGE_PROPERTY, Boolean.valueOf(options.get("last")));
+        }
         if (options.containsKey("decoupled")) {
             HTTPConduit conduit = (HTTPConduit) ClientProxy.getClient(port).getConduit();
             conduit.getClient().setDecoupledEndpoint(options.get("decoupled"));
