@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from wsrm_mq.delivery.hanging import Patient
+from wsrm_mq.delivery.hanging import STRANGERS, Patient
 from wsrm_mq.errors import LeftAlone, NotAllowed, NotAnswered
 from wsrm_mq.outbound.posting import Answer
 
@@ -123,6 +123,40 @@ def test_a_host_of_which_nothing_is_known_gets_one_at_a_time_until_it_answered_o
 
     patient._post = at_once
     assert patient(SLOW, {}, b"") is TAKEN
+
+
+@pytest.mark.spec("SEC-018", versions="all")
+def test_hosts_that_have_not_answered_have_few_threads_among_them_and_those_that_have_are_not_kept(
+    network: Network, patient: Patient
+) -> None:
+    """Whoever may name hosts can name any number that hang."""
+    assert patient(OTHER, {}, b"") is TAKEN
+    *strangers, one_more = [f"http://{number}.example/" for number in range(STRANGERS + 1)]
+    waits: list[float] = []
+    real = network.post
+
+    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """The next stranger is asked while this one is under way."""
+        if url in strangers:
+            network.now += 0.5
+            assert patient(OTHER, {}, b"") is TAKEN
+            if url == strangers[-1]:
+                waits.append(left_alone(patient, one_more))
+            else:
+                assert patient(strangers[strangers.index(url) + 1], {}, b"") is TAKEN
+        return real(url, headers, body)
+
+    patient._post = meanwhile
+    assert patient(strangers[0], {}, b"") is TAKEN
+    assert waits == [pytest.approx(0.51)], "as long as the newest of them has been under way"
+    assert patient(one_more, {}, b"") is TAKEN
+
+
+def test_a_host_is_the_same_however_its_name_is_spelled(network: Network, patient: Patient) -> None:
+    network.takes = {SLOW: 99}
+    with pytest.raises(NotAnswered, match="timed out"):
+        patient(SLOW, {}, b"")
+    assert left_alone(patient, "http://SLOW.Example/c") == 30
 
 
 def test_a_refusal_is_no_answer_so_a_host_that_hung_and_refuses_is_still_tried_by_one(

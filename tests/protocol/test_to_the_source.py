@@ -184,6 +184,30 @@ def test_a_reply_that_a_nack_names_is_sent_again_at_once_and_one_that_is_acknowl
         source.post(speak.acknowledgement(offered, (1, 2)))
 
 
+@pytest.mark.spec("S-RET-002", "S-RET-006")
+@each_rm
+def test_a_reply_that_is_sent_because_a_nack_names_it_takes_no_step_of_resend(
+    servers: Servers, speak: Orders, endpoint: Endpoint
+) -> None:
+    """A source that says often that it lacks a reply has it sent as often, and not given up."""
+    with Source(servers(decoupled=ALLOWED, resend=[60]), speak) as source:
+        offered = uuid.uuid4().urn
+        identifier = created(source, endpoint, offer=offered, offer_endpoint=endpoint.url)
+        source.echo(identifier, 1, "text", reply_to=endpoint.url)
+
+        def entry() -> list[tuple[object, ...]]:
+            """Its outcome, and whether it waits for its next try."""
+            query = "select outcome, retry_at is not null from entry join channel using (sequence) where is_numbered"
+            return source.store.rows(f"{query} and address = ?", endpoint.url)
+
+        for times in (1, 2, 3, 4):
+            assert len(endpoint.soon(lambda: endpoint.saying("echoResponse"), times)) == times
+            assert within(5, entry, lambda found: found == [(None, 1)]) == [(None, 1)]
+            source.post(speak.acknowledgement(offered, nacks=(1,)))
+        source.post(speak.acknowledgement(offered, (1, 1)))
+        assert entry() == [("delivered", 0)]
+
+
 @pytest.mark.spec("D-TRM-011")
 @in_1_1
 def test_a_response_of_the_source_in_a_request_of_its_own_is_taken_and_changes_nothing(

@@ -2,7 +2,8 @@
 
 Without that a partner whose endpoint takes connections and answers nothing would keep every thread that sends, and the
 acknowledgements and replies of all others would wait behind its own (SEC-018). A host of which nothing is known yet may
-be such a one: it too gets one thread until it has answered once.
+be such a one: it too gets one thread until it has answered once. Whoever may name hosts can name many, so those that do
+not answer have few threads among them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ HUNG_SECONDS: Final = 1.0
 """What fails more quickly keeps no thread from others."""
 SOON_SECONDS: Final = 0.05
 """The least for which a host is left alone that is being tried."""
+STRANGERS: Final = 4
+"""So many hosts are tried at a time that have not answered: fewer than any pool that posts has threads."""
 _HOSTS: Final = 1_024
 
 
@@ -50,13 +53,15 @@ class _Host:
 
 class Patient:
     """Posts by ``post``. A host that has hung is left alone for as long as it took; then, as one that is unknown, it is
-    tried by one thread at a time until it answers. What is to go there meanwhile is not sent, and raises
-    ``LeftAlone``."""
+    tried by one thread at a time until it answers, and ``STRANGERS`` such hosts at a time. What is to go there
+    meanwhile is not sent, and raises ``LeftAlone``."""
 
     def __init__(self, post: Post, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._post = post
         self._monotonic = monotonic
         self._hosts: Recent[str, _Host] = Recent(_HOSTS)
+        self._tried: set[_Host] = set()
+        """Those that are being tried, and have not answered."""
         self._lock = threading.Lock()
 
     def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered:
@@ -71,11 +76,12 @@ class Patient:
             self._leave(host, begun)
             raise
         with self._lock:
-            host.answers, host.tried_at, host.hung_for = True, None, 0.0
+            host.answers, host.hung_for = True, 0.0
+            self._tried_no_more(host)
         return answered
 
     def _enter(self, url: str, now: float) -> _Host:
-        name = urlsplit(url).netloc
+        name = urlsplit(url).netloc.lower()
         with self._lock:
             host = self._hosts.get(name)
             if host is None:
@@ -85,14 +91,27 @@ class Patient:
             if seconds > 0:
                 raise LeftAlone(f"{url}: its host is left alone for {seconds:.3g} s: {host.why}", seconds)
             if not host.answers:
+                if len(self._tried) >= STRANGERS:
+                    raise self._crowded(url, now)
                 host.tried_at = now
+                self._tried.add(host)
             return host
+
+    def _crowded(self, url: str, now: float) -> LeftAlone:
+        """The newest of those that are being tried tells how soon one of them may be through."""
+        seconds = max(SOON_SECONDS, now - max(one.tried_at or now for one in self._tried))
+        why = f"{STRANGERS} others that have not answered are being tried"
+        return LeftAlone(f"{url}: its host is left alone for {seconds:.3g} s: {why}", seconds)
+
+    def _tried_no_more(self, host: _Host) -> None:
+        host.tried_at = None
+        self._tried.discard(host)
 
     def _leave(self, host: _Host, begun: float, why: str = "") -> None:
         """It has not answered; ``why`` is empty where it was not asked."""
         with self._lock:
             if host.tried_at == begun:
-                host.tried_at = None
+                self._tried_no_more(host)
             if not why:
                 return
             now = self._monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, insert, select, update
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
@@ -53,9 +53,18 @@ SENT: Final = compiled(
 )
 """It has left, and leaves again unless it is acknowledged."""
 SEND_AGAIN: Final = compiled(
-    update(entry).where(_LIVE, entry.c.number.between(p("lower"), p("upper"))).values(retry_at=None)
+    update(entry)
+    .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
+    .values(
+        retry_at=None,
+        deliveries=case(
+            (and_(entry.c.failures == 0, entry.c.retry_at.is_not(None)), entry.c.deliveries - 1),
+            else_=entry.c.deliveries,
+        ),
+    )
 )
-"""At once: the other side says that it has not come."""
+"""At once: the other side says that it has not come, so its last sending takes no step of ``resend``. Said twice of one
+sending, that counts once."""
 _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
 _OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(
