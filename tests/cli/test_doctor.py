@@ -75,7 +75,7 @@ def test_a_proxy_that_is_taken_for_the_sender_is_told_with_the_lines_to_write(
     assert wsrm("config", "check").exit_code == 0
     came(service, REMOTE_ADDR="192.0.2.7", HTTP_X_FORWARDED_FOR="192.0.2.7")
     again = only_trouble(examined(wsrm, 1), "proxy")
-    assert "1 of them came from a trusted proxy that did not name its client" in again["what"]
+    assert "1 of the last 2 messages came from a trusted proxy that did not name its client" in again["what"]
 
 
 def test_a_server_that_knows_the_sender_behind_its_proxy_is_fine(wsrm: Wsrm, service: Service) -> None:

@@ -156,6 +156,28 @@ def test_a_plan_is_cancelled(wsrm: Wsrm, delivered: InboundSequence, application
     assert wsrm("replay", "run", "p.json", "--yes").exit_code == 4
 
 
+def test_a_dry_run_counts_what_an_earlier_run_has_entered_and_left(
+    wsrm: Wsrm, delivered: InboundSequence, application: Any
+) -> None:
+    wsrm("replay", "plan", "queue:/orders", "-o", "p.json", "--to", "replayed_app:app", "--reason", "restored")
+    assert "deliver 3 of 3 messages" in wsrm("replay", "run", "p.json", "--dry-run").stderr
+    application.refused.add(2)
+    wsrm("replay", "run", "p.json", "--yes")
+    assert "deliver 2 of 3 messages" in wsrm("replay", "run", "p.json", "--dry-run").stderr
+
+
+def test_a_cancellation_that_would_be_refused_is_refused_by_its_dry_run(
+    wsrm: Wsrm, delivered: InboundSequence, application: Any
+) -> None:
+    wsrm("replay", "plan", "queue:/orders", "-o", "p.json", "--to", "replayed_app:app", "--reason", "restored")
+    assert wsrm("replay", "cancel", "p.json", "--dry-run").exit_code == 0
+    assert document(wsrm("replay", "status", "p.json", "--json"))["plan"]["state"] == "planned"
+    wsrm("replay", "run", "p.json", "--yes")
+    for words in (("--dry-run",), ("--yes", "--reason", "wrong day")):
+        done = wsrm("replay", "cancel", "p.json", *words)
+        assert (done.exit_code, "ran to its end" in done.stderr) == (4, True), done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -93,6 +93,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(house: House) -> None:
     judged(house, file)
 
 
+@pytest.mark.timed  # a run waits five seconds for a service
 @pytest.mark.parametrize("is_the_service", [False, True], ids=["the run", "the service"])
 def test_the_run_or_the_service_that_delivers_is_killed(house: House, is_the_service: bool) -> None:
     file = planned(house, "app")
@@ -165,7 +166,7 @@ def test_who_stops_a_run_to_the_service_is_told_what_that_still_delivers_and_wha
         house.sequence(*range(1, 201))
     file = house.plan("queue:/orders", target="app")
     house.service.calls.clear()
-    house.service.seconds = 0.02
+    house.service.seconds = 0.1
     run = wsrm(house.directory, "replay", "run", str(file), "--yes")
     assert until(lambda: len(house.service.calls) > 5, 30)
     run.send_signal(signal.SIGINT)

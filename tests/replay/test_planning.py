@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -172,4 +173,17 @@ def test_nothing_is_left_of_a_plan_that_could_not_be_made(house: House) -> None:
     with pytest.raises(NotAllowed, match="cannot be written"):
         make_plan(house.path, Wishes("queue:/orders"), house.directory / "missing" / "plan.json")
     assert not [one for one in house.directory.iterdir() if "plan" in one.name]
+    assert house.rm.rows("SELECT count(*) FROM plan") == [(0,)]
+
+
+@pytest.mark.parametrize("size", ["8k", "16k", "32k"])
+def test_a_disk_too_full_for_a_plan_is_told_by_the_name_of_its_file(
+    house: House, mount: Callable[..., Path], size: str
+) -> None:
+    house.sequence(*range(1, 101))
+    full = mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
+    told = r"day\.json: cannot be written: (database or disk is full|No space left on device)\. No plan was made"
+    with pytest.raises(NotAllowed, match=told):
+        make_plan(house.path, Wishes("queue:/orders"), full / "day.json")
+    assert not [*full.iterdir()]
     assert house.rm.rows("SELECT count(*) FROM plan") == [(0,)]

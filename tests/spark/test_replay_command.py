@@ -61,6 +61,7 @@ def test_a_plan_is_made_tried_run_to_a_fault_and_run_to_its_end(store: Path, tar
     ("words", "code", "said"),
     [
         (("--where", "nunber > 3"), 2, "the condition 'nunber > 3' cannot be read"),
+        (("--where", "number = = 3"), 2, "cannot be read: Syntax error at or near '='"),
         (("--where", "number > 30"), 3, "Nothing that can be replayed fits"),
         (("--to", "http://10.1.2.3/"), 4, "replay_targets"),
         (("--to", "orders:app"), 4, "is no address"),

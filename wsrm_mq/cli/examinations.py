@@ -144,11 +144,12 @@ def proxy(patient: Patient) -> Report:
         if key in one.environ and one.environ.get("REMOTE_ADDR", "") not in one.environ[key]  # else it is known
     )
     header = patient.place.settings.address_header
-    told = f"the last {counted(len(patient.requests), 'message')} came from {_some(senders)}"
+    newest = f"the last {counted(len(patient.requests), 'message')}"
+    told = f"{newest} came from {_some(senders)}"
     if header is None:
         for (address, named), count in reported.most_common(1):
             text = (
-                f"{count} of {told.partition(' came')[0]} came with {named}: a proxy at {address} sent "
+                f"{count} of {newest} came with {named}: a proxy at {address} sent "
                 "that on, and it is taken for the proxy's own."
             )
             fix = f'trusted_proxies = ["{address}"]\naddress_header = "{named}"'
@@ -156,7 +157,7 @@ def proxy(patient: Patient) -> Report:
         return Report(told)
     unreported = sum(count for address, count in senders.items() if proxies.are_trusted(address))
     if unreported:
-        text = f"{unreported} of them came from a trusted proxy that did not name its client in {header}."
+        text = f"{unreported} of {newest} came from a trusted proxy that did not name its client in {header}."
         return Report(
             told, [Trouble(text, _NGINX.format(header=header), "a line of nginx; other proxies have their own")]
         )

@@ -66,10 +66,12 @@ def run(
     known = check_plan(place.path, file)
     with PlanFile(file) as found:
         header = found.header
+    with looking(place) as db:
+        entered = outcomes(db, header.id).get("waiting", 0)
     where = target or known.target
     for warning in header.warnings:
         say(fill(f"- {warning}", WIDTH, subsequent_indent="  "), keep="\n")
-    left = f"{known.messages - known.line} of {counted(known.messages, 'message')} to {named(where)}"
+    left = f"{known.messages - known.line + entered} of {counted(known.messages, 'message')} to {named(where)}"
     if dry_run:
         say(f"This would deliver {left}. Nothing was changed.")
         return
@@ -217,6 +219,7 @@ def cancel(
     text = f"cancel the plan {found.id} at line {found.line} of {found.messages}, and take back {taken}"
     withdrawn = left = 0
     if dry_run:
+        cancel_plan(place.path, found.id, actor=actor or login(), reason=why, dry_run=True)
         say(f"This would {text}. Nothing was changed.")
     else:
         ask(f"This will {text}.", yes)

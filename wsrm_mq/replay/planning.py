@@ -4,10 +4,11 @@ breaks, and what is not there any more. Looks in bounded pieces; writes a file, 
 from __future__ import annotations
 
 import secrets
+import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import chain, islice
 from operator import gt, lt
 from pathlib import Path
@@ -65,7 +66,8 @@ def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock =
     with (
         closing(connect_reader(path)) as db,
         store_errors(path),
-        _workspace(output) as lines,
+        _beside(output),
+        tempfile.TemporaryFile(dir=output.parent) as lines,
         Ordering(output.parent) as ordering,
     ):
         left_out = _LeftOut()
@@ -103,13 +105,20 @@ def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock =
     return header
 
 
-def _workspace(output: Path) -> IO[bytes]:
+@contextmanager
+def _beside(output: Path) -> Iterator[None]:
+    """What is written until the plan is whole lies beside its file. The store is only read: it is not what is full."""
     try:
-        return tempfile.TemporaryFile(dir=output.parent)
+        yield
     except OSError as error:
-        raise NotAllowed(
-            f"{output.parent}: cannot be written to: {error.strerror}. Name another file with -o."
-        ) from error
+        raise NotAllowed(_NOT_WRITTEN.format(output, error.strerror)) from error
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        raise NotAllowed(_NOT_WRITTEN.format(output, error)) from error
+
+
+_NOT_WRITTEN: Final = "{}: cannot be written: {}. No plan was made; make room there, or name another file with -o."
 
 
 def _write_down(path: Path, header: Header, digest: str, output: Path, clock: Clock) -> None:

@@ -102,13 +102,15 @@ def _refuse(path: Path, plan: PlanFile, digest: str, target: str | None = None) 
     return known
 
 
-def cancel_plan(where: str | Path, plan: str, *, actor: str, reason: str) -> Withdrawn:
+def cancel_plan(where: str | Path, plan: str, *, actor: str, reason: str, dry_run: bool = False) -> Withdrawn:
     """Let the plan with the id ``plan`` run no more, take back what it has entered and is not delivered, and let the
     sequences go on that it holds. What waited for delivery before goes to the dead letters. Waits some seconds for what
     is being delivered; what is left then is delivered no more, and taken back when the plan is cancelled again. Raises
-    ``NotFound``, and ``NotAllowed`` where it is run, or ran to its end."""
+    ``NotFound``, and ``NotAllowed`` where it is run, or ran to its end. ``dry_run``: only these are told."""
     path = store_path(where)
-    run_once(path, lambda tx: verbs.cancel(tx, plan, actor=actor, reason=reason))
+    run_once(path, lambda tx: verbs.cancel(tx, plan, actor=actor, reason=reason), dry_run=dry_run)
+    if dry_run:
+        return Withdrawn(0, 0)
     done = _taken_back(path, plan)
     while run_once(path, lambda tx: verbs.let_go_on(tx, plan)):
         pass

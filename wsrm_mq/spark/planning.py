@@ -113,7 +113,7 @@ def _frame(spark: SparkSession, sources: Sources, query: str, parts: int) -> Dat
     try:
         frame = planned(sources.messages(spark, [*given, "replayable"]), f.expr(query), parts)
     except AnalysisException as error:
-        said = _NOT_SAID.sub("", str(error).splitlines()[0])
+        said = _NOT_SAID.sub("", str(error).strip().partition("\n")[0])  # the parser's words begin with an empty line
         raise QueryError(f"the condition {query!r} cannot be read: {said}") from error
     return frame.repartitionById(parts, "part").sortWithinPartitions("released", "group", "number")
 
