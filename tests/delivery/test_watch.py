@@ -199,3 +199,27 @@ def test_an_instance_that_was_taken_for_dead_lives_again(watched: Watched, node:
             return db.execute("SELECT ended_at FROM instance").fetchone()[0]
 
     assert until(lambda: ended() is None)
+
+
+def test_what_is_to_be_counted_waits_for_the_store_and_no_stop_waits_for_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rm = InProcess(tmp_path, taken)
+    engine = rm.middleware._front.engine
+    away = tmp_path / "away.db"
+
+    def told_while_it_is_away() -> None:
+        rm.path.rename(away)
+        for name in ("instance.gone", "instance.files_removed"):  # the second turn begins when the first is over
+            turned_at = engine.watch.turned_at
+            engine.events.tell(name)
+            assert until(lambda: engine.watch.turned_at > turned_at)  # noqa: B023
+
+    told_while_it_is_away()
+    away.rename(rm.path)
+    counted = "SELECT value FROM counter WHERE name = 'event' AND label = 'instance.gone'"
+    assert until(lambda: rm.rows(counted) == [(1,)])
+    told_while_it_is_away()
+    assert rm.middleware.close(20)
+    assert "store.write_failed" in caplog.text
+    assert "store.not_written" not in caplog.text

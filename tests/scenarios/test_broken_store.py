@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,7 +23,7 @@ from tests.conftest import Mount
 from tests.servers.fronts import FRONTS
 from tests.support.disk import Disk
 from tests.support.orders import Orders
-from tests.support.orders_server import OrdersServer, within
+from tests.support.orders_server import A_LOOK, OrdersServer, within
 from tests.support.policies import each_front
 from tests.support.source import Source, good_exchange
 from tests.support.stored import a_look_is_due
@@ -460,10 +461,12 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
     a_look_is_due()
     for number in (2, 4, 2):
         turned_away(source.put(identifier, number))
+    time.sleep(A_LOOK)
     log = server.log.read_text()
     assert f"{server.store}: was removed or replaced while it is open here" in log
     assert "All that was in it is in store.db.rescued" in log
     end(server)
+    assert "store.not_written" not in server.log.read_text(), "it waited as long as it may for what matters to nobody"
 
     said = server.refusal()
     assert f"{server.store}: was removed or replaced while a service had it open" in said

@@ -153,11 +153,17 @@ class Watch:
                 tx.counts["event", 0, event] += times
             tx.count_now()
 
-        def told(_result: None, _error: BaseException | None) -> None:
+        def told(_result: None, error: BaseException | None) -> None:
+            if error is not None:
+                self._events.put_back(counts)
             self._is_counting = False
 
         self._is_counting = True
-        self._store.submit(verb, told, keep=True, lingers=True)
+        try:
+            self._store.submit(verb, told, lingers=True)  # not kept: no stop waits for counts
+        except StoreError as error:
+            told(None, error)
+            raise
 
     def _seconds(self) -> float:
         """How long to sleep: to the next retry, at most one poll."""

@@ -107,6 +107,11 @@ class Events:
             taken, self._counts = self._counts, Counter()
         return taken
 
+    def put_back(self, counts: Mapping[str, int]) -> None:
+        """These were taken and could not be written down: the next who asks gets them."""
+        with self._lock:
+            self._counts.update(counts)
+
     # on_event
 
     def _enqueue(self, event: Event) -> None:
