@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import sqlite3
@@ -20,6 +21,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from tests.support.orders_server import within
 from tests.support.stored import Stored
@@ -109,6 +112,8 @@ class Page:
             elif kind == "sh":
                 *self._preparations, self._command = content.strip().splitlines()
         assert self._command
+        if self.has_proxy and shutil.which("nginx") is None:
+            pytest.skip("needs nginx (Debian: apt-get install nginx-light)")
         self.store = Stored(directory / "wsrm.db")
 
     @property
@@ -117,7 +122,11 @@ class Page:
         return self._front if self.has_proxy else self.port
 
     def __enter__(self) -> Page:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self._clear_away()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,17 +172,29 @@ class Page:
 
     def stop(self) -> None:
         """As an operator does."""
-        for process in reversed(self._processes):
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGABRT)  # Python tells where its threads are
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=5)
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise AssertionError(f"it does not end:\n{self.log}") from None
+        try:
+            while self._processes:
+                self._end(self._processes[-1])
+                self._processes.pop()
+        finally:
+            self._clear_away()
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # Python tells where its threads are
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+            raise AssertionError(f"it does not end:\n{self.log}") from None
+
+    def _clear_away(self) -> None:
+        """What runs still would outlive a test that breaks off."""
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=20)
         self._processes.clear()
 
     def kill(self) -> None:

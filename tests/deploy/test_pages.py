@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -37,8 +36,6 @@ def test_every_page_is_followed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_deploys_a_service_that_keeps_order_and_knows_its_connections(name: str, tmp_path: Path) -> None:
-    if name == "nginx" and shutil.which("nginx") is None:
-        pytest.skip("nginx is not installed")
     with Page(f"deploy-{name}", tmp_path) as page:
         with Client(page.url_port) as offering:
             assert offering.offer(b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n").fault == "Client"
