@@ -129,6 +129,7 @@ def test_of_a_million_held_messages_the_first_is_delivered_within_100_ms_of_the_
     identifier = source.create()
     source.put(identifier, 2)
     hold(server.store, identifier, LAST - 1)
+    source.reconnect()  # a server closes a connection that is idle for so long
     assert source.put(identifier, LAST).reply.ack.ranges == ((2, LAST),)
     assert source.store.rows("select count(*) from entry where outcome is null") == [(LAST - 1,)]
     with opened(server.store) as db:
