@@ -11,12 +11,13 @@ from click.testing import CliRunner
 from tests.protocol.conftest import Servers
 from tests.protocol.test_arriving_faults import ledger, rm_fault
 from tests.protocol.test_decoupled import created, is_empty_202
+from tests.protocol.test_offer import outgoing
 from tests.support.endpoint import ALLOWED, Endpoint
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version
 from wsrm_mq.cli import program
-from wsrm_mq.testing import Reply
+from wsrm_mq.testing import Place, Reply
 from wsrm_mq.versions import SOAPVersion
 
 TWICE = 0.3
@@ -208,3 +209,25 @@ def test_an_answer_that_names_a_sequence_that_is_none_of_its_own_changes_nothing
     assert [outcome for _number, outcome, _reason in outcomes(source, endpoint)] == [None]
     state = "select state from outgoing where identifier = ?"
     assert source.store.rows(state, offered) == [("created",)]
+
+
+@pytest.mark.spec("SEC-003", "S-ACK-010")
+@each_rm
+def test_an_endpoint_speaks_for_its_own_source_and_for_no_other(
+    server: OrdersServer, endpoint: Endpoint, speak: Orders
+) -> None:
+    with (
+        Source(server, speak, fields=("X-User: alice",)) as alice,
+        Source(server, speak, fields=("X-User: bob",)) as bob,
+    ):
+        theirs = uuid.uuid4().urn
+        assert bob.echo(bob.create(offer=theirs), 1, "one").reply.sequence == Place(theirs, 1)
+        before = outgoing(bob, theirs)
+        identifier, mine = offering(alice, endpoint)
+        told = speak.acknowledgement_header(theirs, (1, 1)) + speak.acknowledgement_header(mine, (1, 1))
+        answer = speak.envelope(speak.rm.action("SequenceAcknowledgement"), "", headers=told, reply_to="none")
+        endpoint.says = lambda received: (200, answer) if received.sequence else None
+        alice.echo(identifier, 1, "one", reply_to=endpoint.url)
+        taken = [(1, "delivered", None)]
+        assert within(10, lambda: outcomes(alice, endpoint), lambda found: found == taken) == taken
+        assert outgoing(bob, theirs) == before

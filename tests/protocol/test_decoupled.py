@@ -456,8 +456,10 @@ def test_the_end_of_the_offered_sequence_is_sent_when_its_source_has_ended_and_a
     assert is_end_of(offered, "1", ended)
     assert (ended.to, ended.relates_to) == (endpoint.url, None)
     assert is_empty_202(source.terminate(identifier, 1, reply_to=endpoint.url))
+    assert is_empty_202(source.post(source.speak.acknowledgement(offered, (1, 1))))
     endpoint.soon(lambda: endpoint.saying("TerminateSequenceResponse"), 2)
-    assert len(endpoint.saying("TerminateSequence")) == 1
+    later = endpoint.soon(lambda: endpoint.saying("TerminateSequence"), 2, seconds=1)
+    assert len(later) == 1, "it is told once"
 
 
 @pytest.mark.spec("S-TRM-003")

@@ -312,6 +312,7 @@ def test_cxf_is_told_of_all_that_has_arrived_when_it_closes(cxf: Source) -> None
     cxf.echo(mine, 1, "one")
     cxf.echo(mine, 2, "two")
     assert told(cxf.close(mine, 2)) == ((1, 2),)
+    assert told(cxf.ask(mine)) == ((1, 2),)
 
 
 @each_rm

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from tests.protocol.conftest import Servers
@@ -99,11 +101,22 @@ def test_who_has_to_use_reliable_messaging_is_told_where_the_request_wants_it(
         assert source.post(speak.put_plain(1)).reply.fault is not None
 
 
+@pytest.mark.spec("F-023", "SEC-003")
+@each_rm
+def test_for_a_stranger_no_fault_is_sent_anywhere(server: OrdersServer, endpoint: Endpoint, speak: Orders) -> None:
+    """Who is turned away has nothing sent, whatever is wrong with the message besides."""
+    with Source(server, speak, fields=("X-User: nobody",)) as stranger:
+        for headers, reply_to in (("", endpoint.url), (fault_to(speak, endpoint.url), "anonymous")):
+            to = {} if reply_to == "anonymous" else {"reply_to": reply_to}
+            assert stranger.post(speak.echo(uuid.uuid4().urn, "x", "one", headers=headers, **to)).status == 401
+    assert endpoint.soon(lambda: endpoint.received, seconds=1) == []
+
+
 @pytest.mark.spec("F-024")
 @each_rm
 def test_a_malformed_fault_is_answered_with_none_anywhere(source: Source, endpoint: Endpoint, speak: Orders) -> None:
     action = speak.addressing.soap_fault_action if speak.rm is WSRM_1_0 else f"{speak.rm.namespace}/fault"
     sequence = "<wsrm:Sequence><wsrm:MessageNumber>x</wsrm:MessageNumber></wsrm:Sequence>"
     envelope = speak.envelope(action, "<p:other xmlns:p='urn:p'/>", headers=sequence, reply_to=endpoint.url)
-    source.post(envelope)
+    assert is_empty_202(source.post(envelope))
     assert endpoint.soon(lambda: endpoint.received, seconds=1) == []

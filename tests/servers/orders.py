@@ -5,7 +5,7 @@
 Prints {"port": …, "pid": …} when it listens. The service keeps its own database, apart from the store:
 ``effects`` has one row for each operation that ran to its end, ``calls`` one for each that began. What an operation
 does on the way is told by its text: see ``WISHES``. Below ``/plain`` another service answers, one without a framework
-(``tests.servers.plain``). The header X-User names the principal.
+(``tests.servers.plain``). The header X-User names the principal; ``nobody`` is turned away.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tests.servers.bounds import lower
 from tests.servers.clock import shifted_clock
 from tests.servers.fronts import FRONTS, serve
 from tests.servers.plain import plain
+from wsrm_mq import NotAuthenticated
 from wsrm_mq.inbox import once
 
 NAMESPACE: Final = "urn:example:orders"
@@ -182,6 +183,13 @@ def orders(service_db: Path, *, exactly_once: bool = False) -> WSGI:
     return application
 
 
+def authenticate(environ: dict[str, Any], _headers: object) -> str | None:
+    user: str | None = environ.get("HTTP_X_USER")
+    if user == "nobody":
+        raise NotAuthenticated("Say who you are.")
+    return user
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
@@ -201,7 +209,7 @@ def main() -> None:
         port=arguments.port,
         threads=arguments.threads,
         store=arguments.store,
-        authenticate=lambda environ, _headers: environ.get("HTTP_X_USER"),
+        authenticate=authenticate,
         clock=shifted_clock(arguments.clock),
         **options,
     )
