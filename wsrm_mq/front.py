@@ -39,7 +39,7 @@ from wsrm_mq.queue.arrival import Body, Sender
 from wsrm_mq.queue.lookup import may_take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.polling import leave_to_fetch, taken
-from wsrm_mq.queue.sending import Letter
+from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.settle import settlement
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Recent, are_small
@@ -241,9 +241,9 @@ class Front:
             self.start()
         return self.destination.begin(client, self._connections.name(environ, call), body, environ)
 
-    def _say(self, letter: Letter, about: int | None) -> bool:
+    def _say(self, message: OutgoingMessage, about: int | None) -> bool:
         sending = self.engine.acknowledging
-        return sending is not None and sending.send(letter, about)
+        return sending is not None and sending.send(message, about)
 
     def settled(self, commit: Commit, wait: Wait) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""

@@ -16,7 +16,7 @@ from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.offered import acknowledged_with
-from wsrm_mq.queue.sending import Letter, send
+from wsrm_mq.queue.sending import OutgoingMessage, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer, SequenceAcknowledgement
 from wsrm_mq.sequence.inbound import InboundSequence
@@ -139,14 +139,14 @@ def test_explain_names_what_was_sent_about_a_sequence_and_given_up(
     wsrm: Wsrm, service: Service, answered: InboundSequence
 ) -> None:
     identifier, to = answered.terms.identifier, "http://127.0.0.1:9/replies"
-    letter = Letter(EndpointReference(to), "urn:uuid:1", "urn:example:reply", "text/xml", b"<e:Envelope/>")
+    message = OutgoingMessage(EndpointReference(to), "urn:uuid:1", "urn:example:reply", "text/xml", b"<e:Envelope/>")
 
     def named(tx: Transaction, identifier: str) -> SequenceRecord:
         record = tx.sequence_named(identifier)
         assert record is not None
         return record
 
-    position = service.instance.run(lambda tx: send(tx, named(tx, identifier), letter)).position
+    position = service.instance.run(lambda tx: send(tx, named(tx, identifier), message)).position
     assert position is not None
     told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())
     assert told.endswith(f"sent: to {to}: 1 message waits")

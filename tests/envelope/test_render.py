@@ -13,6 +13,7 @@ from wsrm_mq.envelope import (
     fault,
     fetched_headers,
     last_message,
+    own_names,
     reply_headers,
     sequence_acknowledgement,
 )
@@ -163,6 +164,22 @@ def test_each_fault_is_well_formed_and_says_its_code_and_reason(
         assert reply.fault.reason == told.reason
         assert said(rm) in reply.acks
         assert (reply.action is not None) == (known is not None or told.subcode != "")
+
+
+@every_version
+def test_what_is_sent_is_known_by_the_message_id_and_action_that_it_was_rendered_with(
+    rm: RMVersion, soap: SOAPVersion, addressing: AddressingVersion
+) -> None:
+    for content in (
+        sequence_acknowledgement(soap, addressing, rm, (SAID,), PARAMETERS),
+        create_sequence_response(soap, addressing, rm, "urn:r&r", ID, accept=PARAMETERS, to=PARAMETERS),
+        ending(soap, addressing, rm, None, TerminateSequence(ID), to=PARAMETERS),
+        ending_response(soap, addressing, rm, "urn:r", CloseSequence(ID), (SAID,), PARAMETERS),
+        last_message(soap, addressing, rm, "urn:r", PARAMETERS),
+        *(fault(told, soap, addressing, rm, "urn:r", (SAID,), PARAMETERS) for told in FAULTS),
+    ):
+        sent = Reply.parse(content)
+        assert own_names(content) == (sent.message_id, sent.action)
 
 
 @pytest.mark.parametrize("soap", SOAPVersion)

@@ -8,7 +8,7 @@ from tests.queue.build import USUAL, Instance, Node, sender
 from wsrm_mq.queue.ending import expire_due
 from wsrm_mq.queue.offered import number_reply, take_outgoing
 from wsrm_mq.queue.polling import Fetched, fetch, leave_to_fetch, taken
-from wsrm_mq.queue.sending import LENT_FOR, Letter, send
+from wsrm_mq.queue.sending import LENT_FOR, OutgoingMessage, send
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.store.fetching import is_anything_waiting
 from wsrm_mq.store.records import SequenceRecord
@@ -29,9 +29,9 @@ def about(tx: Transaction, identifier: str) -> SequenceRecord:
 
 def put(one: Instance, identifier: str, name: str, number: int | None = None, *, is_awaited: bool = False) -> int:
     """Have a message wait for ``HOME``; its position."""
-    letter = Letter(HOME, f"urn:{name}", "urn:said", "text/xml", ENVELOPE)
+    message = OutgoingMessage(HOME, f"urn:{name}", "urn:said", "text/xml", ENVELOPE)
 
-    sent = one.run(lambda tx: send(tx, about(tx, identifier), letter, number, is_awaited=is_awaited))
+    sent = one.run(lambda tx: send(tx, about(tx, identifier), message, number, is_awaited=is_awaited))
     assert sent.claim is None, "no process runs what is fetched"
     assert sent.position is not None
     return int(sent.position)

@@ -22,7 +22,7 @@ WELL = Overview(
     blocked={},
     waiting={},
     dead_letters={},
-    unconfirmed_letters={},
+    dead_letters_unconfirmed={},
     faulted={},
     faulted_in_all=0,
     refused=[],
@@ -54,7 +54,7 @@ def test_every_kind_that_may_alarm_has_something_to_tell() -> None:
 
 def test_the_worst_comes_first() -> None:
     at = WELL._replace(
-        instances=[], faulted={"/orders": 2}, dead_letters={"/orders": 3}, unconfirmed_letters={"/orders": 3}
+        instances=[], faulted={"/orders": 2}, dead_letters={"/orders": 3}, dead_letters_unconfirmed={"/orders": 3}
     )
     found = [(one.kind, one.severity) for one in told(at, max_store=1)]
     assert found == [
@@ -66,7 +66,8 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_what_is_confirmed_needs_none() -> None:
-    assert told(WELL._replace(dead_letters={"/orders": 3}, unconfirmed_letters={"/orders": 0}, faulted_in_all=4)) == []
+    confirmed = WELL._replace(dead_letters={"/orders": 3}, dead_letters_unconfirmed={"/orders": 0}, faulted_in_all=4)
+    assert told(confirmed) == []
 
 
 def test_a_refusal_is_told_once_under_what_it_means() -> None:
@@ -113,7 +114,7 @@ def test_where_nothing_may_be_pruned_it_is_said_with_what_else_to_do() -> None:
 
 
 def test_a_threshold_makes_it_worse_or_takes_it_away() -> None:
-    sight = Sight(NOW, WELL._replace(unconfirmed_letters={"/orders": 3}), NONE)
+    sight = Sight(NOW, WELL._replace(dead_letters_unconfirmed={"/orders": 3}), NONE)
     usual = attention.severities(sight)["dead_letters"]
     worse = attention.severities(sight, critical={"dead_letters": Range.parse("2")})
     assert (usual, worse["dead_letters"]) == (Severity.WARNING, Severity.CRITICAL)
@@ -123,7 +124,7 @@ def test_a_threshold_makes_it_worse_or_takes_it_away() -> None:
 
 def test_names_with_a_blank_or_worse_are_quoted_in_commands() -> None:
     for name in ("/orders", "/a b;c", "/it's", '/"a",b'):
-        (one,) = findings.dead_letters(Sight(NOW, WELL._replace(unconfirmed_letters={name: 1}), NONE))
+        (one,) = findings.dead_letters(Sight(NOW, WELL._replace(dead_letters_unconfirmed={name: 1}), NONE))
         _program, _noun, _verb, *words = shlex.split(one.steps[0].command)
         (queue,) = (term.alternatives for term in parse(" ".join(words)).terms if term.key == "queue")
         assert queue == (name,)
@@ -131,7 +132,7 @@ def test_names_with_a_blank_or_worse_are_quoted_in_commands() -> None:
 
 def test_names_with_control_characters_are_written_as_a_shell_reads_them() -> None:
     for name in ("/a\x1b[31m", "/a\n\\b'", "/\u2028\u00e9", '/"\t"'):
-        (one,) = findings.dead_letters(Sight(NOW, WELL._replace(unconfirmed_letters={name: 1}), NONE))
+        (one,) = findings.dead_letters(Sight(NOW, WELL._replace(dead_letters_unconfirmed={name: 1}), NONE))
         assert one.steps[0].command.isprintable()
         typed = ["bash", "-c", f"printf '%s\\0' {one.steps[0].command}"]
         words = subprocess.run(typed, capture_output=True, check=True).stdout.decode().split("\0")[3:-1]

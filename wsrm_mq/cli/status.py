@@ -114,7 +114,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "ready": sum(one.ready for one in at.waiting.values()),
         "oldest_undelivered_ms": None if oldest is None else max(0, sight.now - oldest),
         "dead_letters": at.dead_letters,
-        "unconfirmed_letters": at.unconfirmed_letters,
+        "dead_letters_unconfirmed": at.dead_letters_unconfirmed,
         "faulted": at.faulted,
         "faulted_in_all": at.faulted_in_all,
         "refused": [one._asdict() for one in at.refused],
@@ -152,7 +152,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     at = found.sight.at
     oldest = document["oldest_undelivered_ms"]
     letters = [
-        f"{count} of {queue}, {at.unconfirmed_letters[queue]} of them not confirmed"
+        f"{count} of {queue}, {at.dead_letters_unconfirmed[queue]} of them not confirmed"
         for queue, count in at.dead_letters.items()
     ]
     faulted = [f"{count} of {queue} in 24 h" for queue, count in at.faulted.items()]

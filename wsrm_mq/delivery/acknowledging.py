@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from wsrm_mq.delivery.hearing import Hearing
-from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.posted import Post, Posted, posted
 from wsrm_mq.envelope import sequence_acknowledgement
@@ -19,7 +19,7 @@ from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import DueAcknowledgement, due_elsewhere
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.sending import Letter
+from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.remembered import Recent
 from wsrm_mq.store.channels import ACKS_DUE, NEXT_ACK_DUE
 from wsrm_mq.store.refusals import ACK_NOT_SENT
@@ -34,13 +34,13 @@ WAITS_SECONDS: Final = 30.0
 """So long what is not stored waits for a host that is left alone."""
 _FAILURES: Final = 256
 _WAITING: Final = 1_000
-"""Letters that may wait for a thread: what is over it is not taken from the store yet."""
+"""Messages that may wait for a thread: what is over it is not taken from the store yet."""
 
 
 class _Unstored(NamedTuple):
     """A message that leaves once, or never."""
 
-    letter: Letter
+    message: OutgoingMessage
     about: int | None
     """The key of the inbound sequence; ``None``: it is about none that is known here."""
     made_at: float
@@ -81,10 +81,10 @@ class Acknowledging:
         """Render and post it."""
         self.send(_rendered(due), due.about)
 
-    def send(self, letter: Letter, about: int | None = None) -> bool:
+    def send(self, message: OutgoingMessage, about: int | None = None) -> bool:
         """Post what is not stored, about the inbound sequence with the key ``about``. Never blocks; answers whether
         there is room for it."""
-        return self._has_room and self._pool.give(_Unstored(letter, about, time.monotonic()))
+        return self._has_room and self._pool.give(_Unstored(message, about, time.monotonic()))
 
     @property
     def _has_room(self) -> bool:
@@ -100,10 +100,10 @@ class Acknowledging:
         self._pool.stop()
 
     def _send(self, one: _Unstored) -> None:
-        letter = one.letter
-        url = letter.to.address
+        message = one.message
+        url = message.to.address
         try:
-            answer = posted(self._post, url, letter.content_type, letter.action, letter.body)
+            answer = posted(self._post, url, message.content_type, message.action, message.body)
             if answer.left_alone is not None and time.monotonic() < one.made_at + WAITS_SECONDS:
                 return self._put_off.append(one._replace(not_before=time.monotonic() + answer.left_alone))
             if one.about is not None:
@@ -127,7 +127,7 @@ class Acknowledging:
         return True
 
 
-def _rendered(due: DueAcknowledgement) -> Letter:
+def _rendered(due: DueAcknowledgement) -> OutgoingMessage:
     terms = due.terms
     body = sequence_acknowledgement(terms.soap, terms.addressing, terms.rm, [due.said], due.to)
-    return own_letter(due.to, body, terms.soap)
+    return own_message(due.to, body, terms.soap)

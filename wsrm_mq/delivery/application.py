@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, BinaryIO, Final
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.letters import letter
+from wsrm_mq.delivery.outgoing_messages import service_message
 from wsrm_mq.delivery.raised import Raised, raised
 from wsrm_mq.delivery.reply_endpoint import REPLY_ENDPOINTS, reply_endpoint
 from wsrm_mq.delivery.service_reply import (
@@ -202,8 +202,8 @@ class Application:
             to = reply_endpoint(delivery.environ, is_fault=fault is not None)
             content, place = _with_addressing(content, content_type, delivery, to, is_fault=fault is not None)
             if to is not None and place is not None:
-                leaving = letter(to, content, content_type, self._limits)
-        return Outcome(ServiceReply(status, headers, content, place, letter=leaving))
+                leaving = service_message(to, content, content_type, self._limits)
+        return Outcome(ServiceReply(status, headers, content, place, outgoing_message=leaving))
 
     def _of_fault(self, delivery: Delivery, fault: ServiceFault, answered: str, content: bytes) -> Outcome | None:
         """What follows from a SOAP fault; ``None``: it is the answer that the sender waits for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from wsrm_mq.delivery.letters import with_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import with_end_of_offered
 from wsrm_mq.delivery.posted import Posted
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.letters import tell_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import tell_end_of_offered
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
@@ -128,7 +128,7 @@ class Recording:
                     self._tell_unsent(delivery, outcome)
                     if done.acknowledgement is not None:
                         reply = outcome.reply and outcome.reply._replace(header=done.reply_header)
-                        settlement = Settlement("delivered", reply, done.acknowledgement, done.letter)
+                        settlement = Settlement("delivered", reply, done.acknowledgement, done.outgoing_position)
                 elif done is not None:
                     self.failed(claim, delivery, done)
                 if leaves and broken is not None:
@@ -194,7 +194,7 @@ class Recording:
     def _tell_unsent(self, delivery: Delivery, outcome: Outcome) -> None:
         """What is no envelope can leave on the response to its request, and in no request of this side's own."""
         reply = outcome.reply
-        if reply is None or not reply.body or reply.letter is not None or delivery.is_waited_for:
+        if reply is None or not reply.body or reply.outgoing_message is not None or delivery.is_waited_for:
             return
         if reply_endpoint(delivery.environ, is_fault=False) is not None:
             of, number = content_type_of(reply.headers) or None, delivery.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
 from wsrm_mq.envelope import fault
 from wsrm_mq.queue.offered import number_reply
@@ -35,7 +35,7 @@ def tell_undelivered(tx: Transaction, claim: Claim, delivery: Delivery) -> Claim
     if is_answered and reply_endpoint(delivery.environ, is_fault=False) is not None:
         return None
     body = fault(UNDELIVERED, terms.soap, terms.addressing, None, delivery.message_id, to=to)
-    letter = own_letter(to, body, terms.soap)
+    message = own_message(to, body, terms.soap)
     header = number_reply(tx, record, is_last=False)
-    reply = ServiceReply(_STATUS, (("Content-Type", letter.content_type),), body, letter=letter)
+    reply = ServiceReply(_STATUS, (("Content-Type", message.content_type),), body, outgoing_message=message)
     return add_reply(tx, record, delivery.position, reply, header, is_awaited=is_awaited).claim

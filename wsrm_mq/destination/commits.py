@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from wsrm_mq.delivery.letters import own_letter, with_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_offered
 from wsrm_mq.destination.exchange import Commit, Forward, Request
 from wsrm_mq.envelope import Headers, last_message
 from wsrm_mq.queue.arrival import Arrival, Sender
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.offered import acknowledged_with
-from wsrm_mq.queue.sending import Letter
+from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, SequenceHeader, TerminateSequence
@@ -63,7 +63,7 @@ def acknowledging(commit: Commit) -> Commit:
     return commit._replace(verb=partial(with_end_of_offered, verb=verb))
 
 
-def last_reply(headers: Headers, to: EndpointReference | None) -> Letter:
+def last_reply(headers: Headers, to: EndpointReference | None) -> OutgoingMessage:
     """What answers a LastMessage without a body, should it be the offered sequence's last message too. ``None``: on the
     response."""
     assert headers.rm is not None
@@ -71,8 +71,8 @@ def last_reply(headers: Headers, to: EndpointReference | None) -> Letter:
     body = last_message(headers.soap, headers.addressing, headers.rm, headers.message_id, to)
     content_type = f"{headers.soap.media_type}; charset=utf-8"
     if to is None:
-        return Letter(EndpointReference(headers.addressing.anonymous), "", "", content_type, body)
-    return own_letter(to, body, headers.soap)
+        return OutgoingMessage(EndpointReference(headers.addressing.anonymous), "", "", content_type, body)
+    return own_message(to, body, headers.soap)
 
 
 def unsequenced(request: Request) -> Commit:

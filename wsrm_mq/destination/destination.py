@@ -16,7 +16,7 @@ from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
-from wsrm_mq.delivery.letters import own_letter, with_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_offered
 from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
 from wsrm_mq.delivery.undelivered import UNDELIVERED
 from wsrm_mq.destination import answers
@@ -56,7 +56,7 @@ from wsrm_mq.queue.lifecycle import take_fault
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge
 from wsrm_mq.queue.polling import FetchReceipt
-from wsrm_mq.queue.sending import Letter
+from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.settle import ServiceReply, Settlement
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -86,7 +86,7 @@ CountRefusal = Callable[[str, str | None], object]
 """Counts a refusal by reason and partner."""
 MayTake = Callable[[Sender, str], bool]
 """Looks up whether a sequence may still take messages of a sender; see ``queue.lookup``."""
-Say = Callable[[Letter, int | None], bool]
+Say = Callable[[OutgoingMessage, int | None], bool]
 """Sends what is not stored, a fault, about the sequence with this key, if one; answers whether it can be sent."""
 
 
@@ -369,14 +369,14 @@ class RMDestination:
             return answers.ended(settlement.acknowledgement, headers, wait.others)
         own = settlement.acknowledgement
         acknowledgements = wait.others if own is None else (own, *wait.others)
-        leaves_elsewhere = settlement.letter is not None and not headers.reply_is_fetched
+        leaves_elsewhere = settlement.outgoing_position is not None and not headers.reply_is_fetched
         if reply is not None and reply.body and not leaves_elsewhere:
             answer = answers.replied(reply, headers, acknowledgements)
             if answer is None:
                 return self._bare(reply, headers, acknowledgements)
-            if settlement.letter is None or reply.header is not None:
+            if settlement.outgoing_position is None or reply.header is not None:
                 return answer
-            return self._fetching.leaving(answer, settlement.letter)
+            return self._fetching.leaving(answer, settlement.outgoing_position)
         if settlement.outcome == "dead" and commit.arrival is not None and commit.arrival.wants_reply:
             return answers.fault(UNDELIVERED, headers, acknowledgements)
         return answers.acknowledgement(headers, acknowledgements)
@@ -450,7 +450,7 @@ class RMDestination:
         place = own_fault_place(headers, self._reach)
         if place is not None:
             body = answers.fault(fault, headers, to=place).body
-            if self._say(own_letter(place, body, headers.soap), None):
+            if self._say(own_message(place, body, headers.soap), None):
                 return answers.acknowledgement(headers, others)
         return answers.fault(fault, headers, others, sender_fault=status)
 
@@ -458,7 +458,8 @@ class RMDestination:
         place = fault_place(receipt, headers, self._reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
-            if fault.status >= 400 and self._say(own_letter(place, fault.body, headers.soap), receipt.sequence or None):
+            about = receipt.sequence or None
+            if fault.status >= 400 and self._say(own_message(place, fault.body, headers.soap), about):
                 return answers.acknowledgement(headers, receipt.others)
         return answers.refused(receipt, headers, peer.sender_fault_status)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsrm_mq.delivery.letters import own_letter
+from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.destination import answers
 from wsrm_mq.envelope import Headers
 from wsrm_mq.queue.arrival import CreateReceipt, Receipt
@@ -23,7 +23,7 @@ def created_there(
     record = None if receipt.created is None else tx.sequence_named(receipt.created.terms.identifier)
     if record is not None:
         body = answers.created(receipt, headers, to).body
-        receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
+        receipt.sends = send(tx, record, own_message(to, body, headers.soap)).claim
         receipt.is_answered_elsewhere = True
     return receipt
 
@@ -44,6 +44,6 @@ def ended_there(
     if record is not None:
         final = None if record.acks_to == to else receipt.acknowledgement
         body = answers.ended(final, headers, to=to).body
-        receipt.sends = send(tx, record, own_letter(to, body, headers.soap)).claim
+        receipt.sends = send(tx, record, own_message(to, body, headers.soap)).claim
         receipt.is_answered_elsewhere = True
     return receipt

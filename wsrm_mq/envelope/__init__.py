@@ -15,6 +15,7 @@ from wsrm_mq.envelope.render import (
     fetched_headers,
     last_message,
     new_message_id,
+    own_names,
     reply_headers,
     sequence_acknowledgement,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "fetched_headers",
     "last_message",
     "new_message_id",
+    "own_names",
     "parse_content_type",
     "parse_duration",
     "piggyback",

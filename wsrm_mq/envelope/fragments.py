@@ -26,6 +26,7 @@ __all__ = [
     "envelope",
     "message_pending",
     "new_message_id",
+    "own_names",
     "parameter_headers",
     "sequence_header",
 ]
@@ -35,6 +36,7 @@ _UNMARKED: Final = (WSA_2004,)
 _BUFFER_REMAINING: Final = (
     '<netrm:BufferRemaining xmlns:netrm="http://schemas.microsoft.com/ws/2006/05/rm">{}</netrm:BufferRemaining>'
 )
+_OWN_NAMES: Final = re.compile(b'<Action xmlns="[^"]*">([^<]*)</Action><MessageID xmlns="[^"]*">([^<]*)</MessageID>')
 _60_BITS: Final = 2**60 - 1
 _KNOWN_SEQUENCES: Final = 4_096
 _ELEMENT_NAME: Final = re.compile(r"<[^\s/>]+")
@@ -107,6 +109,15 @@ def addressing_headers(
     """The header blocks of ``addressing_elements``, and the parameters of ``to``."""
     headers = "".join(addressing_elements(addressing, action, relates_to, to, message_id).values())
     return headers if to is None else headers + parameter_headers(addressing, to)
+
+
+def own_names(envelope: bytes) -> tuple[str, str]:
+    """MessageID and Action of an envelope that was rendered here, with ``addressing_headers``: it need not be scanned,
+    as its form is known. Neither has a character that is escaped."""
+    found = _OWN_NAMES.search(envelope)
+    assert found is not None
+    action, message_id = found.groups()
+    return message_id.decode(), action.decode()
 
 
 def parameter_headers(addressing: AddressingVersion, to: EndpointReference) -> str:

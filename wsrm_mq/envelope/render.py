@@ -18,6 +18,7 @@ from wsrm_mq.envelope.fragments import (
     envelope,
     message_pending,
     new_message_id,
+    own_names,
     sequence_header,
 )
 from wsrm_mq.envelope.soap_fault import fault
@@ -40,6 +41,7 @@ __all__ = [
     "fetched_headers",
     "last_message",
     "new_message_id",
+    "own_names",
     "reply_headers",
     "sequence_acknowledgement",
 ]

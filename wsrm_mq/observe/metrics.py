@@ -171,7 +171,7 @@ METRICS: Final = (
         "gauge",
         ("endpoint",),
         "Those of them that no operator has confirmed: what to be alarmed by",
-        _by_queue(lambda scrape: dict(scrape.at.unconfirmed_letters)),
+        _by_queue(lambda scrape: dict(scrape.at.dead_letters_unconfirmed)),
     ),
     Metric(
         "wsrm_replies_unacknowledged",

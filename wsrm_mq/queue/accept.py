@@ -198,8 +198,8 @@ def _answer_last(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
     if record.acks_to is not None:
         receipt.sends = send(tx, record, arrival.last_reply(record.acks_to), header.number).claim
         return
-    letter = arrival.last_reply(None)
-    reply = ServiceReply("200 OK", (("Content-Type", letter.content_type),), letter.body)
+    message = arrival.last_reply(None)
+    reply = ServiceReply("200 OK", (("Content-Type", message.content_type),), message.body)
     add_reply(tx, record, receipt.position, reply, header)
     receipt.has_last_reply = True
 

@@ -21,7 +21,7 @@ from wsrm_mq.sequence.states import Act
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 if TYPE_CHECKING:
-    from wsrm_mq.queue.sending import Letter
+    from wsrm_mq.queue.sending import OutgoingMessage
 
 __all__ = ["Arrival", "Body", "CreateReceipt", "EndReceipt", "MessageReceipt", "Receipt", "Sender"]
 
@@ -92,7 +92,7 @@ class Arrival(NamedTuple):
     named: bool = True
     empty_last: bool = False
     ack_requested: tuple[AckRequested, ...] = ()
-    last_reply: Callable[[EndpointReference | None], Letter] | None = None
+    last_reply: Callable[[EndpointReference | None], OutgoingMessage] | None = None
     """Of a 1.0 LastMessage without a body: the one that answers it, where the source has offered a sequence."""
     waits: bool = False
     """A request waits here for what becomes of it: its answer depends on that."""

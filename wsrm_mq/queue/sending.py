@@ -23,7 +23,7 @@ from wsrm_mq.store.fetching import LEND
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["LENT_FOR", "NOT_SENT", "Letter", "Sent", "send"]
+__all__ = ["LENT_FOR", "NOT_SENT", "OutgoingMessage", "Sent", "send"]
 
 LENT_FOR: Final = 3_000
 """Milliseconds for which what is fetched is on its way and no other request gets it: longer than a response is under
@@ -32,7 +32,7 @@ _KEPT_FOR: Final = 600_000
 """Milliseconds for which a message may be fetched at least, however soon its sequence expires."""
 
 
-class Letter(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message of this side, without its place and acknowledgements."""
 
     to: EndpointReference
@@ -54,38 +54,43 @@ NOT_SENT: Final = Sent(None)
 
 
 def send(
-    tx: Transaction, record: SequenceRecord, letter: Letter, number: int | None = None, *, is_awaited: bool = False
+    tx: Transaction,
+    record: SequenceRecord,
+    message: OutgoingMessage,
+    number: int | None = None,
+    *,
+    is_awaited: bool = False,
 ) -> Sent:
     """Have a message about the inbound sequence ``record`` leave. ``number``: its place in the sequence that the source
     has offered; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and leaves on a response
     now; if that fails, it can be fetched."""
-    channel = _lead(tx, record, Channel(letter.to, record.id, number is not None))
+    channel = _lead(tx, record, Channel(message.to, record.id, number is not None))
     number = channel.value.expected if number is None else number
-    message = tx.add_message(
+    key = tx.add_message(
         {
-            "message_id": letter.message_id,
-            "action": letter.action,
-            "environ": as_json({"CONTENT_TYPE": letter.content_type}),
+            "message_id": message.message_id,
+            "action": message.action,
+            "environ": as_json({"CONTENT_TYPE": message.content_type}),
             "principal": record.principal,
             "connection": None,
             "received_at": tx.now,
-            "body_size": len(letter.body),
-            "body": letter.body,
+            "body_size": len(message.body),
+            "body": message.body,
         }
     )
-    entry = {"id": message, "queue": channel.queue, "message": message, "sequence": channel.id, "number": number}
+    entry = {"id": key, "queue": channel.queue, "message": key, "sequence": channel.id, "number": number}
     tx.add_entry({**_FRESH, **entry})
     received, limit = channel.value.received.add(number), max(channel.value.limit, number + 1)
     channel.follow(channel.value._replace(received=received, limit=limit, active_at=tx.now), number)
     channel.wait(tx.now, None)  # it need not wait for another one's retry
-    if letter.to == record.acks_to:
+    if message.to == record.acks_to:
         record.ack_due_at = None  # this takes it along
-    if record.value.terms.rm.is_fetched(letter.to.address):
+    if record.value.terms.rm.is_fetched(message.to.address):
         channel.due_at = max(tx.now + _KEPT_FOR, record.value.terms.expires_at or 0)
         if is_awaited:
-            tx.execute(LEND, {"key": message, "now": tx.now, "until": tx.now + LENT_FOR})
-        return Sent(message)
-    return Sent(message, take(tx, channel))
+            tx.execute(LEND, {"key": key, "now": tx.now, "until": tx.now + LENT_FOR})
+        return Sent(key)
+    return Sent(key, take(tx, channel))
 
 
 _FRESH: Final = {

@@ -14,7 +14,7 @@ from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.offered import end_of, end_outgoing, is_ended_there, is_open, number_reply
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.sending import NOT_SENT, Letter, Sent, send
+from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
 from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import ENDED
@@ -53,7 +53,7 @@ class ServiceReply(NamedTuple):
     """Where its header blocks begin, offset and codec, while that is known: it is not stored."""
     header: SequenceHeader | None = None
     """Its place in the sequence that the source has offered, once it has one."""
-    letter: Letter | None = None
+    outgoing_message: OutgoingMessage | None = None
     """The same as it is sent, where that is not on the response to its request: it is stored by itself."""
 
 
@@ -74,7 +74,7 @@ class Settled(NamedTuple):
     """On what is to be sent because of it."""
     is_ack_due: bool = False
     """An acknowledgement is to be sent by itself."""
-    letter: int | None = None
+    outgoing_position: int | None = None
     """Position of the reply as it waits to be sent or fetched."""
     terminates: TerminateSequence | None = None
     """The end of the offered sequence, to be sent: this was the last message to be replied to."""
@@ -177,9 +177,9 @@ def add_reply(
     """Store the reply to the message at ``position``, which has the place ``header`` in the offered sequence, and have
     it sent or fetched where it has an endpoint. ``is_awaited``: it may leave on the response to its request."""
     sent = NOT_SENT
-    if record is not None and reply.letter is not None:
+    if record is not None and reply.outgoing_message is not None:
         number = None if header is None else header.number
-        sent = send(tx, record, reply.letter, number, is_awaited=is_awaited)
+        sent = send(tx, record, reply.outgoing_message, number, is_awaited=is_awaited)
     tx.execute(
         ADD_REPLY,
         {
@@ -190,7 +190,7 @@ def add_reply(
             "body": reply.body,
             "sequence": None if header is None or record is None else record.id,
             "number": None if header is None else header.number,
-            "letter": sent.position,
+            "outgoing_entry": sent.position,
         },
     )
     return sent
@@ -202,7 +202,7 @@ class Settlement:
     reply: ServiceReply | None
     acknowledgement: SequenceAcknowledgement | None
     """What an acknowledgement of its sequence says now; ``None``: that is sent by itself."""
-    letter: int | None = None
+    outgoing_position: int | None = None
     """Position of the reply as it waits to be fetched, should it not leave on a response."""
 
 
@@ -212,14 +212,14 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     found = db.execute(OUTCOME_AND_REPLY, {"key": position}).fetchone()
     if found is None or found[0] is None:
         return None
-    outcome, sequence, number, status, headers, body, reply_number, letter = found
+    outcome, sequence, number, status, headers, body, reply_number, outgoing_position = found
     reply = None if status is None else ServiceReply(status, tuple((n, v) for n, v in json.loads(headers)), body)
     record = SequenceRecord.read(db, sequence)
     if reply is not None and reply_number is not None and record.outgoing is not None:
         reply = reply._replace(header=record.outgoing.value.header(reply_number))
     if record.acks_to is not None and policy is not None:
-        return Settlement(outcome, reply, None, letter)
+        return Settlement(outcome, reply, None, outgoing_position)
     if policy is None:
-        return Settlement(outcome, reply, record.value.acknowledgement(), letter)
+        return Settlement(outcome, reply, record.value.acknowledgement(), outgoing_position)
     said = acknowledged(db, record, policy, lambda: space(db).used, number)
-    return Settlement(outcome, reply, said, letter)
+    return Settlement(outcome, reply, said, outgoing_position)

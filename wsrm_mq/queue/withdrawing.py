@@ -62,7 +62,7 @@ def withdraw(tx: Transaction, one: Stored, reason: str) -> None:
     if one.outcome is None:
         _take_out(tx, one, reason)
     elif one.outcome == "dead":
-        tx.execute(repairs.WITHDRAW_LETTER, {"key": one.position, "reason": reason, "now": tx.now})
+        tx.execute(repairs.WITHDRAW_DEAD_LETTER, {"key": one.position, "reason": reason, "now": tx.now})
     else:
         raise NotAllowed(f"The message at position {one.position} is {one.outcome} already.")
 
@@ -70,7 +70,7 @@ def withdraw(tx: Transaction, one: Stored, reason: str) -> None:
 def put_back(tx: Transaction, one: Stored) -> None:
     """Undo ``withdraw``. Where its sequence has delivered what follows it, that is refused: it would come late."""
     if one.origin is not None:
-        tx.execute(repairs.RESTORE_LETTER, {"key": one.position})
+        tx.execute(repairs.RESTORE_DEAD_LETTER, {"key": one.position})
         return
     record, number = one.sequence, one.number
     value = record.value

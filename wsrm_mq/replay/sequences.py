@@ -13,7 +13,7 @@ from functools import partial
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
-from wsrm_mq.delivery.letters import tell_end
+from wsrm_mq.delivery.outgoing_messages import tell_end
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue import operate
 from wsrm_mq.queue.ending import bury_tails

@@ -25,7 +25,7 @@ STORED: Final = compiled(
 REPLAY_OF: Final = compiled(
     select(entry.c.id).where(entry.c.message == p("message"), entry.c.replay_of == p("key")).order_by(entry.c.id.desc())
 )
-WITHDRAW_LETTER: Final = compiled(
+WITHDRAW_DEAD_LETTER: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome == "dead")
     .values(outcome="discarded", reason=p("reason"), settled_at=p("now"))
@@ -36,7 +36,7 @@ _DIED: Final = (
     .order_by(ledger.c.id.desc())
     .limit(1)
 )
-RESTORE_LETTER: Final = compiled(
+RESTORE_DEAD_LETTER: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome == "discarded")
     .values(

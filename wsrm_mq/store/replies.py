@@ -15,7 +15,7 @@ ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.
 OUTCOME_AND_REPLY: Final = compiled(
     select(
         *(entry.c.outcome, entry.c.sequence, entry.c.number),
-        *(reply.c[name] for name in ("status", "headers", "body", "number", "letter")),
+        *(reply.c[name] for name in ("status", "headers", "body", "number", "outgoing_entry")),
     )
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
     .where(entry.c.id == bindparam("key"))
@@ -32,7 +32,7 @@ ANSWERED_WITH: Final = compiled(
         ),
     )
     .join(entry, entry.c.id == reply.c.entry)
-    .where(reply.c.sequence == bindparam("sequence"), reply.c.letter.is_(None))
+    .where(reply.c.sequence == bindparam("sequence"), reply.c.outgoing_entry.is_(None))
 )
 """The numbers of the requests whose replies have left on a response, with ``:numbers`` of the offered sequence: a JSON
 list of [lower, upper]."""

@@ -171,7 +171,7 @@ MEASURES: Final = {
     ),
     "dead_letters": Measure(
         "dead letters, not confirmed",
-        lambda s: sum(s.at.unconfirmed_letters.values()),
+        lambda s: sum(s.at.dead_letters_unconfirmed.values()),
         findings.dead_letters,
         warning="0",
         critical="100",

@@ -187,7 +187,7 @@ def dead_letters(sight: Sight) -> list[Fact]:
             count,
             queue=queue,
         )
-        for queue, count in sight.at.unconfirmed_letters.items()
+        for queue, count in sight.at.dead_letters_unconfirmed.items()
         if count and (named := queue_word(queue))
     ]
 

@@ -81,7 +81,7 @@ class Overview(NamedTuple):
     """By queue."""
     dead_letters: dict[str, int]
     """By the queue that they come from."""
-    unconfirmed_letters: dict[str, int]
+    dead_letters_unconfirmed: dict[str, int]
     """Those dead letters that no operator has confirmed, by the same queue."""
     unacknowledged_replies: dict[str, int]
     """By queue: those sent in an offered sequence that has not ended."""
@@ -184,7 +184,7 @@ def overview(db: Database, now: int) -> Overview:
         blocked=dict(blocked),
         waiting=waiting,
         dead_letters={queue: count for queue, count, _unconfirmed in letters},
-        unconfirmed_letters={queue: unconfirmed for queue, _count, unconfirmed in letters},
+        dead_letters_unconfirmed={queue: unconfirmed for queue, _count, unconfirmed in letters},
         unacknowledged_replies=dict(db.execute(_UNACKNOWLEDGED_REPLIES).fetchall()),
         faulted=dict(db.execute(_FAULTED, {"since": now - FAULTED_WITHIN}).fetchall()),
         faulted_in_all=db.execute(_FAULTED_IN_ALL).fetchone()[0],

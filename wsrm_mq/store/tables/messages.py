@@ -134,6 +134,6 @@ reply: Final = table(
     Column("sequence", Integer),
     Column("number", Integer),
     # The entry of the same reply that waits to be fetched, where it does not leave on a response.
-    Column("letter", Integer),
+    Column("outgoing_entry", Integer),
 )
 Index("reply_numbered", reply.c.sequence, reply.c.number, unique=True, sqlite_where=text("number IS NOT NULL"))

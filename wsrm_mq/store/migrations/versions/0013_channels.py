@@ -26,7 +26,7 @@ STATEMENTS = (
     "ALTER TABLE sequence ADD COLUMN acks_fetched_by TEXT",
     "ALTER TABLE sequence ADD COLUMN ack_waits INTEGER DEFAULT '0' NOT NULL",
     "CREATE INDEX sequence_ack_waits ON sequence (acks_fetched_by) WHERE ack_waits = 1",
-    "ALTER TABLE reply ADD COLUMN letter INTEGER",
+    "ALTER TABLE reply ADD COLUMN outgoing_entry INTEGER",
 )
 
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsrm_mq.envelope import Limits, ending, scan
+from wsrm_mq.envelope import Limits, ending, own_names, scan
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.sending import Letter, send
+from wsrm_mq.queue.sending import OutgoingMessage, send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["letter", "own_letter", "tell_end", "tell_end_of_offered", "with_end_of_offered"]
+__all__ = ["own_message", "service_message", "tell_end", "tell_end_of_offered", "with_end_of_offered"]
 
 
-def letter(to: EndpointReference, body: bytes, content_type: str, limits: Limits) -> Letter:
+def service_message(to: EndpointReference, body: bytes, content_type: str, limits: Limits) -> OutgoingMessage:
     """An envelope that a service wrote: it may have given it a MessageID and an Action of its own."""
     headers = scan(body, content_type, None, limits)
-    return Letter(to, headers.message_id or "", headers.action or "", content_type, body)
+    return OutgoingMessage(to, headers.message_id or "", headers.action or "", content_type, body)
 
 
-def own_letter(to: EndpointReference, body: bytes, soap: SOAPVersion) -> Letter:
+def own_message(to: EndpointReference, body: bytes, soap: SOAPVersion) -> OutgoingMessage:
     """An envelope that was rendered here."""
-    made = letter(to, body, f"{soap.media_type}; charset=utf-8", Limits())
-    if soap is SOAPVersion.SOAP_1_1:
-        return made
-    return made._replace(content_type=f'{made.content_type}; action="{made.action}"')
+    message_id, action = own_names(body)
+    content_type = f"{soap.media_type}; charset=utf-8"
+    if soap is SOAPVersion.SOAP_1_2:
+        content_type += f'; action="{action}"'
+    return OutgoingMessage(to, message_id, action, content_type, body)
 
 
 def tell_end(tx: Transaction, element: CloseSequence | TerminateSequence) -> None:
@@ -41,7 +42,7 @@ def tell_end(tx: Transaction, element: CloseSequence | TerminateSequence) -> Non
         to = EndpointReference(record.acks_fetched_by)
     if to is None:
         return
-    send(tx, record, own_letter(to, ending(terms.soap, terms.addressing, terms.rm, None, element, to=to), terms.soap))
+    send(tx, record, own_message(to, ending(terms.soap, terms.addressing, terms.rm, None, element, to=to), terms.soap))
 
 
 def with_end_of_offered(tx: Transaction, verb: Callable[[Transaction], Receipt]) -> Receipt:
@@ -64,4 +65,4 @@ def tell_end_of_offered(tx: Transaction, element: TerminateSequence) -> Claim | 
         return None
     terms, to = record.value.terms, record.outgoing.endpoint
     body = ending(terms.soap, terms.addressing, terms.rm, None, element, to=to)
-    return send(tx, record, own_letter(to, body, terms.soap)).claim
+    return send(tx, record, own_message(to, body, terms.soap)).claim
