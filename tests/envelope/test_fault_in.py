@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.envelope import ServiceFault, fault_in
+from wsrm_mq.envelope import ServiceFault, excerpt, fault_in
 from wsrm_mq.sequence.faults import FaultCode
 
 TYPES = {"1.1": "text/xml; charset=utf-8", "1.2": "application/soap+xml; charset=utf-8"}
@@ -57,3 +57,10 @@ def test_what_is_no_fault_of_soap_is_none(reply: bytes) -> None:
 
 def test_a_body_of_parts_without_a_root_is_no_fault() -> None:
     assert fault_in(soap_1_1("s:Client"), "multipart/related; boundary=b") is None
+
+
+def test_what_a_fault_says_is_in_its_body_however_much_stands_in_its_header() -> None:
+    header = f"<s:Header><acme:Security>{'k' * 5_000}</acme:Security></s:Header><s:Body>"
+    reply = soap_1_1("s:Client").replace(b"<s:Body>", header.encode())
+    assert excerpt(reply) == "s:Client no"
+    assert excerpt(b"it is none") == "it is none"

@@ -153,6 +153,9 @@ def test_a_source_that_answers_an_acknowledgement_with_unknown_sequence_ends_its
     ended = within(10, lambda: ledger(source, identifier, "ended"), bool)
     assert ended == ["the source sent UnknownSequence"]
     assert source.delivered(identifier) == [1]
+    explain = ["sequence", "explain", identifier, "--store", str(source.server.store)]
+    told = " ".join(CliRunner().invoke(program, explain, prog_name="wsrm-mq").output.split())
+    assert " UTC, the source sent UnknownSequence; nothing is left to deliver." in told
 
 
 @pytest.mark.spec("D-ACK-015")

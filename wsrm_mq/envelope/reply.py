@@ -23,6 +23,7 @@ __all__ = ["HeaderPlace", "NotAnEnvelope", "ServiceFault", "complete_reply", "ex
 
 _LIMITS: Final = Limits()
 _TAG: Final = re.compile(r"<[^>]*>")
+_BODY: Final = re.compile(rb"<(?:[\w.-]+:)?Body\b")
 _PIECE: Final = 16 * 1024
 _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
 _CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
@@ -111,8 +112,10 @@ def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
 
 
 def excerpt(fault: bytes) -> str:
-    """What a fault says to people: its text without the tags."""
-    return " ".join(_TAG.sub(" ", fault[:4_000].decode("utf-8", "replace")).split())[:500]
+    """What a fault says to people: the text of its Body without the tags."""
+    body = _BODY.search(fault)
+    begin = 0 if body is None else body.start()
+    return " ".join(_TAG.sub(" ", fault[begin : begin + 4_000].decode("utf-8", "replace")).split())[:500]
 
 
 class _Known(Exception):

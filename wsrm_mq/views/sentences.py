@@ -154,7 +154,9 @@ def _ended(at: Situation) -> str:
     view = at.view
     if view.replay_of is not None:
         return f"Messages of {view.replay_of} were replayed in it; nothing is left to deliver."
-    how = _ENDINGS.get(view.ended or "", "it is not known how") if at.ending is None else _by_operator(at.ending)
+    how = at.ended_because or _ENDINGS.get(view.ended or "", "it is not known how")
+    if at.ending is not None:
+        how = _by_operator(at.ending)
     left = "nothing is left to deliver" if view.discard_from is None else _given_up(view)
     return f"It ended at {moment(view.ended_at or view.active_at)}, {how}; {left}."
 

@@ -103,6 +103,8 @@ class Situation(NamedTuple):
     hold: Act | None
     ending: Act | None
     """An operator has ended it."""
+    ended_because: str | None
+    """What the ledger says of its end, where that is more than its state."""
     replayed_by: str | None
     """The plan, not at its end, that holds it; ``None`` too where an operator does."""
     given_up: AckRanges
@@ -235,6 +237,7 @@ def _situation(db: Database, view: SequenceView, now: int, live: list[Instance])
         Faults(len(faults), *faults[0]) if faults else None,
         hold,
         _last_act(db, view, "terminated") if view.ended == State.FAILED.value else None,
+        _ended_because(db, view),
         plan[0] if plan is not None else None,
         view.received.gaps(view.limit - 1) if view.late is not None else AckRanges(),
         AckRanges.of(number for (number,) in late),
@@ -246,6 +249,11 @@ def _situation(db: Database, view: SequenceView, now: int, live: list[Instance])
 def _last_act(db: Database, view: SequenceView, event: str) -> Act | None:
     row = db.execute(_LAST_ACT, {"sequence": view.identifier, "event": event}).fetchone()
     return Act(*row) if row is not None else None
+
+
+def _ended_because(db: Database, view: SequenceView) -> str | None:
+    act = _last_act(db, view, "ended") if view.ended in (State.TERMINATED.value, State.EXPIRED.value) else None
+    return None if act is None or act.reason == view.ended else act.reason
 
 
 def _next_number(db: Database, view: SequenceView) -> int:
