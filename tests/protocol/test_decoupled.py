@@ -462,6 +462,22 @@ def test_the_end_of_the_offered_sequence_is_sent_when_its_source_has_ended_and_a
     assert len(later) == 1, "it is told once"
 
 
+@pytest.mark.spec("H-018", "S-TRM-001")
+@pytest.mark.parametrize("place", ["", "/other"], ids=["one endpoint", "two endpoints"])
+@in_1_1
+def test_the_response_to_the_end_and_the_end_of_the_offered_sequence_leave_at_once(
+    place: str, source: Source, endpoint: Endpoint
+) -> None:
+    """Both follow from one request, and both are in some hand: no run has broken off."""
+    identifier, _offered = offering(source, endpoint)
+    assert is_empty_202(source.terminate(identifier, reply_to=endpoint.url + place))
+    endpoint.one("TerminateSequence")
+    endpoint.one("TerminateSequenceResponse")
+    there = "select entry.id from entry join channel using (sequence) where address like ?"
+    broke_off = f"select count(*) from ledger where event = 'broke_off' and position in ({there})"
+    assert source.store.rows(broke_off, f"{endpoint.url}%") == [(0,)]
+
+
 @pytest.mark.spec("S-TRM-003")
 @in_1_1
 def test_cxf_is_told_of_the_end_on_a_response(server: OrdersServer, speak: Orders, endpoint: Endpoint) -> None:

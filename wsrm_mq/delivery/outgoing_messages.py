@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from wsrm_mq.envelope import Limits, ending, own_names, scan
 from wsrm_mq.queue.arrival import Receipt
-from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.sending import OutgoingMessage, send
+from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
@@ -52,17 +51,16 @@ def with_end_of_offered(tx: Transaction, verb: Callable[[Transaction], Receipt])
     record = None if receipt.terminates is None else tx.answered_by(receipt.terminates.identifier)
     if receipt.terminates is None or record is None or record.outgoing is None or record.outgoing.endpoint is None:
         return receipt
-    # Another claim that is left out here is free for the watch.
-    receipt.sends = tell_end_of_offered(tx, receipt.terminates) or receipt.sends
+    receipt.sends += tell_end_of_offered(tx, receipt.terminates).claims
     receipt.terminates = None
     return receipt
 
 
-def tell_end_of_offered(tx: Transaction, element: TerminateSequence) -> Claim | None:
+def tell_end_of_offered(tx: Transaction, element: TerminateSequence) -> Sent:
     """Have the sequence that a source has offered terminated at its endpoint, or where that is fetched."""
     record = tx.answered_by(element.identifier)
     if record is None or record.outgoing is None or record.outgoing.endpoint is None:
-        return None
+        return NOT_SENT
     terms, to = record.value.terms, record.outgoing.endpoint
     body = ending(terms.soap, terms.addressing, terms.rm, None, element, to=to)
-    return send(tx, record, own_message(to, body, terms.soap)).claim
+    return send(tx, record, own_message(to, body, terms.soap))

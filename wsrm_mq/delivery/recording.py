@@ -369,7 +369,7 @@ def _settling(
         return (
             done
             if done.terminates is None
-            else done._replace(sends=tell_end_of_offered(tx, done.terminates) or done.sends)
+            else done._replace(sends=tell_end_of_offered(tx, done.terminates).claim or done.sends)
         )
 
     return verb

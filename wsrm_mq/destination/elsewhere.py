@@ -23,7 +23,7 @@ def created_there(
     record = None if receipt.created is None else tx.sequence_named(receipt.created.terms.identifier)
     if record is not None:
         body = answers.created(receipt, headers, to).body
-        receipt.sends = send(tx, record, own_message(to, body, headers.soap)).claim
+        receipt.sends += send(tx, record, own_message(to, body, headers.soap)).claims
         receipt.is_answered_elsewhere = True
     return receipt
 
@@ -44,6 +44,6 @@ def ended_there(
     if record is not None:
         final = None if record.acks_to == to else receipt.acknowledgement
         body = answers.ended(final, headers, to=to).body
-        receipt.sends = send(tx, record, own_message(to, body, headers.soap)).claim
+        receipt.sends += send(tx, record, own_message(to, body, headers.soap)).claims
         receipt.is_answered_elsewhere = True
     return receipt

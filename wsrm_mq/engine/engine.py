@@ -242,8 +242,8 @@ class Engine:
             self.dispatcher.give(receipt.claim, delivery)
         elif delivery is not None:
             self.dispatcher.offer(receipt.sequence, delivery)
-        if receipt.sends is not None:
-            self.dispatcher.give(receipt.sends)
+        for sends in receipt.sends:
+            self.dispatcher.give(sends)
         if receipt.needs_watch:
             self.watch.look_soon()
 

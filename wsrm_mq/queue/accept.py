@@ -196,7 +196,7 @@ def _answer_last(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
     if header is None:
         return
     if record.acks_to is not None:
-        receipt.sends = send(tx, record, arrival.last_reply(record.acks_to), header.number).claim
+        receipt.sends += send(tx, record, arrival.last_reply(record.acks_to), header.number).claims
         return
     message = arrival.last_reply(None)
     reply = ServiceReply("200 OK", (("Content-Type", message.content_type),), message.body)

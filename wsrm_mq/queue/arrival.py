@@ -116,8 +116,8 @@ class Receipt:
     sequence: int = 0
     """Key of the sequence."""
     claim: Claim | None = None
-    sends: Claim | None = None
-    """On what is to be sent because of it."""
+    sends: tuple[Claim, ...] = ()
+    """On what is to be sent because of it, by endpoint."""
     is_answered_elsewhere: bool = False
     """The answer is stored to be sent: none leaves on the response."""
     terminates: TerminateSequence | None = None

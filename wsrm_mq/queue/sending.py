@@ -49,6 +49,11 @@ class Sent(NamedTuple):
     claim: Claim | None = None
     """It is there where this process is to send it."""
 
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """For what collects them: one that comes into no hand counts as a run that broke off."""
+        return () if self.claim is None else (self.claim,)
+
 
 NOT_SENT: Final = Sent(None)
 
