@@ -3,7 +3,8 @@
 Without that a partner whose endpoint takes connections and answers nothing would keep every thread that sends, and the
 acknowledgements and replies of all others would wait behind its own (SEC-018). A host of which nothing is known yet may
 be such a one: it too gets one thread until it has answered once. Whoever may name hosts can name many, so those that do
-not answer have few threads among them.
+not answer have few threads among them. Only one that has answered and begins to hang keeps the threads that are with
+it, once, until their time-outs are over.
 """
 
 from __future__ import annotations
