@@ -13,7 +13,8 @@ from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.replay.divided import PARTS, DividedPlan, Manifest, Part, PartLine, encoded_line, freeze
 from wsrm_mq.replay.journal import Journal, state_of
-from wsrm_mq.replay.parts import GIVES_UP, Content, Pace, PartRun, Tally, rehearse
+from wsrm_mq.replay.pace import Pace
+from wsrm_mq.replay.parts import GIVES_UP, Content, PartRun, Tally, rehearse
 from wsrm_mq.testing import EnvelopeFactory
 
 SPEAK = EnvelopeFactory()

@@ -269,8 +269,50 @@ def test_on_request_a_failure_stops_the_run(house: House, monkeypatch: pytest.Mo
 def test_a_rate_is_kept(house: House) -> None:
     house.sequence(*range(1, 11))
     told: list[Progress] = []
+    begun = time.monotonic()
     house.run(house.plan("queue:/orders"), rate=20, on_progress=told.append)
     assert any(progress.line < 5 for progress in told[1:])
+    assert time.monotonic() - begun >= 9 / 20
+
+
+def refuses(_delivery: Delivery) -> Outcome:
+    return Outcome(error="connection refused")
+
+
+def gives_up(_partner: str | None) -> QueuePolicy:
+    return QueuePolicy(retry=())
+
+
+def test_what_an_earlier_run_has_left_keeps_the_rate_of_this_one(house: House) -> None:
+    for _ in range(3):
+        house.sequence(1, 2, 3, 4)
+    file = house.plan("queue:/orders")
+
+    stopped = house.run(file, call=refuses, policy_of=gives_up)
+    assert len(stopped.blocked) == 3, "all is entered and nothing delivered"
+    begun = time.monotonic()
+    done = house.run(file, rate=20)
+    assert (len(house.other.numbers), done.blocked) == (12, ())
+    assert time.monotonic() - begun >= 11 / 20
+
+
+def test_a_run_at_a_rate_ends_at_once_where_it_is_stopped_and_that_is_no_attempt(house: House) -> None:
+    for _ in range(3):
+        house.sequence(1, 2)
+    file = house.plan("queue:/orders")
+    house.run(file, call=refuses, policy_of=gives_up)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.settled:
+            raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        house.run(file, rate=0.05, on_progress=interrupt)
+    assert time.monotonic() - begun < 15, "the next turn was to come after twenty seconds"
+    house.run(file)
+    assert [call[2:] for call in house.other.calls] == [(True, "")] * 6
+    assert house.rm.rows("SELECT max(failures) FROM entry") == [(0,)], "the ladder begins anew with a run"
 
 
 def test_a_plan_that_was_edited_by_one_byte_is_refused(house: House) -> None:

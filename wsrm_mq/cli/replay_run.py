@@ -34,7 +34,11 @@ WIDTH: Final = 79
 @json_option
 @careful
 @click.argument("file", type=_FILE)
-@click.option("--rate", type=click.FloatRange(0.01), help="At most so many messages a second.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.01),
+    help="At most so many messages a second; of those that the service delivers so many are entered.",
+)
 @click.option("--stop-on-error", is_flag=True, help="Enter no more once a message has failed for good.")
 @click.option("--to", "target", metavar="TARGET", help="Another target than the plan says; see `replay plan`.")
 @click.pass_context

@@ -78,7 +78,7 @@ class Outcome:
     is_sent: bool = False
     """It has left, and is settled only by its acknowledgement."""
     left_alone: float | None = None
-    """With an error: it did not leave, as its host is left alone for so many seconds. That is no attempt."""
+    """With an error: nobody was asked, and for so many seconds nobody is to be. That is no attempt."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
     settling: Any = None

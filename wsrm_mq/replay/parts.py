@@ -6,7 +6,6 @@ their order; a target that knows messages by their keys has each once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -14,9 +13,10 @@ from wsrm_mq.delivery.delivery import Call, Delivery, Key
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.replay.divided import PartLine
 from wsrm_mq.replay.journal import Journal
+from wsrm_mq.replay.pace import Pace
 from wsrm_mq.replay.plan import DUPLICATE
 
-__all__ = ["Content", "Pace", "PartRun", "Tally", "rehearse"]
+__all__ = ["Content", "PartRun", "Tally", "rehearse"]
 
 GIVES_UP: Final = 10
 """After so many failures without a success between them nothing more is sent: it is the target that fails."""
@@ -41,22 +41,6 @@ class Tally(NamedTuple):
     gave_up: bool = False
     superseded: bool = False
     """A newer attempt has taken the part."""
-
-
-class Pace:
-    """At most ``rate`` calls a second; ``None``: any number."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._seconds = 0.0 if rate is None else 1 / rate
-        self._next = 0.0
-
-    def wait(self) -> None:
-        if not self._seconds:
-            return
-        now = time.monotonic()
-        if now < self._next:
-            time.sleep(self._next - now)
-        self._next = max(now, self._next) + self._seconds
 
 
 class PartRun(NamedTuple):

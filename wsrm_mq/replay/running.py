@@ -20,6 +20,7 @@ from wsrm_mq.errors import NotAllowed, NotFound, StoreError
 from wsrm_mq.queue import plans as verbs
 from wsrm_mq.queue.plans import Entered, Plan, Planned, Withdrawn
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
+from wsrm_mq.replay.pace import Pace
 from wsrm_mq.replay.plan import BREAKS_ORDER, Line, PlanFile
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store.applications import Serving, outgoing_queue, served
@@ -34,10 +35,15 @@ from wsrm_mq.store.writer import Clock, wall_clock
 __all__ = ["Progress", "cancel_plan", "check_plan", "run_plan"]
 
 AHEAD: Final = 2_000
-"""So many entered messages may be undelivered: the plan may be a day's, the store need not have it twice."""
+"""So many entered messages may be undelivered: the plan may be a day's, the store need not have it twice. With a rate
+not more than a second's: a service that was away delivers at once what it finds."""
 PIECE: Final = 500
 """Messages entered in one transaction."""
 LOOK_SECONDS: Final = 0.02
+MOST_CREDIT_SECONDS: Final = 0.1
+"""So much of a rate can be made up for where messages were entered late."""
+_STOPPED_SECONDS: Final = 1.0
+"""For which a message waits whose turn did not come before its run was stopped: the run has ended by then."""
 _DRAIN_SECONDS: Final = 30.0
 _LET_END_SECONDS: Final = 5.0
 """What a service is delivering while its plan is cancelled."""
@@ -144,7 +150,8 @@ def run_plan(
 ) -> Progress:
     """Run the plan ``file`` on the store at ``where`` to its end, or as far as it comes. ``call`` delivers a message
     here; ``None``: the service that runs does. ``target`` is what is written down of that. ``rate``: so many messages a
-    second at most. ``actor``: who runs it, for the ledger. ``stop_on_error``: enter no more once a group is blocked.
+    second at most, where they are delivered here whoever has entered them; where the service delivers, so many are
+    entered. ``actor``: who runs it, for the ledger. ``stop_on_error``: enter no more once a group is blocked.
 
     Raises ``NotAllowed`` for a plan that was changed, is of another store, is over or is run already; ``StoreError``;
     and, as any wait does, ``KeyboardInterrupt``. The plan can be run again after each of them."""
@@ -155,9 +162,10 @@ def run_plan(
         _refuse(path, plan, digest, target)  # what an earlier run has left is served from the start on
         if call is None:
             _refuse_without_service(path)
+        pace = Pace(rate)
         engine = Engine(
             path,
-            call or nothing_here,
+            nothing_here if call is None else _paced(call, pace),
             policy_of,
             clock=clock,
             serving=Serving(paths=(outgoing_queue(plan.header.id),)),
@@ -172,7 +180,19 @@ def run_plan(
             drain_seconds = _LAST_WORD_SECONDS
             raise
         finally:
+            pace.stop()
             engine.close(drain_seconds)
+
+
+def _paced(call: Call, pace: Pace) -> Call:
+    """What an earlier run has left and what is tried again keeps the rate too: they are not entered by this run."""
+
+    def call_in_turn(delivery: Delivery) -> Outcome:
+        if pace.wait():
+            return call(delivery)
+        return Outcome(error="The run was stopped before its turn.", left_alone=_STOPPED_SECONDS)
+
+    return call_in_turn
 
 
 def _refuse_other_store(path: Path, plan: PlanFile) -> None:
@@ -218,6 +238,9 @@ class _Run:
         self._plan = plan
         self._id = plan.header.id
         self._rate = rate
+        self._ahead = AHEAD if rate is None else min(AHEAD, max(1, int(rate)))
+        self._credit, self._credited_at = 1.0, time.monotonic()
+        """Messages that may be entered at this rate, as of when."""
         self._stop_on_error = stop_on_error
         self._on_progress = on_progress
         self._to_app = to_app
@@ -268,7 +291,6 @@ class _Run:
 
     def _enter_all(self) -> Progress:
         lines = self._plan.lines(self._line)
-        begun, entered = time.monotonic(), 0
         is_over = False
         while True:
             groups = self._look()
@@ -280,23 +302,29 @@ class _Run:
             is_over = is_over or (self._stop_on_error and bool(self._blocked))
             if is_over and not waiting:
                 return self._last_look(progress)
-            room = 0 if is_over else self._room(AHEAD - waiting, time.monotonic() - begun, entered)
+            room = 0 if is_over else self._room(self._ahead - waiting)
             if not room:
                 self._wait(waiting)
                 continue
             piece = list(islice(lines, room))
             is_over = not piece
             if piece:
-                entered += self._enter([_planned(line) for _number, line in piece])
+                self._enter([_planned(line) for _number, line in piece])
 
-    def _room(self, ahead: int, seconds: float, entered: int) -> int:
+    def _room(self, ahead: int) -> int:
         """How many messages may be entered now."""
-        most = min(PIECE, ahead)
-        if self._rate is not None:
-            most = min(most, int(self._rate * seconds) + 1 - entered)
-        return max(0, most)
+        most = max(0, min(PIECE, ahead))
+        if self._rate is None:
+            return most
+        now = time.monotonic()
+        earned = (now - self._credited_at) * self._rate
+        self._credit = min(self._credit + earned, max(1.0, MOST_CREDIT_SECONDS * self._rate))
+        self._credited_at = now
+        room = min(most, int(self._credit))
+        self._credit -= room
+        return room
 
-    def _enter(self, lines: list[Planned]) -> int:
+    def _enter(self, lines: list[Planned]) -> None:
         def verb(tx: Transaction) -> Entered:
             return verbs.enter(tx, self._id, self._line, lines, to_app=self._to_app)
 
@@ -306,7 +334,6 @@ class _Run:
         for claim in done.claims:
             self._engine.dispatcher.give(claim)
         self._wake()
-        return len(lines)
 
     def _wake(self) -> None:
         if self._to_app:

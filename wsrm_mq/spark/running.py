@@ -22,7 +22,8 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay import check_address, to_address
 from wsrm_mq.replay.divided import JOURNALS, DividedPlan
 from wsrm_mq.replay.journal import Journal, State, state_of
-from wsrm_mq.replay.parts import Content, Pace, PartRun, Tally, rehearse
+from wsrm_mq.replay.pace import Pace
+from wsrm_mq.replay.parts import Content, PartRun, Tally, rehearse
 from wsrm_mq.spark.jobs.replay import CONTENT, contents
 from wsrm_mq.spark.planning import Sources
 
