@@ -15,7 +15,9 @@ from wsrm_mq.observe.metrics import METRICS, Scrape
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.failure import leave_alone
 from wsrm_mq.queue.offered import acknowledged_with
+from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.sending import OutgoingMessage, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer, SequenceAcknowledgement
@@ -146,6 +148,11 @@ def test_explain_names_what_was_sent_about_a_sequence_and_given_up(
         assert record is not None
         return record
 
+    def served(tx: Transaction, identifier: str) -> Claim:
+        record = named(tx, identifier)
+        record.owner = tx.instance
+        return Claim(record.id, record.fence)
+
     position = service.instance.run(lambda tx: send(tx, named(tx, identifier), message)).position
     assert position is not None
     told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())
@@ -154,7 +161,13 @@ def test_explain_names_what_was_sent_about_a_sequence_and_given_up(
     with closing(connect_looker(service.path)) as db:
         assert unsent_since(db, service.clock()) == service.clock() - MINUTE - 1
     [sent] = document(wsrm("sequence", "explain", identifier, "--json"))["sent"]
-    assert (sent["to"], sent["waiting"], sent["dead"]) == (to, 1, 0)
+    assert (sent["to"], sent["waiting"], sent["dead"], sent["error"]) == (to, 1, 0, None)
+    why = f"{to}: answered 503"
+    service.instance.run(lambda tx: leave_alone(tx, served(tx, sent["sequence"]), position, 60 * MINUTE, why))
+    told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())
+    assert f"sent: to {to}: 1 message waits, the first as '{why}'" in told
+    assert f"wsrm-mq sequence explain {sent['sequence']}" in told
+    assert why in " ".join(wsrm("sequence", "explain", sent["sequence"]).stdout.split())
 
     service.instance.run(lambda tx: bury(tx, named(tx, sent["sequence"]), position, 1, "not_acknowledged"))
     told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())

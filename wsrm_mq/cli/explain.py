@@ -96,8 +96,14 @@ def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_pa
         prose(told_replies(replies))
     for one in sent:
         prose(told_sent(one))
+        steps = []
+        if one.error is not None:
+            steps.append(
+                Step(f"wsrm-mq sequence explain {one.sequence}", "why it has not left, and when it is tried next")
+            )
         if one.dead:
-            show_steps(place, (Step(f"wsrm-mq dead-letter list seq:{one.sequence}", "what was given up, and why"),), {})
+            steps.append(Step(f"wsrm-mq dead-letter list seq:{one.sequence}", "what was given up, and why"))
+        show_steps(place, tuple(steps), {})
 
 
 def _explain_many(place: Place, db: Database, query: Query, is_json: bool) -> None:
@@ -138,12 +144,13 @@ def told_replies(replies: OutgoingView) -> str:
 
 
 def told_sent(sent: SentView) -> str:
-    """``sent: to http://…: nothing waits; 2 were given up``"""
+    """``sent: to http://…: 3 messages wait, the first as 'http://…: answered 503'; 2 were given up``"""
     from wsrm_mq.views.sentences import counted
 
     waits = f"{counted(sent.waiting, 'message waits', 'messages wait')}" if sent.waiting else "nothing waits"
+    why = "" if sent.error is None else f", the first as '{sent.error}'"
     dead = f"; {counted(sent.dead, 'was', 'were')} given up, the source has not got that" if sent.dead else ""
-    return f"sent: to {sent.to}: {waits}{dead}"
+    return f"sent: to {sent.to}: {waits}{why}{dead}"
 
 
 def renamed(command: str, shorter: Mapping[str, str]) -> str:

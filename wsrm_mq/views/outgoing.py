@@ -92,6 +92,8 @@ class SentView(NamedTuple):
     """So many are not settled."""
     dead: int
     """So many were given up, and no operator has confirmed it."""
+    error: str | None
+    """Why the first of those that wait has not left, where that was tried."""
 
 
 _dead_letters = queue.alias()
@@ -114,6 +116,12 @@ _SENT: Final = compiled(
             entry.c.sequence == channel.c.sequence,
         )
         .correlate(channel, sequence)
+        .scalar_subquery(),
+        select(entry.c.last_error)
+        .where(entry.c.sequence == channel.c.sequence, entry.c.outcome.is_(None), entry.c.last_error.is_not(None))
+        .order_by(entry.c.number)
+        .limit(1)
+        .correlate(channel)
         .scalar_subquery(),
     )
     .join_from(channel, sequence, sequence.c.id == channel.c.sequence)
