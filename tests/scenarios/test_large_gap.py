@@ -94,8 +94,8 @@ def hold_again(store: Path, identifier: str, before: Mapping[str, Any]) -> None:
 
 
 def alike(row: Row) -> Row:
-    """What is the same in the rows of all messages of a sequence."""
-    own = ("id", "message", "number", "message_id", "received_at", "body", "body_size")
+    """What is the same in the rows of all messages of a sequence, on whatever connection they came."""
+    own = ("id", "message", "number", "message_id", "received_at", "body", "body_size", "connection")
     return {name: value for name, value in row.items() if name not in own}
 
 
