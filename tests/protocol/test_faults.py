@@ -255,6 +255,17 @@ def test_a_sequence_that_is_closed_from_this_side_says_so_by_sequence_closed_and
     assert (closed.body_name, closed.ack.final) == ("CloseSequenceResponse", True)
 
 
+@pytest.mark.spec("F-032")
+@in_1_0
+def test_in_1_0_which_has_no_sequence_closed_no_sequence_is_closed_from_this_side(
+    source: Source, operate: Operate
+) -> None:
+    identifier = source.opened(1)
+    refused = operate("close", identifier, status=4)
+    assert "1.0, which has no close; terminate it." in " ".join(refused.stderr.split())
+    assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),), "it goes on"
+
+
 @pytest.mark.spec("F-021")
 @every_version
 def test_a_fault_about_a_message_without_message_id_relates_to_nothing(source: Source) -> None:
