@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.stores import made
-from tests.support.target import Target
+from tests.support.target import Target, serving
 from wsrm_mq.replay import Wishes
 from wsrm_mq.replay.divided import DividedPlan
 from wsrm_mq.replay.standing import standing
@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 MESSAGES = 3_000
 SEQUENCES = 30
 SECONDS = 500.0
+PARTS = 2
+TRIES = 3
 
 
 def descendants(pid: int) -> list[tuple[int, str]]:
@@ -66,25 +68,33 @@ def arrived(target: Target, count: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.timeout(600)  # a cluster begins slowly where others work too
+@pytest.mark.timeout(900)  # a cluster begins slowly where others work too
 def test_a_replay_loses_and_disorders_nothing_when_a_worker_and_an_executor_die(
-    spark: SparkSession, tmp_path: Path, target: Target
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     store = made(tmp_path / "a.db", MESSAGES, SEQUENCES)
-    wishes = Wishes("true", target.url)
-    make_plan(spark, Sources((str(store),)), wishes, tmp_path / "plan", parts=2, now=1_800_000_000_000)
-    (tmp_path / "spark").mkdir()
-    words = [sys.executable, "-m", "tests.spark.cluster", tmp_path / "plan", target.url, tmp_path / "spark"]
-    run = subprocess.Popen(list(map(str, words)), cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        arrived(target, 200, run)
-        kill_one(run.pid, "pyspark.daemon", last=True)
-        arrived(target, 600, run)
-        kill_one(run.pid, "CoarseGrainedExecutorBackend")
-        told, _ = run.communicate(timeout=SECONDS)
-    finally:
-        for pid in [pid for pid, _command in descendants(run.pid)] + [run.pid] if run.poll() is None else []:
-            os.kill(pid, signal.SIGKILL)
+    attempts = (killed_run(spark, store, tmp_path / f"try{number}") for number in range(TRIES))
+    assert any(made_in_all >= PARTS + 2 for made_in_all in attempts), "once both were killed while they ran a part"
+
+
+def killed_run(spark: SparkSession, store: Path, where: Path) -> int:
+    """Replay a store and kill a worker and an executor meanwhile: whatever they did just then, everything arrives, and
+    in order. Answers how many attempts the parts took: one that is killed while it runs no part costs none."""
+    (where / "spark").mkdir(parents=True)
+    with serving(Target()) as target:
+        wishes = Wishes("true", target.url)
+        make_plan(spark, Sources((str(store),)), wishes, where / "plan", parts=PARTS, now=1_800_000_000_000)
+        words = [sys.executable, "-m", "tests.spark.cluster", where / "plan", target.url, where / "spark"]
+        run = subprocess.Popen(list(map(str, words)), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        try:
+            arrived(target, 200, run)
+            kill_one(run.pid, "pyspark.daemon", last=True)
+            arrived(target, 600, run)
+            kill_one(run.pid, "CoarseGrainedExecutorBackend")
+            told, _ = run.communicate(timeout=SECONDS)
+        finally:
+            for pid in [pid for pid, _command in descendants(run.pid)] + [run.pid] if run.poll() is None else []:
+                os.kill(pid, signal.SIGKILL)
     assert run.returncode == 0
     assert json.loads(told.splitlines()[-1]).items() >= {"delivered": MESSAGES, "stopped": 0}.items()
 
@@ -94,8 +104,8 @@ def test_a_replay_loses_and_disorders_nothing_when_a_worker_and_an_executor_die(
         firsts[sequence].append(int(number))
     assert len(firsts) == SEQUENCES
     assert set(map(tuple, firsts.values())) == {tuple(range(1, MESSAGES // SEQUENCES + 1))}
-    found = DividedPlan(tmp_path / "plan")
-    attempts = sum(len(list(found.journals(part).glob("*.ndjson"))) for part in range(2))
-    assert attempts >= 4, "both were killed while they ran a part"
-    assert len(target.keys) - MESSAGES <= attempts - 2
+    found = DividedPlan(where / "plan")
+    attempts = sum(len(list(found.journals(part).glob("*.ndjson"))) for part in range(PARTS))
+    assert len(target.keys) - MESSAGES <= attempts - PARTS
     assert standing(found).is_done
+    return attempts
