@@ -10,22 +10,30 @@ SPARK_STAMP := $(VENV)/.installed-spark
 PIPELINE_STAMP := $(VENV)/.installed-pipeline
 NEEDS_JAVA := command -v java >/dev/null || { echo "Java 17 or newer is needed (Debian: openjdk-17-jre-headless)" >&2; exit 1; }
 PYTEST := $(BIN)/python -m pytest
+COMMA := ,
+# An installation is silent for minutes: what it is for, and how long it takes, is said before.
+INSTALL = @echo "Installing into $(VENV), once: $(1)."; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 # Tests wait more than they compute: on two cores a third worker saves a quarter of the time.
 WORKERS ?= 3
+NEAR = $(wildcard tests/$(ROOM) tests/test_$(ROOM).py tests/test_$(ROOM)_*.py)
 
 # Where the pages and examples are followed beside $(PYTHON): on the path, or where pyenv has them.
 PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline test pythons soak fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
-	@echo "make pipeline       three nodes, and every job of Spark over their stores; JSON=1 MESSAGES= OUT=; needs Java"
+	@echo "make pipeline       three nodes, and every job of Spark over their stores; JSON=1 MESSAGES= OUT=;"
+	@echo "                    about two minutes; installs PySpark first (500 MB), needs Java"
 	@echo "make test           the test suite; ARGS=--long adds the tests that take minutes"
+	@echo "make quick          while you change something: the tests of one room, most in less than a minute; ROOM=events"
 	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
 	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT="
+	@echo "make simulate       100,000 schedules of processes, partners, crashes and an operator; SEED= SCHEDULES= PLANT="
 	@echo "make fuzz           mutated envelopes for a minute; TARGET=envelope: only what reads them; SECONDS= SEED= PLANT="
 	@echo "make conformance    which acceptance rows are covered by a test that ran; none may fall unsaid"
 	@echo "make floor          what it covered has to be covered from now on"
@@ -52,23 +60,24 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(DEMO_STAMP): pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	$(call INSTALL,what the demo runs on$(COMMA) Spyne and uvicorn among it; about half a minute) '.[demo]'
 	@touch $@
 
 $(STAMP): pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(call INSTALL,what the tests need$(COMMA) every server among it; one to three minutes$(COMMA) as uWSGI is compiled) '.[dev]'
 	@touch $@ $(DEMO_STAMP)
 
 $(BENCH_STAMP): pyproject.toml | $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(call INSTALL,the servers that are measured; a minute or two) '.[bench]'
 	@touch $@
 
 $(SPARK_STAMP): pyproject.toml | $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	$(call INSTALL,PySpark$(COMMA) 500 MB; a minute or more) '.[spark]'
 	@touch $@ $(PIPELINE_STAMP)
 
 $(PIPELINE_STAMP): pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,spark]'
+	@$(NEEDS_JAVA)
+	$(call INSTALL,PySpark$(COMMA) 500 MB$(COMMA) and what the demo runs on; a minute or more) '.[demo,spark]'
 	@touch $@ $(DEMO_STAMP)
 
 setup: $(STAMP)
@@ -85,7 +94,15 @@ pipeline: $(PIPELINE_STAMP)
 		$(if $(MESSAGES),--messages $(MESSAGES)) $(if $(JSON),--json)
 
 test: $(STAMP)
+	@echo "Running the test suite on $(WORKERS) workers: some ten minutes on two cores. make quick takes less than one."
 	@$(BIN)/python -m tests.run --workers $(WORKERS) $(ARGS)
+
+# ROOM=: a module or directory of wsrm_mq, whose tests have its name.
+ROOM ?= sequence
+quick: $(STAMP)
+	@test -n "$(NEAR)" || { echo "No tests are named $(ROOM). A room is a module or directory of wsrm_mq: make quick ROOM=events" >&2; exit 2; }
+	@$(BIN)/ruff check --quiet wsrm_mq tests
+	@$(PYTEST) -q -m "not timed" -n $(WORKERS) tests/test_imports.py $(NEAR) $(ARGS)
 
 pythons: $(addprefix pythons-,$(PYTHONS))
 
@@ -100,6 +117,11 @@ pythons-%:
 soak: $(if $(AUDIT),$(SPARK_STAMP),$(STAMP))
 	@$(BIN)/python -m tests.soak $(if $(AUDIT),--audit) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FRONT),--front $(FRONT)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
+
+# SEED=N: number of the first schedule. SCHEDULES=N. PLANT=: a mistake of tests/simulator/faults.toml, to be found.
+simulate: $(STAMP)
+	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
+		$(if $(PLANT),--plant "$(PLANT)") $(ARGS)
 
 # SECONDS=, SEED=N, TARGET=service|envelope; PLANT=raise|store|scan|verify, or the name of a reader, makes a mistake of
 # its own, and has to fail.
@@ -149,7 +171,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(call INSTALL,Sphinx; half a minute) '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 # Needs gcc and gSOAP (Debian: gcc gsoap libgsoap-dev). ARGS=--quick: everything once, small.

@@ -34,7 +34,10 @@ class Account:
         self.out_of_order = 0
 
     def note(self, request: Mapping[str, Any]) -> None:
-        """``request`` is an environ or a scope. Stays for ever in the call that is to be the last."""
+        """``request`` is an environ or a scope. Stays for ever in the call that is to be the last. Who asks for a WSDL
+        brings no message."""
+        if "GET" in (request.get("REQUEST_METHOD"), request.get("method")):
+            return
         now = time.monotonic_ns()
         self.calls = next(self._count)
         identifier = request.get("wsrm.sequence_id")

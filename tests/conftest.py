@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
@@ -13,16 +14,19 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.fronts import FRONTS
 from tests.support import orders_server
+from tests.support.in_process import Application, InProcess
 
 pytest_plugins = [
     "tests.acceptance.plugin",
     "tests.queue.fixtures",
+    "tests.support.memory",
     "tests.support.pages",
     "tests.support.policies",
     "pytester",
 ]
 
 Mount = Callable[..., Path]
+Wrapped = Callable[..., InProcess]
 
 TOGETHER: Final = (
     "tests/interop/test_gsoap.py",
@@ -66,6 +70,14 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # and what a test interrupts would inherit it
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only those marked ``timed`` run, modules that have none are not imported: that takes as long as they do."""
+    only_timed = re.fullmatch(r"(\(.*\) and )?timed", config.option.markexpr)
+    if only_timed and collection_path.suffix == ".py" and "mark.timed" not in collection_path.read_text():
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     are_long_run = any(map(config.getoption, ("long", "ci", "conformance")))
     kept = {
@@ -87,6 +99,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.skipped and item.config.getoption("ci"):
         report.outcome = "failed"
     return report
+
+
+@pytest.fixture
+def in_process(tmp_path: Path) -> Iterator[Wrapped]:
+    """The middleware over an application, with these options: bytes go in and come out, and no server is there."""
+    wrapped: list[InProcess] = []
+
+    def wrap(app: Application, **options: Any) -> InProcess:
+        wrapped.append(InProcess(tmp_path, app, **options))
+        return wrapped[-1]
+
+    yield wrap
+    for one in wrapped:
+        one.middleware.close()
 
 
 @pytest.fixture

@@ -378,7 +378,7 @@ def test_what_is_no_http_goes_to_the_application(tmp_path: Path) -> None:
 def test_what_takes_long_to_read_is_read_in_a_thread(
     tmp_path: Path, service: Operations, monkeypatch: pytest.MonkeyPatch, compressed: bool
 ) -> None:
-    middleware = WSRMASGIMiddleware(service, tmp_path / "store.db", verify_body=True)
+    middleware = WSRMASGIMiddleware(service, tmp_path / "store.db", verify_body=True, one_way=())
     threads: list[threading.Thread] = []
     examine = Front.begin
 

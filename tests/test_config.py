@@ -194,6 +194,10 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ),
         ("port = ?", "is not TOML: Invalid value (at line 1, column 8)."),
         ("port = 1\nport = 2", "is not TOML: Cannot overwrite a value"),
+        (f"paths = {'[' * 5_000}{']' * 5_000}", "is nested too deeply; "),
+        (f"store = {'{a = ' * 5_000}1{'}' * 5_000}", "is nested too deeply; "),
+        (f"store{'.a' * 5_000} = 1", "store: a nested value is not allowed; allowed: text."),
+        (f"[partner.acme]\npath{'.a' * 5_000} = 1", "partner.acme.path: a nested value is not allowed; "),
     ],
 )
 def test_a_mistake_in_the_file_names_file_key_and_what_is_allowed(file: Path, text: str, said: str) -> None:
@@ -352,6 +356,7 @@ def test_a_partner_has_his_own_values_and_else_the_general_ones(file: Path) -> N
 
 def test_every_value_that_a_partner_may_have_overrules_the_general_one() -> None:
     others: dict[str, Any] = {
+        "one_way": [],
         "acknowledge": "delivered",
         "assurance": "at_least_once",
         "ordered": False,

@@ -40,6 +40,8 @@ PARTNERS = sorted(DOCS.glob("partners/*.md"))
 TEXTS = [
     README,
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "ARCHITECTURE.md",
     *PAGES,
     *HOWTO,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import signal
 import sqlite3
@@ -188,20 +187,24 @@ def test_the_spyne_example_speaks_every_combination_at_one_address(
     until(lambda: orders.rows("SELECT count(*) FROM effects")[0][0], before + 1)
 
 
-def test_the_flask_example_serves_its_pages_beside_the_service(start: Start) -> None:
-    server = start("flask_app", "website:application", "/soap/")
+@pytest.mark.parametrize(
+    ("example", "path", "shown"), [("flask_app", "/orders", '[[1,"no 1"]]\n'), ("plain_wsgi", "/", "1 no 1\n")]
+)
+def test_an_example_answers_a_get_with_its_orders(start: Start, example: str, path: str, shown: str) -> None:
+    application, soap_path, _query = IN_ORDER[example]
+    server = start(example, application, soap_path)
     client = Client(server, EnvelopeFactory(soap=SOAPVersion.SOAP_1_1))
     client.send(1)
     client.disconnect()
 
     def page() -> object:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.request("GET", "/orders")
-        answer = json.loads(connection.getresponse().read())
+        connection.request("GET", path)
+        answer = connection.getresponse().read().decode()
         connection.close()
         return answer
 
-    until(page, [[1, "no 1"]])
+    until(page, shown)
 
 
 def test_the_wsdl_in_the_repository_is_the_one_that_is_served(orders: Example) -> None:

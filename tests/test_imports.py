@@ -6,9 +6,8 @@ import ast
 import re
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parent.parent / "wsrm_mq"
 
@@ -46,6 +45,7 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
 def imported(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -59,20 +59,23 @@ def imported(path: Path) -> set[str]:
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_what_lies_further_in(path: Path) -> None:
-    room = room_of(path)
-    if room in OUTSIDE:
-        return
-    assert room in ROOMS, f"{room} is in no line of the table"
-    own = {name.split(".")[1] for name in imported(path) if name.startswith("wsrm_mq.")}
-    assert own - {room} <= ROOMS[room]
+def test_a_module_imports_only_what_lies_further_in() -> None:
+    wrong = {}
+    for path in MODULES:
+        room = room_of(path)
+        own = {name.split(".")[1] for name in imported(path) if name.startswith("wsrm_mq.")}
+        if room not in OUTSIDE and (too_far := own - {room} - ROOMS.get(room, set())):
+            wrong[path] = too_far
+    assert wrong == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_package_of_others_is_imported_only_where_the_table_says_so(path: Path) -> None:
-    for top in {name.split(".")[0] for name in imported(path)} - FREE:
-        assert room_of(path) in HOMES[top], f"{top} does not belong into {room_of(path)}"
+def test_a_package_of_others_is_imported_only_where_the_table_says_so() -> None:
+    wrong = {}
+    for path in MODULES:
+        tops = {name.split(".")[0] for name in imported(path)} - FREE
+        if elsewhere := {top for top in tops if room_of(path) not in HOMES[top]}:
+            wrong[path] = elsewhere
+    assert wrong == {}
 
 
 def test_what_the_page_names_is_a_module_or_defined_in_one() -> None:
@@ -109,7 +112,6 @@ def sql_in(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_sql_stands_in_the_store(path: Path) -> None:
-    if room_of(path) not in WRITE_SQL:
-        assert sql_in(path) == []
+def test_sql_stands_in_the_store() -> None:
+    found = {path: sql_in(path) for path in MODULES if room_of(path) not in WRITE_SQL}
+    assert {path: sql for path, sql in found.items() if sql} == {}

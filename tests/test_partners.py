@@ -77,8 +77,12 @@ def _lines(document: bytes) -> list[str]:
 
 @pytest.mark.parametrize("page", EXCHANGES, ids=lambda page: page.stem)
 def test_the_exchange_of_a_page_goes_as_it_shows(page: Path, tmp_path: Path) -> None:
+    """The service is set as the page says."""
     shown = [block.text for block in blocks(page) if block.kind == "http"]
-    with WSRMMiddleware(echo, tmp_path / "wsrm.db") as application:
+    (settings,) = [block.text for block in blocks(page) if block.kind == "toml"]
+    file = tmp_path / "wsrm-mq.toml"
+    file.write_text(settings)
+    with WSRMMiddleware.from_settings(echo, load(file, {}, store=str(tmp_path / "wsrm.db"))) as application:
         exchange = Exchanged(application)
         for request, response in zip(shown[::2], shown[1::2], strict=True):
             exchange.compare(exchange.ask(request), response)

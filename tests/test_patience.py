@@ -71,7 +71,7 @@ class WSGI:
 
 class ASGI:
     def __init__(self, directory: Path, service: Service, **options: Any) -> None:
-        self.middleware = WSRMASGIMiddleware(service, directory / "store.db", **options)
+        self.middleware = WSRMASGIMiddleware(service, directory / "store.db", **{"one_way": (), **options})
 
     def ask(self, body: bytes, path: str = "/orders") -> tuple[int, bytes]:
         answer = ASGIWire(self.middleware, path).post(body, {"Content-Type": FACTORY.content_type})
@@ -327,7 +327,7 @@ def test_an_asgi_operation_that_forks_does_not_stop_its_loop(tmp_path: Path) -> 
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/xml")]})
         await send({"type": "http.response.body", "body": ANSWER})
 
-    middleware = WSRMASGIMiddleware(app, tmp_path / "store.db", hold_wait=5)
+    middleware = WSRMASGIMiddleware(app, tmp_path / "store.db", hold_wait=5, one_way=())
 
     async def conversation() -> None:
         created = Reply.parse((await asked(middleware, FACTORY.create_sequence())).body).created

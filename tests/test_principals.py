@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.in_process import FACTORY, InProcess, taken, until
+from tests.conftest import Wrapped
+from tests.support.in_process import FACTORY, taken, until
 from tests.support.stored import Stored
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import MAKE_CONNECTION
@@ -26,7 +26,7 @@ def named_by_authorization(environ: dict[str, Any], _headers: object) -> str | N
     ids=["named by the server", "named by a hook"],
 )
 def test_a_stranger_s_message_like_the_last_one_is_not_taken_into_its_sequence(
-    tmp_path: Path, field: str, hooks: dict[str, Any]
+    in_process: Wrapped, field: str, hooks: dict[str, Any]
 ) -> None:
     """The same bytes but for number and MessageID, from the same address, after the owner's: only the server, or a hook
     that looks at a header which is not kept, knows that it is another user."""
@@ -37,7 +37,7 @@ def test_a_stranger_s_message_like_the_last_one_is_not_taken_into_its_sequence(
         delivered.append(environ["wsrm.message_number"])
         return taken(start_response)
 
-    server = InProcess(tmp_path, service, **hooks)
+    server = in_process(service, **hooks)
     created = Reply.parse(server.post(FACTORY.create_sequence(), **alice)[1]).created
     assert created is not None
     for number in (1, 2, 3):
@@ -50,11 +50,10 @@ def test_a_stranger_s_message_like_the_last_one_is_not_taken_into_its_sequence(
     status, answer = server.post(FACTORY.message(created.identifier, 4), **alice)
     assert Reply.parse(answer).ack.ranges == ((1, 4),)
     assert until(lambda: delivered == [1, 2, 3, 4])  # number 4 may still wait for the settlement of 3
-    server.middleware.close()
 
 
 @pytest.mark.spec("MC-019", "SEC-029", versions="all")
-def test_what_waits_to_be_fetched_is_its_principals(tmp_path: Path) -> None:
+def test_what_waits_to_be_fetched_is_its_principals(in_process: Wrapped) -> None:
     """Another one polls for the same address, which it has guessed or read, and changes nothing by it."""
     address = f"{MAKE_CONNECTION.anonymous}{uuid.uuid4()}"
     replies = threading.Event()
@@ -65,7 +64,7 @@ def test_what_waits_to_be_fetched_is_its_principals(tmp_path: Path) -> None:
         start_response("200 OK", [("Content-Type", FACTORY.content_type)])
         return [FACTORY.envelope("urn:example:reply", "<reply/>")]
 
-    server = InProcess(tmp_path, service, hold_wait=0.05)
+    server = in_process(service, hold_wait=0.05)
     alice, mallory = {"REMOTE_USER": "alice"}, {"REMOTE_USER": "mallory"}
     created = Reply.parse(server.post(FACTORY.create_sequence(acks_to=address), **alice)[1]).created
     assert created is not None
@@ -80,4 +79,3 @@ def test_what_waits_to_be_fetched_is_its_principals(tmp_path: Path) -> None:
     assert store.everything() == before
     status, answer = server.post(FACTORY.make_connection(address), **alice)
     assert (status, Reply.parse(answer).body_name) == ("200 OK", "reply")
-    server.middleware.close()

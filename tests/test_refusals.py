@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.store.conftest import Python, python  # noqa: F401
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from tests.support.stored import write_locked
+from wsrm_mq.cli import program
 from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals, limit_named
 from wsrm_mq.views.refusals import Refusal, in_files, refusals
 
@@ -104,7 +106,7 @@ def test_what_a_killed_process_has_not_counted_is_not_lost(
     assert refusals(None, path) == [Refusal("max_store", "acme", 7, 6)]
     service = InProcess(tmp_path, lambda _environ, start_response: taken(start_response))
     try:
-        assert until(lambda: service.rows("SELECT * FROM refusal") == [("max_store", "acme", 7, 6)])
+        assert until(lambda: service.rows("SELECT * FROM refusal") == [("max_store", "acme", 7, 6, "")])
         assert until(lambda: in_files(path) == [])
     finally:
         service.middleware.close()
@@ -157,3 +159,52 @@ def test_a_file_that_cannot_be_written_keeps_nothing_from_being_counted(tmp_path
 )
 def test_a_message_that_finds_no_room_is_counted_by_the_option_that_says_so(text: str, option: str) -> None:
     assert limit_named(text) == option
+
+
+def test_why_a_partner_gets_no_sequence_is_kept_and_shown_with_the_option_that_would_allow_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His CreateSequence is all that there is of him: without the sentence nobody would know what to change."""
+    monkeypatch.chdir(tmp_path)
+    options = {"partners": {"acme": {"path": "/orders"}}, "max_sequences": 1}
+    service = InProcess(tmp_path, lambda _environ, start_response: taken(start_response), **options)
+    try:
+        for _ in range(2):
+            service.post(WRONG)
+        assert until(lambda: service.rows("SELECT reason, partner, times FROM refusal") != [])
+
+        def typed(*words: str, status: int = 0) -> str:
+            result = CliRunner().invoke(program, [*words, "--store", str(service.path)], prog_name="wsrm-mq")
+            assert result.exit_code == status, result.output
+            return " ".join(result.stdout.split())
+
+        sentence = (
+            'nothing is sent to http://192.0.2.9 from here. An operator can allow it: decoupled = ["http://192.0.2.9"].'
+        )
+        shown = typed("status")
+        assert "WARNING acme gets no sequence, and so sends nothing: refused 2 times" in shown
+        assert sentence in shown
+        assert "next: wsrm-mq failure show CreateSequenceRefused@acme" in shown
+        why = typed("failure", "show", "CreateSequenceRefused@acme")
+        assert sentence in why
+        assert "option decoupled" in why
+        assert "what decoupled is now: another value allows it" in why
+        assert "partners that were refused a sequence in 24 h, and have no newer one: 1" in typed("check", status=1)
+        service.create()
+        assert "gets no sequence" not in typed("status"), "he has one"
+    finally:
+        service.middleware.close()
+
+
+def test_what_was_said_is_kept_short_and_of_the_last(tmp_path: Path) -> None:
+    counts = Refusals()
+    store = tmp_path / "store.db"
+    Path(f"{store}.d").mkdir()
+    counts.open(store, "here")
+    counts.note("CreateSequenceRefused", "acme", 5, said="ä" * 10_000)
+    counts.note("CreateSequenceRefused", "acme", 3, said="older")
+    (found,) = in_files(store)
+    assert found[:4] == ("CreateSequenceRefused", "acme", 2, 5)
+    assert set(found.said) == {"ä"}
+    counts.note("CreateSequenceRefused", "acme", 6, said="\ud800 newer")
+    assert in_files(store)[0].said == "? newer"

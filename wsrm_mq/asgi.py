@@ -43,10 +43,11 @@ from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, ca
 from wsrm_mq.destination.description import UNASKED, asks_for_wsdl
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
-from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
+from wsrm_mq.errors import NameNotKnown, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
     DELIVERY,
+    REFUSED,
     Authenticate,
     Front,
     Hooks,
@@ -232,16 +233,9 @@ class WSRMASGIMiddleware(Served):
             if body is None:
                 return None  # the client is gone
             environ = environ_of(scope) if self._shows_environ else client.environ
-            is_slow = (
-                body.size > _SCANNED_HERE
-                or client.content_encoding
-                or not front.engine.is_running
-                or front.reach.asks_names
-            )
-            if is_slow or self._hook_threads is not None:
-                begun = await self._begin_in_thread(client, environ, body, receive)
-            else:
-                begun = front.begin(client, environ, body, receive)
+            if front.has_to_ask(client):
+                await asyncio.to_thread(front.ask_for_wsdl, client)
+            begun = await self._begin(client, environ, body, receive)
             if isinstance(begun, Commit):
                 tick, completions = self._tick_of(loop), list[LoopCompletion]()
                 run = partial(self._run_for_request, tick, completions, begun)
@@ -250,7 +244,7 @@ class WSRMASGIMiddleware(Served):
                     answer = await self._settled(begun, answer, completions, receive)
             else:
                 answer = begun
-        except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
+        except REFUSED as error:
             return await _send(front.refusal(error), send)
         if isinstance(answer, Forward):
             return await self._forward(scope, replayed(body, receive), send, answer)
@@ -288,19 +282,26 @@ class WSRMASGIMiddleware(Served):
             return Body(content)
         return await _collected(message, receive, most)
 
-    async def _begin_in_thread(
-        self, client: Client, environ: Environ, body: Body, receive: Receive
-    ) -> Answer | Forward | Commit:
-        begin = partial(self._front.begin, client, environ, body, receive)
-        if self._hook_threads is None:
-            return await asyncio.to_thread(begin)
-        return await asyncio.get_running_loop().run_in_executor(self._hook_threads, begin)
+    async def _begin(self, client: Client, environ: Environ, body: Body, receive: Receive) -> Answer | Forward | Commit:
+        """In a thread where that may take long. Names are looked up meanwhile, in no thread of this loop's."""
+        front, is_slow = self._front, body.size > _SCANNED_HERE or client.content_encoding
+        while True:
+            try:
+                if not is_slow and self._hook_threads is None and front.engine.is_running:
+                    return front.begin(client, environ, body, receive)
+                begin = partial(front.begin, client, environ, body, receive)
+                if self._hook_threads is None:
+                    return await asyncio.to_thread(begin)
+                return await asyncio.get_running_loop().run_in_executor(self._hook_threads, begin)
+            except NameNotKnown as name:
+                found, seconds = front.looked_up(client, name.host)
+                await asyncio.wait((asyncio.wrap_future(found),), timeout=seconds)
 
     def _tick_of(self, loop: asyncio.AbstractEventLoop) -> Tick:
         store, tick = self._front.engine.store, self._tick
         if tick is None or tick.store is not store or tick.loop is not loop:
             dispatcher = self._front.engine.dispatcher
-            self._tick = tick = Tick(loop, store, (dispatcher.pool, dispatcher.request_pool))
+            self._tick = tick = Tick(loop, store, (dispatcher.pool, dispatcher.request_pool, dispatcher.send_pool))
         return tick
 
     def _run_for_request(

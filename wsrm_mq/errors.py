@@ -18,7 +18,9 @@
     ├── NotFound                 no such sequence, message, queue
     ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
     ├── NotAllowed               the state of the thing forbids the verb
+    ├── NameNotKnown             a host's name is to be looked up before the request can be judged
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
+    │   ├── NameServerSilent     what a host's name stands for is not known in time
     │   └── LeftAlone            nothing was sent, as its host hangs, or has not answered for the first time yet
     ├── FenceLost                another owner has the sequence by now: the settlement is refused
     ├── ExportError              an export cannot be written or read
@@ -43,6 +45,8 @@ __all__ = [
     "FenceLost",
     "InboxError",
     "LeftAlone",
+    "NameNotKnown",
+    "NameServerSilent",
     "NotAllowed",
     "NotAnswered",
     "NotAuthenticated",
@@ -180,13 +184,31 @@ class NotAnswered(WSRMError):
     """What was sent to an address got no answer, or none that is whole; it may have been taken."""
 
 
+class NameNotKnown(WSRMError):
+    """Where a name leads has to be looked up, which may take long: whoever can wait has it looked up, and tries
+    again."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"the name {host} has to be looked up")
+        self.host = host
+
+
+class NameServerSilent(NotAnswered):
+    """No name server says in time where a name leads, or too many names are being looked up."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"no name server says in time what {host} stands for")
+        self.host = host
+
+
 class LeftAlone(NotAnswered):
     """Nothing was sent to an address, as its host hangs, or is being asked for the first time. ``seconds``: after that
-    it may be tried."""
+    it may be tried. ``is_given_up``: it has waited for long enough."""
 
-    def __init__(self, message: str, seconds: float) -> None:
+    def __init__(self, message: str, seconds: float, *, is_given_up: bool = False) -> None:
         super().__init__(message)
         self.seconds = seconds
+        self.is_given_up = is_given_up
 
 
 class FenceLost(WSRMError):

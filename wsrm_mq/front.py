@@ -7,6 +7,7 @@ be committed for it, and how it is answered. It waits for nothing: how to wait i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, ParamSpec
@@ -24,6 +25,7 @@ from wsrm_mq.destination.description import Description
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.make_connection import Fetching
+from wsrm_mq.destination.operations import Operations, OwnDescription
 from wsrm_mq.destination.proxies import Proxies
 from wsrm_mq.destination.reach import OPTION, Reach
 from wsrm_mq.destination.request_body import BodyRefused
@@ -31,7 +33,14 @@ from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
 from wsrm_mq.envelope.policy import Announcement
 from wsrm_mq.envelope.stream import content_coding
-from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError, StoreOverloaded, WSRMError
+from wsrm_mq.errors import (
+    ConfigurationError,
+    NameServerSilent,
+    NotAuthenticated,
+    StoreError,
+    StoreOverloaded,
+    WSRMError,
+)
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent, tell
 from wsrm_mq.kept_headers import KeptHeaders, as_json
@@ -52,6 +61,7 @@ from wsrm_mq.versions import SOAPVersion
 
 __all__ = [
     "DELIVERY",
+    "REFUSED",
     "Authenticate",
     "Front",
     "Hooks",
@@ -62,11 +72,15 @@ __all__ = [
 P = ParamSpec("P")
 Authenticate = Callable[[Environ, Headers], str | None]
 
+Refused = BodyRefused | StoreError | NotAuthenticated | ConfigurationError | NameServerSilent
+REFUSED: Final = (BodyRefused, StoreError, NotAuthenticated, ConfigurationError, NameServerSilent)
+"""What ends a request before anything of it is stored; see ``Front.refusal``."""
 _NO_HEADERS: Final = Headers(SOAPVersion.SOAP_1_2)
 _QUEUE_NAME: Final = 512
 """Bytes of a path, which names a queue: the sender chooses it."""
 MAX_CLIENTS: Final = 4_096
 """How many are remembered."""
+_TOLD_OPERATIONS: Final = 256
 _NOT_COMPRESSED: Final = "Send this without Content-Encoding: the service here cannot expand it."
 _NOT_GZIP: Final = "Send this with Content-Encoding gzip or without: no other one is expanded here."
 _WRAPPED_TWICE: Final = (
@@ -102,7 +116,9 @@ class Front:
 
     def __init__(self, app: object, call: CallApplication, settings: Settings, hooks: Hooks) -> None:
         self.settings = settings
-        one_way, understood = _described(app, settings)
+        understood = None if settings.understood is None else frozenset(settings.understood)
+        if understood is None and spyne_compat.is_spyne(app):
+            understood = spyne_compat.understood_headers(app)
         tell_all_failures(app)
         self.only_soap = spyne_compat.speaks_soap(app)
         self._cannot_expand = self.only_soap and settings.headers == "pass"
@@ -114,9 +130,12 @@ class Front:
         self.reach = Reach(settings.decoupled)
         self._has_identity = hooks.authenticate is None
         """A client's requests are all one sender's, as the server names it."""
-        self._default_peer = _peer(settings)
-        self._peers = {name: _peer(settings, name, partner) for name, partner in settings.partners.items()}
-        self._may_require_rm = any(peer.require_rm for peer in (self._default_peer, *self._peers.values()))
+        self._default_peer = _peer(app, settings)
+        self._peers = {name: _peer(app, settings, name, partner) for name, partner in settings.partners.items()}
+        peers = self._default_peer, *self._peers.values()
+        self._own_description = OwnDescription(call) if any(peer.operations is None for peer in peers) else None
+        self._told_of: Recent[Hashable, bool] = Recent(_TOLD_OPERATIONS)
+        self._may_require_rm = any(peer.require_rm for peer in peers)
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
         self._proxies = Proxies(settings.trusted_proxies, settings.address_header)
         self._connections = Connections(
@@ -145,8 +164,7 @@ class Front:
             hold_timeout=None if settings.hold_timeout is None else round(settings.hold_timeout * 1000),
         )
         self.destination = RMDestination(
-            one_way=one_way,
-            has_replies=settings.one_way != "auto" or spyne_compat.has_replies(app),
+            described=self._described_on,
             understood=understood,
             limits=self.limits,
             queue_one_way=settings.queue_one_way,
@@ -162,8 +180,10 @@ class Front:
         )
         self.description: Description | None = None
         """What is added to WSDLs, if anything is."""
-        if one_way or settings.announce_rm or settings.public_url is not None:
-            self.description = Description(one_way, settings.public_url, self._announcement, self.engine.events)
+        has_one_way = any(peer.operations is not None and peer.operations.one_way for peer in peers)
+        if has_one_way or settings.announce_rm or settings.public_url is not None:
+            told = self._one_way_for, settings.public_url, self._announcement
+            self.description = Description(*told, self.engine.events)
         reported = (settings.address_header,) if settings.address_header is not None else ()
         self.kept_headers = KeptHeaders(
             (*settings.keep_headers, *reported),
@@ -232,18 +252,35 @@ class Front:
         return client
 
     def begin(self, client: Client, environ: Environ, body: Body, call: object) -> Answer | Forward | Commit:
-        """What is to be done for a request of ``client``; raises what ``refusal`` answers. ``call``: the server's own
-        function that came with the request, WSGI's start_response or ASGI's receive; some servers show the connection
-        there."""
+        """What is to be done for a request of ``client``; raises what ``refusal`` answers, and ``NameNotKnown``: then
+        it can be called again when that was ``looked_up``. ``call``: the server's own function that came with the
+        request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
         if not self.engine.is_asked:
             if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
         return self.destination.begin(client, self._connections.name(environ, call), body, environ)
 
-    def _say(self, message: OutgoingMessage, about: int | None) -> bool:
+    def looked_up(self, client: Client, host: str) -> tuple[Future[Any], float]:
+        """Have the name of a host looked up; see ``Names.ask``. The names of one client leave others their share."""
+        return self.reach.names.ask(host, client.who)
+
+    def _described_on(self, queue: str) -> Operations:
+        return Operations() if self._own_description is None else self._own_description.of(queue)
+
+    def has_to_ask(self, client: Client) -> bool:
+        """Whether the application is to be asked for its WSDL before ``begin``."""
+        return self._own_description is not None and self._own_description.is_due(client.queue)
+
+    def ask_for_wsdl(self, client: Client) -> None:
+        """To be called in a thread that may wait, and not in the application's own."""
+        if self._own_description is not None and self._own_description.read(client.queue, client.environ):
+            client.arrivals.clear()
+            self.clients = Recent(MAX_CLIENTS)  # what is remembered of others was decided without it
+
+    def _say(self, message: OutgoingMessage, who: str | None, about: int | None) -> bool:
         sending = self.engine.acknowledging
-        return sending is not None and sending.send(message, about)
+        return sending is not None and sending.send(message, who, about)
 
     def settled(self, commit: Commit, wait: Wait) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled."""
@@ -252,16 +289,16 @@ class Front:
             found = settlement(db, wait.position, policy)
         return None if found is None else self.destination.settled(commit, wait, found)
 
-    def refusal(self, error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
+    def refusal(self, error: Refused) -> Answer:
         """The answer to a request that went no further than ``error``: nothing of it was stored."""
         reason = f"http_{error.status}" if isinstance(error, BodyRefused) else reason_of(error)
-        self.count_refusal(reason, None)
+        self.count_refusal(reason, None, str(error))
         return _answer_to(error)
 
-    def count_refusal(self, reason: str, partner: str | None) -> None:
+    def count_refusal(self, reason: str, partner: str | None, said: str = "") -> None:
         """Where there is no store yet, there is nothing to count it in."""
         if self.engine.is_running:
-            self.engine.store.refusals.note(reason, partner, self.engine.store.clock())
+            self.engine.store.refusals.note(reason, partner, self.engine.store.clock(), said=said)
 
     def _may_take(self, sender: Sender, identifier: str) -> bool:
         with self.engine.store.reader() as db:
@@ -270,7 +307,7 @@ class Front:
     def _is_waiting(self, sender: Sender, address: str) -> bool:
         store = self.engine.store
         with store.reader() as db:
-            return is_anything_waiting(db, address, sender.principal, store.clock())
+            return is_anything_waiting(db, address, sender.principal, sender.peer, store.clock())
 
     def _has_left(self, position: int) -> None:
         """Should it not be written down, the message is fetched again."""
@@ -278,9 +315,21 @@ class Front:
 
     def gave_up(self, commit: Commit, wait: Wait) -> None:
         """A request waits no longer for its reply, which may be fetched at once when it is there."""
+        self._tell_unknown(commit)
         if commit.may_answer_later:
             verb = partial(leave_to_fetch, position=wait.position)
             self.engine.store.submit(verb, lambda _done, _error: None, lingers=True)
+
+    def _tell_unknown(self, commit: Commit) -> None:
+        """Once an operation: it has waited like a two-way one, and may be none."""
+        request = commit.request
+        name = request.headers.body_name
+        if self.is_ending or commit.arrival is None or self._told_of.get((request.client.queue, name)):
+            return
+        if commit.arrival.wants_reply and self.destination.operations(request).is_unknown(request.headers):
+            self._told_of.keep((request.client.queue, name), True)
+            operation = "{{{}}}{}".format(*name) if name is not None else str(request.headers.action)
+            self.engine.events.tell("one_way.unknown", operation=operation, path=request.client.queue)
 
     def _end_connections(self) -> None:
         """What closed connections sent without WS-RM is complete."""
@@ -297,14 +346,22 @@ class Front:
         matched = self.settings.partner_for(principal, path_of(environ), self._proxies.sender(environ))
         return principal, self._default_peer if matched is None else self._peers[matched[0]]
 
+    def _one_way_for(self, environ: Environ) -> frozenset[str]:
+        """Which operations have no output for the one who asks for the WSDL."""
+        operations = self._asks(environ).operations
+        return operations.one_way if operations is not None else frozenset()
+
+    def _asks(self, environ: Environ) -> Peer:
+        try:
+            return self._identify(environ, _NO_HEADERS)[1]
+        except (NotAuthenticated, ConfigurationError):
+            return self._default_peer  # the application shows its WSDL to strangers
+
     def _announcement(self, environ: Environ) -> Announcement | None:
         """What the WSDL that is asked for promises to the one who asks."""
         if not (self.settings.announce_rm and self._coverage.describes(environ)):
             return None
-        try:
-            _principal, peer = self._identify(environ, _NO_HEADERS)
-        except (NotAuthenticated, ConfigurationError):
-            peer = self._default_peer  # the application shows its WSDL to strangers
+        peer = self._asks(environ)
         policy = peer.policy
         return Announcement(policy.assurance, policy.ordered, peer.require_rm, policy.inactivity)
 
@@ -355,7 +412,7 @@ def _poster(settings: Settings) -> Post:
     ).post
 
 
-def _answer_to(error: BodyRefused | StoreError | NotAuthenticated | ConfigurationError) -> Answer:
+def _answer_to(error: Refused) -> Answer:
     match error:
         case BodyRefused():
             return plain(error.status, error.reason, *error.fields)
@@ -364,6 +421,8 @@ def _answer_to(error: BodyRefused | StoreError | NotAuthenticated | Configuratio
         case ConfigurationError():
             tell("request.misconfigured", error=error, trouble=error.__cause__)
             return unavailable("The service is set up wrongly, its log says how; nothing was taken. Send again later.")
+        case NameServerSilent():
+            return unavailable(f"Nothing was taken: {error}. Send again later.")
         case StoreOverloaded():
             return unavailable("Too many requests wait; nothing was taken. Send again later.", retry_after=1)
         case _:
@@ -412,7 +471,7 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
     return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
 
 
-def _peer(settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
+def _peer(app: object, settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
     """What holds for a partner; without one, for all senders without a section."""
     options = ("sender_fault_status", "require_rm", "strict_addressing")
     return Peer(
@@ -420,24 +479,19 @@ def _peer(settings: Settings, name: str | None = None, partner: Partner | None =
         name,
         stack=None if partner is None else partner.stack,
         one_way_answer=partner.one_way_answer if partner is not None else "acknowledgement",
+        operations=_operations(app, settings.effective("one_way", partner)),
         verify_body=settings.verify_body,
         max_waiting=settings.max_waiting_peer,
         **{option: settings.effective(option, partner) for option in options},
     )
 
 
-def _described(app: Any, settings: Settings) -> tuple[frozenset[str], frozenset[str] | None]:
-    """Which operations are one-way and which header namespaces the application understands: as configured, else as a
-    Spyne application declares them."""
-    is_spyne = spyne_compat.is_spyne(app)
-    one_way: set[str] = set()
-    if settings.one_way == "auto" and is_spyne:
-        one_way |= spyne_compat.one_way_operations(app)
-    if settings.one_way == "auto" and not is_spyne:
-        tell("one_way.unknown", reason='one_way="auto" asks Spyne, and the application is none')
-    if settings.one_way != "auto":
-        one_way |= named_operations(settings.one_way)
-    understood = None if settings.understood is None else frozenset(settings.understood)
-    if understood is None and is_spyne:
-        understood = spyne_compat.understood_headers(app)
-    return frozenset(one_way), understood
+def _operations(app: object, one_way: tuple[str, ...] | str) -> Operations | None:
+    """Those that are listed, else those of a Spyne application; ``None``: the application's own WSDL has to say it."""
+    if one_way != "auto":
+        return Operations(named_operations(one_way))
+    if not spyne_compat.is_spyne(app):
+        return None
+    return Operations(
+        spyne_compat.one_way_operations(app), has_replies=spyne_compat.has_replies(app), pass_as_before=True
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait as wait_for
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,15 @@ from wsrm_mq.delivery.completion import ThreadCompletion
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
+from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.connections import correct_peer
 from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
 from wsrm_mq.destination.description import asks_for_wsdl, question
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
-from wsrm_mq.destination.request_body import BodyRefused, read_body
-from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreError
+from wsrm_mq.destination.request_body import read_body
+from wsrm_mq.errors import NameNotKnown, NameServerSilent
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.front import DELIVERY, Authenticate, Front, Hooks, Served, refuse_delivery
+from wsrm_mq.front import DELIVERY, REFUSED, Authenticate, Front, Hooks, Served, refuse_delivery
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
@@ -113,12 +115,31 @@ class WSRMMiddleware(Served):
         try:
             client = client or front.meet(key, environ, dict(alike))
             body = read_body(environ, limit=front.settings.max_body)
-            answer = self._answer(front.begin(client, environ, body, start_response), environ)
-        except (BodyRefused, StoreError, NotAuthenticated, ConfigurationError) as error:
+            front.ask_for_wsdl(client)
+            answer = self._answer(self._begin(client, environ, body, start_response), environ)
+        except REFUSED as error:
             answer = front.refusal(error)
         if isinstance(answer, Forward):
             return self._forward(environ, start_response, body, answer)
         return _send(answer, start_response)
+
+    def _begin(
+        self, client: Client, environ: Environ, body: Body, start_response: StartResponse
+    ) -> Answer | Forward | Commit:
+        """Where a name has to be looked up, that is waited for, by as few requests at a time as wait for a gap."""
+        front = self._front
+        while True:
+            try:
+                return front.begin(client, environ, body, start_response)
+            except NameNotKnown as name:
+                waiters, who, most = front.engine.waiters, client.who or "", front.settings.max_waiting_peer
+                if not waiters.enter(who, most, bounded=True):
+                    raise NameServerSilent(name.host) from None
+                try:
+                    found, seconds = front.looked_up(client, name.host)
+                    wait_for((found,), seconds)
+                finally:
+                    waiters.leave(who, bounded=True)
 
     def _answer(self, begun: Answer | Forward | Commit, environ: Environ) -> Answer | Forward:
         if not isinstance(begun, Commit):

@@ -37,4 +37,4 @@ soap = WsgiApplication(
     Application([Orders], tns="urn:example:orders", in_protocol=Soap12(validator="soft"), out_protocol=Soap12())
 )
 
-application = WSRMMiddleware(soap, store="wsrm.db", one_way="auto", retry=[1, 1])
+application = WSRMMiddleware(soap, store="wsrm.db", retry=[1, 1])

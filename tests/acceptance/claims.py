@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from .tables import EVERY, HALVES, INVARIANTS, VERSIONS, Cell, Row, Tables
+from .tables import EVERY, HALVES, INVARIANTS, VERSIONS, WIRE, Cell, Row, Tables
 
 MOST_IDS: Final = 5
 
 WIRE_FORMAT: Final = {"1.0": ("1.0",), "1.1": ("1.1", "1.2"), "1.2": ("1.1", "1.2")}
 """The versions that a test in one version shows: 1.1 and 1.2 are the same on the wire."""
+
+ON_THE_WIRE: Final = frozenset(("front", "in_process", "mortal", "orders_server", "server", "shared_server"))
+"""Fixtures that give a test a service to which it sends bytes, and whose answers it reads as bytes."""
 
 KEYWORDS: Final = {
     "spec": {"half", "versions"},
@@ -54,8 +57,11 @@ class WrongMark(Exception):
     pass
 
 
-def claims(marks: Iterable[Mark], tables: Tables, rm: str | None = None) -> Claims:
-    """The cells that ``marks`` claim for a test that runs in RM version ``rm`` (None: it takes no ``rm``)."""
+def claims(
+    marks: Iterable[Mark], tables: Tables, rm: str | None = None, fixtures: Collection[str] = ON_THE_WIRE
+) -> Claims:
+    """The cells that ``marks`` claim for a test that runs in RM version ``rm`` (None: it takes no ``rm``) and has these
+    fixtures. A row that speaks of the wire is shown by bytes only: by a test that has one of ``ON_THE_WIRE``."""
     marks = [mark for mark in marks if mark.name in KEYWORDS]
     problems: list[str] = []
     named: list[Cell] = []
@@ -80,6 +86,8 @@ def claims(marks: Iterable[Mark], tables: Tables, rm: str | None = None) -> Clai
     if len(ids := {cell.id for cell in named}) > MOST_IDS:
         problems.append(f"{len(ids)} ids on one test, at most {MOST_IDS} may be: {', '.join(sorted(ids))}")
     problems += [f"{cell} is named {n} times" for cell, n in Counter(named).items() if n > 1]
+    if ON_THE_WIRE.isdisjoint(fixtures):
+        cells = {cell for cell in cells if cell.id in INVARIANTS or tables.rows[cell.id].about != WIRE}
     return Claims(tuple(sorted(cells)), tuple(problems))
 
 

@@ -8,7 +8,7 @@ their reports and the controller counts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import pytest
 
 from wsrm_mq.versions import RMVersion
 
-from .claims import KEYWORDS, Claims, claims
+from .claims import KEYWORDS, ON_THE_WIRE, Claims, claims
 from .tables import INVARIANTS, TableError, project_tables
 from .tally import Tally
 
@@ -50,12 +50,15 @@ def claims_of(item: pytest.Item) -> Claims:
 
 def _claims_of(item: pytest.Item) -> Claims:
     marks = [mark for mark in item.iter_markers() if mark.name in KEYWORDS]
-    if not marks or "rm" not in getattr(item, "fixturenames", ()):
-        return claims(marks, project_tables())
+    fixtures: Collection[str] = getattr(item, "fixturenames", ())
+    # Whose mistake a test finds (--acceptance-id) does not depend on how it is shown: any test of the row will do.
+    shown_by = ON_THE_WIRE if item.config.getoption("acceptance_id") else fixtures
+    if not marks or "rm" not in fixtures:
+        return claims(marks, project_tables(), fixtures=shown_by)
     params = item.callspec.params if hasattr(item, "callspec") else {}
     rm = params.get("rm")
     if isinstance(rm, RMVersion):
-        return claims(marks, project_tables(), rm.label)
+        return claims(marks, project_tables(), rm.label, shown_by)
     return Claims((), (f"rm is read at collection: parametrise it with values of RMVersion, not {rm!r}",))
 
 

@@ -19,6 +19,9 @@ EVERY: Final = "-"
 
 VERSIONS: Final = ("1.0", "1.1", "1.2")
 LEVELS: Final = ("MUST", "SHOULD", "MAY")
+WIRE: Final = "wire"
+ABOUT: Final = (WIRE, "state")
+"""What a row of ``spec.tsv`` speaks of: bytes that are sent and read, or what is kept and told, which no bytes show."""
 HALVES: Final = ("destination", "source")
 HALVES_OF_ROLE: Final = {
     "D": ("destination",),
@@ -55,6 +58,7 @@ class Row:
     level: str = ""
     versions: tuple[str, ...] = (EVERY,)
     halves: tuple[str, ...] = (EVERY,)
+    about: str = ""
     processes: str = "1"
     """``P`` where a scenario needs several operating system processes."""
 
@@ -90,7 +94,7 @@ class Tables:
 
 
 COLUMNS: Final = {
-    "spec.tsv": ("id", "role", "versions", "level", "statement"),
+    "spec.tsv": ("id", "role", "versions", "level", "about", "statement"),
     "scenarios.tsv": ("id", "processes", "statement"),
     "peers.tsv": ("id", "statement"),
     "deviations.tsv": ("id", "half", "reason"),
@@ -122,7 +126,8 @@ def _spec(where: str, line: dict[str, str]) -> Row:
     if ("1.1" in versions) != ("1.2" in versions):
         raise TableError(f"{where}: 1.1 and 1.2 share one wire format, so a row names both or neither")
     level = _one_of(where, "level", line["level"], LEVELS)
-    return Row(line["id"], "spec", line["statement"], role, level, versions, HALVES_OF_ROLE[role])
+    about = _one_of(where, "about", line["about"], ABOUT)
+    return Row(line["id"], "spec", line["statement"], role, level, versions, HALVES_OF_ROLE[role], about)
 
 
 def _scenario(where: str, line: dict[str, str]) -> Row:

@@ -30,6 +30,9 @@ import os
 import pytest
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 both = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=lambda rm: rm.label)
+
+@pytest.fixture(autouse=True)
+def server(): pass
 """
 
 
@@ -87,8 +90,8 @@ def test_shows_it(rm): pass
     assert list(counts(result)) == list(PARTS)
     assert counts(result) == {
         "destination": "1 of 308 covered, 0 failing, 6 deviating",
-        "source": "0 of 147 covered, 0 failing, 0 deviating",
-        "spec": "1 of 401 covered, 0 failing, 6 deviating",
+        "source": "0 of 147 covered, 0 failing, 3 deviating",
+        "spec": "1 of 401 covered, 0 failing, 9 deviating",
         "scenarios": "1 of 119 covered, 0 failing, 0 deviating",
         "peers": "1 of 74 covered, 0 failing, 3 deviating",
     }
@@ -189,6 +192,26 @@ def test_fails_at_teardown(request): request.addfinalizer(lambda: 1 / 0)
     assert counts(result)["destination"] == "0 of 308 covered, 3 failing, 6 deviating"
 
 
+def test_a_row_that_speaks_of_the_wire_is_covered_by_a_test_that_has_a_server(plain: Suite) -> None:
+    plain.run("""
+@pytest.fixture
+def server(): pass
+
+@pytest.fixture
+def source(server): pass
+
+@both
+@pytest.mark.spec("D-SEQ-004", "D-CRE-031")
+def test_of_a_function(rm): pass
+
+@both
+@pytest.mark.spec("D-SEQ-005")
+def test_of_bytes(rm, source): pass
+""")
+    statuses = [plain.status(id) for id in ("D-SEQ-004", "D-CRE-031", "D-SEQ-005")]
+    assert statuses == ["uncovered", "covered", "covered"]
+
+
 def test_a_failing_subtest_fails_its_row(suite: Suite) -> None:
     suite.run("""
 @pytest.mark.spec("D-SEQ-004", versions="all")
@@ -230,8 +253,8 @@ def test_the_source_half_of_a_row_that_deviates_at_the_destination_may_be_tested
 @pytest.mark.spec("POL-009", half="source", versions="all")
 def test_of_the_source(): pass
 """)
-    assert counts(result)["source"] == "1 of 147 covered, 0 failing, 0 deviating"
-    assert counts(result)["spec"] == "0 of 401 covered, 0 failing, 6 deviating"
+    assert counts(result)["source"] == "1 of 147 covered, 0 failing, 3 deviating"
+    assert counts(result)["spec"] == "0 of 401 covered, 0 failing, 9 deviating"
 
 
 def test_a_wrong_marker_stops_the_run_and_names_the_test(suite: Suite) -> None:

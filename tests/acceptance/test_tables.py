@@ -14,7 +14,7 @@ from .tally import PARTS, Tally
 def folder(path: Path, **lines: str) -> Path:
     """A folder of four small sound tables; each keyword replaces the lines of one."""
     small = {
-        "spec": "D-SEQ-004\tD\t1.0 1.1 1.2\tMUST\tCounts.\nNS-001\tDS\t1.0\tMUST\tIs named.",
+        "spec": "D-SEQ-004\tD\t1.0 1.1 1.2\tMUST\twire\tCounts.\nNS-001\tDS\t1.0\tMUST\tstate\tIs named.",
         "scenarios": "Q-001\t1\tHappens.",
         "peers": "P-01\tIs done by others.",
         "deviations": "NS-001\tdestination\tNot yet.",
@@ -84,10 +84,11 @@ def test_a_folder_of_small_tables_is_read_and_counted(tmp_path: Path) -> None:
         ("peers", "P-01", "peers.tsv:2: each of id, statement must be filled"),
         ("peers", "P-01\t ", "peers.tsv:2: each of id, statement must be filled"),
         ("scenarios", "Q-001\t2\tIt.", "scenarios.tsv:2: processes '2' is none of 1, P"),
-        ("spec", "A-001\tX\t1.0\tMUST\tIt.", "spec.tsv:2: role 'X' is none of"),
-        ("spec", "A-001\tD\t1.3\tMUST\tIt.", "spec.tsv:2: version '1.3' is none of"),
-        ("spec", "A-001\tD\t1.0 1.1\tMUST\tIt.", "spec.tsv:2: 1.1 and 1.2 share"),
-        ("spec", "A-001\tD\t1.0\tmust\tIt.", "spec.tsv:2: level 'must' is none of"),
+        ("spec", "A-001\tX\t1.0\tMUST\twire\tIt.", "spec.tsv:2: role 'X' is none of"),
+        ("spec", "A-001\tD\t1.3\tMUST\twire\tIt.", "spec.tsv:2: version '1.3' is none of"),
+        ("spec", "A-001\tD\t1.0 1.1\tMUST\twire\tIt.", "spec.tsv:2: 1.1 and 1.2 share"),
+        ("spec", "A-001\tD\t1.0\tmust\twire\tIt.", "spec.tsv:2: level 'must' is none of"),
+        ("spec", "A-001\tD\t1.0\tMUST\tline\tIt.", "spec.tsv:2: about 'line' is none of wire, state"),
         ("deviations", "A-001\tdestination\tNo.", "deviations.tsv:2: A-001 is in no table"),
         ("deviations", "D-SEQ-004\tsource\tNo.", "deviations.tsv:2: half 'source' is none of destination"),
         ("deviations", "P-01\t-\tNo.\nP-01\t-\tNo.", "deviations.tsv: P-01 - is listed twice"),

@@ -365,8 +365,7 @@ def test_forgetting_that_is_interrupted_has_changed_nothing(
 @settings(max_examples=12, deadline=None)
 def test_an_archive_has_the_last_settled_state_of_every_message_that_was_not_forgotten(seed: int, steps: int) -> None:
     chance = random.Random(seed)
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
+    with tempfile.TemporaryDirectory() as home:
         node = Node(Path(home) / "store.db")
         world = World(node.start(), node.path, Path(home) / "archive", chance)
         try:

@@ -78,6 +78,18 @@ def test_a_process_that_was_killed_leaves_what_the_next_run_removes(store: Path,
     assert not left & files(place)
 
 
+def test_an_archive_that_lost_its_manifest_is_not_begun_anew_over_its_files(store: Path, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    archive(store, place)
+    there = files(place)
+    (place / "manifest.json").unlink()
+    with pytest.raises(ExportError, match=r"whose manifest.json is missing. Put it back: `cp .*000001.json ") as said:
+        archive(store, place)
+    assert files(place) == there
+    subprocess.run(str(said.value).split("`")[1], shell=True, check=True)
+    assert archive(store, place)[0].number == 1
+
+
 def test_a_full_disk_is_told_and_leaves_the_archive_as_it_was(store: Path, mount: Callable[..., Path]) -> None:
     disk = Disk(mount("-t", "tmpfs", "-o", "size=4m", "tmpfs"))
     place = disk.point / "archive"

@@ -92,6 +92,11 @@ def test_an_archive_is_verified_against_its_store_which_is_told(
 ) -> None:
     good = wsrm("archive", "verify", "archive", "--all", "--json")
     assert json.loads(good.stdout)["confirmed"] is True
+    assert json.loads(good.stdout)["not_read"] == 0
+    again = wsrm("archive", "verify", "archive")
+    assert (
+        "files were compared before and not read again, but for their length: --all reads every file." in again.stderr
+    )
     assert document(wsrm("archive", "list", "--json"))["archives"][0]["positions"] == 2
     service.instance.db.execute("UPDATE message SET body = CAST('<Other/>' AS BLOB) WHERE id = 2")
     bad = wsrm("archive", "verify", "archive", "--all")
@@ -141,16 +146,24 @@ def test_all_of_a_partner_is_forgotten(identifier: str, place: Path, wsrm: Wsrm)
         (("archive", "show", "nowhere"), 3, "nowhere: there is no archive."),
         (("archive", "verify", "nowhere"), 3, "nowhere: there is no archive."),
         (("archive", "forget", "nowhere", "--partner", "acme", *YES), 3, "nowhere: there is no archive."),
-        (("archive", "confirm", "broken.json"), 5, "is no manifest of an archive"),
+        (("archive", "confirm", "broken.json"), 5, "is no manifest that can be read"),
+        (("archive", "show", "april"), 5, "april: is an export, and no archive"),
         (("archive", "confirm", "other"), 4, "the archive is of the store"),
+        (("archive", "verify", "april"), 5, "april: is an export, and no archive"),
+        (("archive", "forget", "april", "--partner", "acme", *YES), 5, "april: is an export, and no archive"),
+        (("archive", "confirm", "april/manifest.json"), 5, "manifest.json: is an export, and no archive"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(
     identifier: str, place: Path, somewhere: Path, wsrm: Wsrm, arguments: tuple[str, ...], status: int, told: str
 ) -> None:
     (somewhere / "broken.json").write_text("{")
+    assert wsrm("store", "export", "april").exit_code == 0
+    exported = (somewhere / "april" / "manifest.json").read_bytes()
     shutil.copytree(place, somewhere / "other")
     commit(somewhere / "other", msgspec.structs.replace(load(place), store="another"))
     result = wsrm(*arguments)
     assert (result.exit_code, told in result.stderr) == (status, True), result.output
     assert not (somewhere / "nowhere").exists()
+    assert (somewhere / "april" / "manifest.json").read_bytes() == exported
+    assert not (somewhere / "april" / "lock").exists()

@@ -17,9 +17,11 @@ from tests.support.stored import write_locked
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store.beside import beside
-from wsrm_mq.store.refusals import Refusals
+from wsrm_mq.store.bulk import REFUSALS
+from wsrm_mq.store.refusals import Refusal, Refusals
 from wsrm_mq.store.store import Store
 from wsrm_mq.views.attention import MEASURES
+from wsrm_mq.views.sentences import moment
 from wsrm_mq.views.thresholds import Range
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
@@ -215,6 +217,34 @@ def test_what_processes_refused_in_the_last_minutes_is_no_success(
     shown = wsrm("status").stdout
     assert f"1 {reason}, last 4 min ago" in shown
     assert ("refused, the last 4 min ago: " in shown) is (status > 0)
+
+
+@pytest.mark.parametrize("reason", ["store_locked", "disk_full", "overloaded"])
+def test_what_is_over_warns_and_says_since_when_it_is_well(
+    service: Service, wsrm: Wsrm, path: Path, reason: str
+) -> None:
+    at = time.time_ns() // 1_000_000 - 2 * MINUTE
+    refusal = Refusal(reason, "", 3, at, "busy")
+    service.instance.run(lambda tx: REFUSALS.write(tx.db.execute, [refusal]))
+    service.clock.now = at + 1
+    service.deliver(service.sequence(1), 1)
+    result = wsrm("check", *ROOM)
+    assert result.exit_code == 1
+    assert f"WSRM WARNING - It is well since {moment(at)} (2 min): until then no message was taken" in result.stdout
+    shown = wsrm("status").stdout
+    assert "WARNING   It is well since " in shown
+    assert "CRITICAL" not in shown
+
+
+def test_a_lock_that_lasts_is_one_finding(service: Service, wsrm: Wsrm, path: Path) -> None:
+    service.deliver(service.sequence(1), 1)
+    refusals = Refusals()
+    refusals.open(path, service.presence.name)
+    with write_locked(path):
+        refusals.note("store_locked", None, time.time_ns() // 1_000_000)
+        shown = wsrm("status").stdout
+    assert shown.count("CRITICAL") == 1
+    assert wsrm("check", *ROOM).exit_code == 2, "what nobody could write down yet is not known to be over"
 
 
 def test_a_refusal_is_history_after_five_minutes(service: Service, wsrm: Wsrm, path: Path) -> None:

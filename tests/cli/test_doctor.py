@@ -90,6 +90,17 @@ def test_a_clock_that_was_stepped_back_is_told(wsrm: Wsrm, service: Service) -> 
     assert "2 h ahead of this clock" in trouble["what"] or "119 min ahead" in trouble["what"]
 
 
+def test_a_clock_that_has_jumped_ahead_and_is_doubted_is_told(wsrm: Wsrm, service: Service) -> None:
+    """The time of a sequence is over by this clock, and the service that lives does not end it."""
+    service.clock.advance(-40 * 24 * HOUR)
+    service.sequence(1)
+    service.clock.advance(40 * 24 * HOUR)
+    trouble = only_trouble(examined(wsrm, 1), "clock")
+    assert "the time of 1 sequence is over" in trouble["what"]
+    assert "it doubts the clock, which has jumped ahead" in trouble["what"]
+    assert trouble["fix"] == ["timedatectl"]
+
+
 def test_a_step_back_among_the_newest_messages_is_told(wsrm: Wsrm, service: Service) -> None:
     came(service)
     service.clock.advance(-60_000)

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import HOUR, MINUTE, Service, Wsrm, document
 from tests.queue.build import arrival, sender
 from wsrm_mq.queue.broken_run import let_go
+from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
@@ -159,8 +160,8 @@ def test_a_sequence_whose_process_died_without_another_asks_for_the_service(wsrm
     service.presence.close()
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
     assert sentence == (
-        "blocked: The process that ran it died (process 1 on here) and no other lives: "
-        "start the service, it goes on by itself."
+        f"blocked: The process that ran number 1 died (process 1 on here, instance {service.presence.name}) and no "
+        "other lives: start the service, it goes on by itself."
     )
     assert next_step == "next: wsrm-mq doctor"
 
@@ -181,7 +182,7 @@ def test_a_sequence_whose_process_died_is_taken_over_where_another_lives(wsrm: W
     other = Service(service.path, service.clock.now)
     sentence, _ = explained(wsrm, sequence.terms.identifier)
     other.close()
-    assert sentence.startswith("running: The process that ran it died (process 1 on here); another one takes it over")
+    assert sentence.startswith("running: The process that ran number 1 died (process 1 on here, ")
 
 
 def test_a_ready_message_without_a_process_asks_for_the_service(wsrm: Wsrm, service: Service) -> None:
@@ -216,7 +217,8 @@ def test_what_was_given_up_at_the_end_is_pointed_to(wsrm: Wsrm, service: Service
     service.instance.end(CloseSequence(sequence.terms.identifier))
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
     assert sentence == (
-        "ok: It is closed; what was undelivered from number 2 on is being moved to the dead letters (first_gap)."
+        "incomplete: It is closed; what was undelivered from number 2 on is being moved to the dead letters "
+        "(first_gap). Number 2 never came, and delivery went on without that."
     )
     assert next_step.endswith(f"dead-letter list seq:{sequence.terms.identifier}")
 
@@ -265,7 +267,9 @@ def test_the_numbers_that_a_sequence_was_forced_past_are_told_and_those_that_cam
     assert "We went on without the missing numbers. If they come they are not processed" in told
     service.instance.take(name, 3)
     assert "past numbers 2, 5; " in explained(wsrm, name)[0]
-    assert explained(wsrm, name)[0].endswith(" Came late: number 3.")
+    assert explained(wsrm, name)[0].endswith(
+        " Came late: number 3. Not delivered, and confirmed by nobody: number 3 (late_refused)."
+    )
     facts = document(wsrm("sequence", "explain", name, "--json"))["facts"]
     assert (facts["given_up"], facts["late"]) == ([[2, 2], [5, 5]], [[3, 3]])
 
@@ -275,7 +279,7 @@ def test_what_runs_is_told_and_not_a_lower_number_that_came_late_meanwhile(wsrm:
     name = sequence.terms.identifier
     service.deliver(sequence, 1)
     service.clock.now += 1
-    assert wsrm("sequence", "force", name, "--yes", "--reason", "lost").exit_code == 0
+    assert wsrm("sequence", "force", name, "--past", 2, "--yes", "--reason", "lost").exit_code == 0
     service.instance.runnable()
     service.clock.now += 1
     service.instance.take(name, 2)
@@ -484,16 +488,43 @@ def test_many_are_told_by_verdict_with_one_command_for_all_of_them(wsrm: Wsrm, s
 
 
 def test_status_leads_from_many_that_are_blocked_to_one_command_for_all(wsrm: Wsrm, service: Service) -> None:
-    for _ in range(5):
-        service.fail(service.sequence(1), 1, "the database is away")
+    for number in range(5):
+        service.fail(service.sequence(1), 1, f"the database of {number} is away")
     (all_,) = re.findall(r"and 2 more: wsrm-mq (.*)", wsrm("status").stdout)
     assert "resume verdict:blocked --reason TEXT" in wsrm(*all_.split()).stdout
+
+
+def test_what_one_dead_database_has_stopped_is_one_finding_with_one_command(wsrm: Wsrm, service: Service) -> None:
+    away = Diagnosis("soap_fault", "Server", "psycopg.errors.OperationalError", "orders.py:41 Orders.put")
+    for number in range(3):
+        made = service.sequence(1, partner=f"partner{number}")
+        service.instance.fail(service.claim(made), 1, QueuePolicy(retry=()), f"no route to {number}", away)
+    service.fail(service.sequence(1), 1, "something else")
+    shown = wsrm("status").stdout
+    assert shown.count("WARNING") == 2
+    said = "3 sequences are stopped by the same cause, of partner0, partner1, partner2 in /orders: 'no route to 0'."
+    assert said in " ".join(shown.split())
+    (command,) = re.findall(r"next: wsrm-mq (sequence resume verdict:blocked .*)", shown)
+    done = document(wsrm(*command.replace("TEXT", "repaired").split(), "--yes", "--json"))
+    assert len(done["done"]) == 3, "and not what something else has stopped"
+
+
+def test_a_backlog_that_drains_says_how_long_that_takes(wsrm: Wsrm, service: Service) -> None:
+    service.clock.now = time.time_ns() // 1_000_000 - 5_000
+    made = service.sequence(*range(1, 1_201))
+    for number in range(1, 101):
+        service.clock.now += 20
+        service.instance.settle(service.claim(made), number)
+    sentence = explained(wsrm, made.terms.identifier)[0]
+    assert sentence.endswith(" 1100 messages are ready; 50 a second are delivered, which takes 22 s.")
+    assert "1100 messages are ready" in wsrm("status").stdout
 
 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("partner:nobody",), 3, "No sequence fits partner:nobody."),
+        (("partner:nobody",), 2, "partner: nothing came from nobody."),
+        (("principal:nobody",), 3, "No sequence fits principal:nobody."),
         (("partner:acme", "--for-partner"), 2, "--for-partner is about one sequence: name it."),
         (("nowhere",), 3, "There is no sequence nowhere."),
         (("colour:red",), 2, "There is no key colour"),

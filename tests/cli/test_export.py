@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
 from pathlib import Path
 
@@ -74,3 +76,24 @@ def test_ctrl_c_leaves_what_goes_on(service: Service, shell: Shell, wsrm: Wsrm, 
     result = shell("message", "export", "out", "--segment-rows", 10, env={**os.environ, "PYTHONPATH": str(somewhere)})
     assert (result.returncode, b"Traceback" in result.stderr) == (130, False)
     assert document(wsrm("message", "export", "out", "--segment-rows", 10, "--json"))["segments"][-1]["last"] == [39]
+
+
+def test_what_a_spreadsheet_would_compute_is_text_where_that_is_asked_for(
+    service: Service, wsrm: Wsrm, somewhere: Path
+) -> None:
+    for action in FORMULAS:
+        service.sequence(1, action=action)
+
+    def actions(directory: str, *options: str) -> list[str]:
+        assert wsrm("message", "export", directory, "--format", "csv", *options).exit_code == 0
+        with gzip.open(somewhere / directory / "messages" / "000001.csv.gz", "rt", newline="") as file:
+            return [row["action"] for row in csv.DictReader(file)]
+
+    assert actions("exact") == FORMULAS
+    assert actions("shown", "--for-spreadsheet") == [f"'{one}" for one in FORMULAS[:-1]] + FORMULAS[-1:]
+    assert load(somewhere / "shown").encoding == "spreadsheet"
+    assert wsrm("message", "export", "other", "--for-spreadsheet").exit_code == 2
+    assert not (somewhere / "other").exists()
+
+
+FORMULAS = ['=cmd|"/c calc"!A1', "+1", "-1", "@SUM(A1)", "\t=1", "urn:orders/put=1"]

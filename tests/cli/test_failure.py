@@ -59,6 +59,10 @@ def shown(wsrm: Wsrm, key: str) -> dict[str, Any]:
     return document(wsrm("failure", "show", key, "--json"))
 
 
+def refused(service: Service, *row: object) -> None:
+    service.instance.db.execute("INSERT INTO refusal (reason, partner, times, last_at) VALUES (?, ?, ?, ?)", row)
+
+
 def test_what_failed_alike_is_one_group(wsrm: Wsrm, service: Service) -> None:
     for _ in range(2):
         failed(service, partner="acme")
@@ -91,11 +95,28 @@ def test_what_was_answered_with_a_fault_and_what_was_put_aside_are_in_it(wsrm: W
     assert put_aside["fault"] == taken["fault"] == "Client.NoStock"
 
 
+def test_a_row_says_what_became_of_its_messages_so_that_none_looks_like_another(wsrm: Wsrm, service: Service) -> None:
+    answered(service)
+    failed(service, diagnosis=NO_STOCK)
+    lines = [line.split("\t") for line in wsrm("failure", "list").stdout.splitlines()]
+    at = lines[0].index("now")
+    assert sorted(row[at] for row in lines[1:]) == ["dead", "taken"]
+    status, written = typed("failure", "list", columns=80)
+    rows = re.sub(r"\x1b\[\d*m", "", written).splitlines()[1:3]
+    assert (status, sorted(word for row in rows for word in row.split() if word in ("dead", "taken"))) == (
+        0,
+        ["dead", "taken"],
+    )
+    failed(service)
+    failed(service, policy=QueuePolicy(retry=(), on_poison="dead_letter"))
+    assert "\t1 wait, 1 dead\t" in wsrm("failure", "list").stdout
+
+
 def test_what_was_refused_is_in_it_by_its_counts(wsrm: Wsrm, service: Service) -> None:
     at = service.clock()
-    service.instance.db.execute("INSERT INTO refusal VALUES ('max_held', 'acme', 7, ?)", (at,))
-    service.instance.db.execute("INSERT INTO refusal VALUES ('UnknownSequence', '', 2, ?)", (at - HOUR,))
-    service.instance.db.execute("INSERT INTO refusal VALUES ('max_held', 'beta', 1, ?)", (at - HOUR,))
+    refused(service, "max_held", "acme", 7, at)
+    refused(service, "UnknownSequence", "", 2, at - HOUR)
+    refused(service, "max_held", "beta", 1, at - HOUR)
     assert [(one["key"], one["times"], one["last_at"], one["partners"]) for one in listed(wsrm)][:1] == [
         ("max_held@acme", 7, at, ["acme"])
     ]
@@ -237,7 +258,7 @@ def test_a_list_fits_a_terminal_and_says_where(service: Service) -> None:
     answered(service)
     long = "/srv/shop/a_module_with_a_very_long_name.py:1234 OrderService.place_order"
     failed(service, diagnosis=Diagnosis("soap_fault", "soap11env:Server", "psycopg.errors.OperationalError", long))
-    service.instance.db.execute("INSERT INTO refusal VALUES ('CreateSequenceRefused', '', 2, ?)", (service.clock(),))
+    refused(service, "CreateSequenceRefused", "", 2, service.clock())
     status, written = typed("failure", "list", columns=80)
     assert status == 0
     lines = re.sub(r"\x1b\[\d*m", "", written).splitlines()

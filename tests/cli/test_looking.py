@@ -195,7 +195,8 @@ def test_a_store_that_may_not_be_read_is_refused_in_a_line(
 
 
 ACTS = (
-    *(("sequence", act, "SEQUENCE") for act in ("hold", "resume", "close", "note", "force")),
+    *(("sequence", act, "SEQUENCE") for act in ("hold", "resume", "close", "note")),
+    ("sequence", "force", "SEQUENCE", "--past", 2),
     *(("sequence", "skip", "SEQUENCE", 1), ("sequence", "terminate", "SEQUENCE", "--now")),
     *(("message", act, 1) for act in ("retry", "discard")),
     *(("message", act, "--all") for act in ("restore", "confirm")),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -154,9 +156,47 @@ def test_a_body_as_json_is_whole_and_says_how_it_is_written(
         "content_type": "text/xml; charset=utf-8",
         "content_encoding": None,
         "size": len(content),
+        "redacted": False,
         "encoding": encoding,
         "body": body,
     }
+
+
+TOKEN = '<w:Security xmlns:w="urn:wsse"><w:Password>pa55</w:Password></w:Security>'
+SIGNED = f'<s:Envelope xmlns:s="urn:soap"><s:Header>{TOKEN}<a>1</a></s:Header><s:Body/></s:Envelope>'.encode()
+REDACTED = SIGNED.replace(TOKEN.encode(), b"")
+
+
+@pytest.mark.parametrize("is_compressed", [False, True], ids=["plain", "gzip"])
+def test_what_proves_the_sender_is_shown_and_written_only_where_that_is_asked_for(
+    wsrm: Wsrm, service: Service, somewhere: Path, is_compressed: bool
+) -> None:
+    content = gzip.compress(SIGNED) if is_compressed else SIGNED
+    environ = {"CONTENT_TYPE": "text/xml", **({"HTTP_CONTENT_ENCODING": "gzip"} if is_compressed else {})}
+    service.sequence(1, body=Body(content), environ=json.dumps(environ))
+
+    def given(*options: str) -> list[bytes]:
+        shown = wsrm("message", "body", 1, *options)
+        told = json.loads(wsrm("message", "body", 1, "--json", *options).stdout_bytes)
+        assert ("taken out; --unredacted gives" in shown.stderr) == told["redacted"] == (not options)
+        assert told["size"] == len(content)
+        file = somewhere / "body.xml"
+        file.unlink(missing_ok=True)
+        wsrm("message", "body", 1, "-o", file, *options)
+        body = told["body"].encode() if told["encoding"] == "utf-8" else base64.b64decode(told["body"])
+        return [wsrm("message", "body", 1, "--raw", *options).stdout_bytes, body, file.read_bytes()]
+
+    assert wsrm("message", "body", 1).stdout_bytes == REDACTED + b"\n"
+    assert wsrm("message", "body", 1, "--unredacted").stdout_bytes == SIGNED + b"\n"
+    assert given() == [REDACTED] * 3
+    assert given("--unredacted") == [content] * 3
+
+
+def test_where_it_cannot_be_told_what_proves_the_sender_nothing_is_shown_unasked(wsrm: Wsrm, service: Service) -> None:
+    service.sequence(1, body=Body(SIGNED[:90]))
+    refused = wsrm("message", "body", 1)
+    assert (refused.exit_code, "pa55" in refused.output, "--unredacted" in refused.stderr) == (4, False, True)
+    assert wsrm("message", "body", 1, "--unredacted").stdout == SIGNED[:90].decode() + "\n"
 
 
 @pytest.mark.parametrize("others", [("--raw",), ("--output", "x"), ("--raw", "--output", "x")], ids=" ".join)
@@ -236,3 +276,28 @@ def test_a_word_that_is_wrong_is_pointed_at(wsrm: Wsrm, service: Service) -> Non
     assert result.stderr.splitlines()[1:] == ["  state:held partnr:acme", "             ^^^^^^"]
     result = wsrm("message", "list", "--number", "x")
     assert (result.exit_code, result.stderr) == (2, "wsrm-mq: msg: x is no number; write 12, 12-40 or 12-.\n")
+
+
+def test_a_partner_of_the_configuration_may_have_sent_nothing_and_another_name_is_an_error(
+    service: Service, wsrm: Wsrm, somewhere: Path
+) -> None:
+    service.sequence(1, partner="acme")
+    (somewhere / "wsrm-mq.toml").write_text('[partner.globex]\nprincipal = "CN=globex"\n')
+    assert document(wsrm("message", "list", "partner:globex", "--json"))["messages"] == []
+    wrong = wsrm("message", "list", "outcome:live", "partner:globe")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.splitlines() == [
+        "wsrm-mq: partner: nothing came from globe (did you mean globex?).",
+        "  outcome:live partner:globe",
+        "                       ^^^^^",
+    ]
+
+
+@pytest.mark.parametrize("other", [("--limit", "1"), ("--after", "1")], ids=" ".join)
+def test_the_last_ones_are_as_many_as_was_said_and_no_other_bound_is_passed_over(
+    wsrm: Wsrm, service: Service, other: tuple[object, ...]
+) -> None:
+    service.sequence(1, 2, 3)
+    assert [number for number, *_ in listed(wsrm, "--tail", 2)] == [2, 3]
+    refused = wsrm("message", "list", "--tail", 2, *other)
+    assert (refused.exit_code, "--tail N is the last N" in refused.stderr) == (2, True)

@@ -163,11 +163,14 @@ def test_explain_names_what_was_sent_about_a_sequence_and_given_up(
     [sent] = document(wsrm("sequence", "explain", identifier, "--json"))["sent"]
     assert (sent["to"], sent["waiting"], sent["dead"], sent["error"]) == (to, 1, 0, None)
     why = f"{to}: answered 503"
-    service.instance.run(lambda tx: leave_alone(tx, served(tx, sent["sequence"]), position, 60 * MINUTE, why))
+    service.instance.run(lambda tx: leave_alone(tx, served(tx, sent["sequence"]), position, 3_600.0, why))
     told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())
     assert f"sent: to {to}: 1 message waits, the first as '{why}'" in told
     assert f"wsrm-mq sequence explain {sent['sequence']}" in told
-    assert why in " ".join(wsrm("sequence", "explain", sent["sequence"]).stdout.split())
+    told = " ".join(wsrm("sequence", "explain", sent["sequence"]).stdout.split())
+    assert why in told
+    assert "try it now, without waiting" in told
+    assert "try it again" not in told, "it was never tried"
 
     service.instance.run(lambda tx: bury(tx, named(tx, sent["sequence"]), position, 1, "not_acknowledged"))
     told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())

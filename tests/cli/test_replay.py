@@ -182,7 +182,8 @@ def test_a_cancellation_that_would_be_refused_is_refused_by_its_dry_run(
     ("arguments", "status", "said"),
     [
         (("plan", "colour:red", "-o", "q.json", "--reason", "x"), 2, "colour"),
-        (("plan", "queue:/nowhere", "-o", "q.json", "--reason", "x"), 3, "Nothing"),
+        (("plan", "queue:/nowhere", "-o", "q.json", "--reason", "x"), 2, "nothing came into /nowhere"),
+        (("plan", "op:nothing", "-o", "q.json", "--reason", "x"), 3, "Nothing"),
         (("plan", "queue:/orders", "-o", "q.json"), 4, "--reason"),
         (("plan", "-o", "q.json", "--reason", "x"), 2, "Say what"),
         (("plan", "queue:/orders", "-o", "q.json", "--reason", "x", "--to", "nothing"), 2, "MODULE:ATTRIBUTE"),
@@ -224,3 +225,21 @@ def test_a_plan_as_json_has_its_header_and_its_lines(wsrm: Wsrm, delivered: Inbo
     shown = document(wsrm("replay", "show", "p.json", "--json", "--after", 1, "--limit", 1))
     assert shown["plan"] == json.loads(Path("p.json").read_text().splitlines()[0])
     assert [(line["line"], line["number"]) for line in shown["lines"]] == [(2, 2)]
+
+
+def test_a_plan_that_was_edited_or_may_not_be_run_says_so_where_it_is_shown(
+    wsrm: Wsrm, delivered: InboundSequence, application: Any, somewhere: Path
+) -> None:
+    wsrm("replay", "plan", "queue:/orders", "-o", "p.json", "--to", "replayed_app:app", "--reason", "restored")
+    whole = (somewhere / "p.json").read_bytes()
+    assert "not run" not in wsrm("replay", "show", "p.json").stdout
+    assert document(wsrm("replay", "show", "p.json", "--json"))["refused"] is None
+    (somewhere / "p.json").write_bytes(whole.replace(b'"number":2', b'"number":1'))
+    for options in ((), ("--all",)):
+        assert "it was changed" in " ".join(wsrm("replay", "show", "p.json", *options).stdout.split())
+    assert "it was changed" in document(wsrm("replay", "show", "p.json", "--json"))["refused"]
+    (somewhere / "p.json").write_bytes(whole)
+    elsewhere = wsrm("replay", "show", "p.json", "--store", "nowhere.db")
+    assert (elsewhere.exit_code, "not run " in elsewhere.stdout, "nowhere.db" in elsewhere.stdout) == (0, True, True)
+    assert wsrm("replay", "run", "p.json", "--yes").exit_code == 0
+    assert "ran to its end" in " ".join(wsrm("replay", "show", "p.json").stdout.split())

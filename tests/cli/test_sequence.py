@@ -50,7 +50,8 @@ def test_the_list_can_be_narrowed(wsrm: Wsrm, service: Service) -> None:
     assert listed("--verdict", "blocked") == [blocked.terms.identifier]
     assert listed("--state", "closed") == [closed.terms.identifier]
     assert listed("--queue", "/orders", "--limit", "1") == [closed.terms.identifier]
-    assert listed("--queue", "/other") == []
+    other = wsrm("sequence", "list", "--queue", "/other")
+    assert (other.exit_code, other.stderr) == (2, "wsrm-mq: queue: nothing came into /other (did you mean /orders?).\n")
 
 
 def test_a_list_longer_than_a_piece_is_whole(wsrm: Wsrm, service: Service) -> None:
@@ -62,7 +63,7 @@ def test_a_list_longer_than_a_piece_is_whole(wsrm: Wsrm, service: Service) -> No
 def test_an_unknown_verdict_is_a_usage_error_that_names_the_words(wsrm: Wsrm, service: Service) -> None:
     result = wsrm("sequence", "list", "--verdict", "stuck")
     assert result.exit_code == 2
-    assert "ok, running, waiting, blocked, held, faulted, silent, expiring, ended" in result.stderr
+    assert "ok, running, waiting, blocked, held, faulted, incomplete, silent, expiring, ended" in result.stderr
 
 
 def test_show_tells_ranges_verdict_and_the_events_of_its_life(wsrm: Wsrm, service: Service) -> None:

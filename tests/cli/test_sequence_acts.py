@@ -24,8 +24,8 @@ def test_each_act_says_what_it_did_and_writes_down_who_and_why(wsrm: Wsrm, servi
     assert said("hold") == (
         f"Done: deliver nothing more of {name} until it is resumed; number 1, which is being run, is let end.\n"
     )
-    assert said("resume") == f"Done: try number 1 of {name} again now.\n"
-    assert said("force") == (
+    assert said("resume") == f"Done: let {name} go on with number 1 now.\n"
+    assert said("force", "--past", "2") == (
         f"Done: deliver 2 held messages of {name} up to number 4 now, without number 2: what is missing and comes "
         "later is delivered at once, marked late.\n"
     )
@@ -45,7 +45,7 @@ def test_each_act_says_what_it_did_and_writes_down_who_and_why(wsrm: Wsrm, servi
 
 def test_the_json_of_an_act_has_what_came_of_it(wsrm: Wsrm, service: Service) -> None:
     name = service.sequence(1, 3).terms.identifier
-    done = document(wsrm("sequence", "force", name, "--late", "refuse", "--json", *WHY))
+    done = document(wsrm("sequence", "force", name, "--past", "2", "--late", "refuse", "--json", *WHY))
     assert done == {
         "sequence": name,
         "to": 3,
@@ -59,7 +59,8 @@ def test_the_json_of_an_act_has_what_came_of_it(wsrm: Wsrm, service: Service) ->
 
 
 @pytest.mark.parametrize(
-    "command", [("hold",), ("force",), ("close",), ("terminate", "--now"), ("terminate", "--drain"), ("note",)]
+    "command",
+    [("hold",), ("force", "--past", "2"), ("close",), ("terminate", "--now"), ("terminate", "--drain"), ("note",)],
 )
 def test_a_rehearsal_changes_nothing(wsrm: Wsrm, service: Service, command: tuple[str, ...]) -> None:
     name = service.sequence(1, 3).terms.identifier
@@ -76,7 +77,7 @@ def test_a_rehearsal_changes_nothing(wsrm: Wsrm, service: Service, command: tupl
 def test_a_query_does_it_to_all_that_fit_and_names_those_that_it_does_not_fit(wsrm: Wsrm, service: Service) -> None:
     forced = [service.sequence(1, 3).terms.identifier for _ in range(60)]
     other = service.sequence(1).terms.identifier
-    result = wsrm("sequence", "force", "queue:/orders", "--json", *WHY)
+    result = wsrm("sequence", "force", "queue:/orders", "--past", "2", "--json", *WHY)
     assert result.exit_code == 4
     assert "refused: 1 of 61 sequences." in result.stderr
     assert f'"sequence": "{other}"' in result.stdout
@@ -103,6 +104,8 @@ def test_many_are_counted_before_it_is_asked(wsrm: Wsrm, service: Service) -> No
         (("hold", *WHY), 2, "Missing argument"),
         (("terminate", "{}", *WHY), 2, "--drain or --now"),
         (("close", "{}", *WHY), 4, "1.0, which has no close; terminate it."),
+        (("force", "{}", *WHY), 4, "past which gap? It waits for number 2: --past 2 gives that up."),
+        (("force", "{}", "--past", "2", "--to", "3", *WHY), 2, "choose one"),
         (("force", "{}", "--to", "9", *WHY), 4, "lies from 2 to 3; number 9 does not"),
         (("skip", "queue:/orders", "1", *WHY), 4, "is being run"),
     ],
@@ -148,6 +151,6 @@ def test_the_same_acts_are_functions_of_python(service: Service) -> None:
         replay.note(service.path, "urn:uuid:unknown", actor="ada", reason="")
     with pytest.raises(NotAllowed, match="which sequences"):
         replay.note(service.path, "", actor="ada", reason="")
-    (forced,) = replay.force(service.path, one, late="refuse", actor="ada", reason="", dry_run=True)
+    (forced,) = replay.force(service.path, one, past=2, late="refuse", actor="ada", reason="", dry_run=True)
     assert (forced.result.to, forced.result.released) == (3, 1)
     assert service.instance.ledger("forced") == []

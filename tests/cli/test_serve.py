@@ -32,6 +32,9 @@ APPLICATION = '''
 import os, time
 
 def app(environ, start_response):
+    if environ["REQUEST_METHOD"] == "GET":  # it has no WSDL
+        start_response("404 Not Found", [("Content-Length", "0")])
+        return []
     with open("calls", "a") as calls:
         calls.write("begin\\n")
     while os.path.exists("wait"):
@@ -196,6 +199,9 @@ async def app(scope, receive, send):
         return
     while (await receive()).get("more_body"):
         pass
+    if scope["method"] == "GET":  # it has no WSDL
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        return await send({"type": "http.response.body", "body": b""})
     note("begin")
     while os.path.exists("wait"):
         await asyncio.sleep(0.01)

@@ -94,13 +94,12 @@ def test_an_argument_is_inert_in_the_complaint_about_it(service: Service) -> Non
     assert "\\x1b[2Jnobody" in written
 
 
-def test_raw_bytes_are_refused_to_a_terminal(service: Service) -> None:
-    service.sequence(1, body=Body(b"\x1b[2J"))
+def test_on_a_terminal_control_characters_and_those_that_turn_text_are_escapes_also_with_raw(service: Service) -> None:
+    service.sequence(1, body=Body("<a><b>\x1b[2J\x9b31m\u202etxt</b></a>".encode()))
     status, written = typed("message", "body", 1, "--raw")
-    assert status == 4
-    assert "--output FILE" in written
+    assert (status, written) == (0, "<a><b>\\x1b[2J\\x9b31m\\u202etxt</b></a>\r\n")
     status, written = typed("message", "body", 1)
-    assert (status, written) == (0, "\\x1b[2J\r\n")
+    assert (status, written) == (0, "<a>\r\n  <b>\\x1b[2J\\x9b31m\\u202etxt</b>\r\n</a>\r\n")
 
 
 def test_a_repair_asks_and_does_it_after_yes(service: Service) -> None:
@@ -109,7 +108,7 @@ def test_a_repair_asks_and_does_it_after_yes(service: Service) -> None:
     status, written = typed("sequence", "resume", sequence.terms.identifier, *WHY, answer=b"y\n")
     assert status == 0
     short = sequence.terms.identifier.removeprefix("urn:uuid:")[:8]
-    assert f"This will try number 1 of {short} again now." in written
+    assert f"This will let {short} go on with number 1 now." in written
     assert service.instance.record(sequence.terms.identifier).blocked is None
 
 

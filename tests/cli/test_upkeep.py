@@ -174,6 +174,7 @@ def test_a_copy_is_not_changed_nor_served_before_it_is_adopted(wsrm: Wsrm, copy:
         result = wsrm(*command, *WHY, "--store", copy)
         assert result.exit_code == 5
         assert "is a copy of" in result.stderr
+        assert f"`wsrm-mq store rehearse --store {copy}`" in result.stderr
     with pytest.raises(StoreUnconfirmed):
         serve(copy)
 
@@ -193,6 +194,9 @@ def test_adopt_says_what_is_lost_and_a_service_can_start(wsrm: Wsrm, copy: Path)
     with pytest.raises(StoreUnconfirmed):
         serve(copy)
     assert wsrm("store", "adopt", "--store", copy, *WHY).exit_code == 0
+    letters = document(wsrm("dead-letter", "list", "--store", copy, "--json"))["dead_letters"]
+    assert [one["reason"] for one in letters] == ["store_adopted"] * 3, "before a service starts"
+    assert "3 dead letters of /orders" in " ".join(wsrm("status", "--store", copy).stdout.split())
     serve(copy)
     assert wsrm("store", "verify", "--store", copy).exit_code == 0
     assert document(wsrm("store", "info", "--store", copy, "--json"))["copied_at"] is None

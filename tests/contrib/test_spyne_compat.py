@@ -14,6 +14,7 @@ from spyne.protocol.soap import Soap11
 from spyne.server.wsgi import WsgiApplication
 from werkzeug.test import Client
 
+from tests.conftest import Wrapped
 from tests.support.in_process import InProcess
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.contrib.spyne_compat import has_replies, is_spyne, one_way_operations, speaks_soap, understood_headers
@@ -190,17 +191,16 @@ class Orders(ServiceBase):
 @pytest.mark.spec("RSP-002", "D-CRE-021", versions=("1.1",))
 @pytest.mark.parametrize(("services", "accepts"), [([Orders], False), ([Orders, Plain], True)])
 def test_where_no_operation_answers_an_offer_is_passed_over_and_the_sequence_created(
-    services: list[type[ServiceBase]], accepts: bool, tmp_path: Path
+    services: list[type[ServiceBase]], accepts: bool, in_process: Wrapped
 ) -> None:
     made = Application(services, "urn:example:orders", in_protocol=Soap11(), out_protocol=Soap11())
     assert has_replies(made) is accepts
-    service = InProcess(tmp_path, WsgiApplication(made), one_way="auto")
+    service = in_process(WsgiApplication(made), one_way="auto")
     created = Reply.parse(service.post(EnvelopeFactory().create_sequence(offer="urn:example:offered"))[1]).created
     assert created is not None
     assert (created.accept is not None) is accepts
     assert service.put(created.identifier, 1).startswith("200")
     assert service.rows("SELECT count(*) FROM outgoing") == [(int(accepts),)]
-    service.middleware.close(5)
 
 
 def test_of_what_is_no_spyne_application_it_is_not_known_whether_it_answers() -> None:

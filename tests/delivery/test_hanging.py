@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import pytest
 
-from wsrm_mq.delivery.hanging import STRANGERS, Patient
+from wsrm_mq.delivery.hanging import GIVEN_UP_SECONDS, KNOWN, LATE, LATE_SECONDS, STRANGERS, Patient
 from wsrm_mq.errors import LeftAlone, NotAllowed, NotAnswered
 from wsrm_mq.outbound.posting import Answer
 
@@ -125,31 +126,122 @@ def test_a_host_of_which_nothing_is_known_gets_one_at_a_time_until_it_answered_o
     assert patient(SLOW, {}, b"") is TAKEN
 
 
-@pytest.mark.spec("SEC-018", versions="all")
-def test_hosts_that_have_not_answered_have_few_threads_among_them_and_those_that_have_are_not_kept(
-    network: Network, patient: Patient
-) -> None:
-    """Whoever may name hosts can name any number that hang."""
-    assert patient(OTHER, {}, b"") is TAKEN
-    *strangers, one_more = [f"http://{number}.example/" for number in range(STRANGERS + 1)]
-    waits: list[float] = []
-    real = network.post
+def under_way(
+    patient: Patient,
+    urls: list[str],
+    who: str | None = None,
+    waited: float = 0.0,
+    then: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """Which of these are posted to at the same time, none of them answering meanwhile; ``then``, and each does. Without
+    ``who`` each comes from a sender of its own."""
+    met: list[str] = []
+    real = patient._post
 
-    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """The next stranger is asked while this one is under way."""
-        if url in strangers:
-            network.now += 0.5
-            assert patient(OTHER, {}, b"") is TAKEN
-            if url == strangers[-1]:
-                waits.append(left_alone(patient, one_more))
-            else:
-                assert patient(strangers[strangers.index(url) + 1], {}, b"") is TAKEN
-        return real(url, headers, body)
+    def meanwhile(url: str, _headers: Mapping[str, str], _body: bytes) -> Answer:
+        met.append(url)
+        go_on()
+        return TAKEN
+
+    def go_on() -> None:
+        while urls:
+            url = urls.pop(0)
+            with suppress(LeftAlone):
+                patient(url, {}, b"", who or f"of {len(urls)}", waited)
+                return
+        then()
 
     patient._post = meanwhile
-    assert patient(strangers[0], {}, b"") is TAKEN
-    assert waits == [pytest.approx(0.51)], "as long as the newest of them has been under way"
-    assert patient(one_more, {}, b"") is TAKEN
+    go_on()
+    patient._post = real
+    return met
+
+
+def hosts(count: int) -> list[str]:
+    return [f"http://{number}.example/" for number in range(count)]
+
+
+@pytest.mark.spec("SEC-018", versions="all")
+def test_no_number_of_strangers_takes_a_thread_from_who_has_answered(network: Network, patient: Patient) -> None:
+    """Nor makes that forgotten."""
+    assert patient(OTHER, {}, b"") is TAKEN
+    assert len(under_way(patient, [*hosts(200), OTHER], "stranger")) == STRANGERS // 2 + 1
+    network.takes = dict.fromkeys(hosts(5_000), 99.0)
+    for url in network.takes:
+        with pytest.raises(NotAnswered):
+            patient(url, {}, b"", "stranger")
+    assert patient.left_alone(OTHER, "stranger", beside=KNOWN // 2) is None
+
+
+@pytest.mark.spec("SEC-018", versions="all")
+def test_the_hosts_of_one_sender_leave_room_to_those_of_the_next(patient: Patient) -> None:
+    def others() -> None:
+        assert patient.left_alone("http://one-more.example/", "a") is not None
+        assert patient.left_alone("http://one-more.example/", "b") is None
+
+    assert len(under_way(patient, hosts(1_500), "a", then=others)) == STRANGERS // 2
+
+
+@pytest.mark.spec("SEC-018", versions="all")
+def test_the_ports_of_one_host_that_has_not_answered_are_counted_together(patient: Patient) -> None:
+    def others() -> None:
+        assert patient.left_alone("http://slow.example:3000/", "any") is not None
+        assert patient.left_alone("http://elsewhere.example/", "any") is None
+
+    ports = [f"http://slow.example:{port}/" for port in range(1_024, 2_000)]
+    assert len(under_way(patient, ports, then=others)) == STRANGERS // 2
+
+
+@pytest.mark.spec("SEC-018", versions="all")
+def test_a_host_that_begins_to_hang_leaves_others_room(patient: Patient) -> None:
+    assert patient(SLOW, {}, b"") is TAKEN
+    assert patient(OTHER, {}, b"") is TAKEN
+    assert under_way(patient, [*[SLOW] * 100, OTHER]) == [*[SLOW] * (KNOWN // 2), OTHER]
+
+
+def test_what_has_waited_long_has_a_small_part_of_what_strangers_have(patient: Patient) -> None:
+    assert len(under_way(patient, hosts(200), "a", LATE_SECONDS + 1)) == LATE // 2
+
+
+def test_what_was_known_before_the_process_began_is_no_stranger(network: Network) -> None:
+    patient = Patient(network.post, lambda: network.now, lambda origin: origin == "http://slow.example")
+    network.takes = {SLOW: 99}
+    assert under_way(patient, [SLOW, BESIDE]) == [SLOW, BESIDE]
+    with pytest.raises(NotAnswered, match="timed out"):
+        patient(SLOW, {}, b"")
+    assert left_alone(patient, BESIDE) == 30
+
+
+def test_a_host_that_has_never_answered_is_tried_later_each_time_and_what_waits_for_it_given_up(
+    network: Network, patient: Patient
+) -> None:
+    network.takes = {SLOW: 99}
+    waits = []
+    for _ in range(10):
+        with pytest.raises(NotAnswered, match="timed out"):
+            patient(SLOW, {}, b"")
+        waits.append(left_alone(patient, BESIDE))
+        network.now += waits[-1]
+    assert waits == [30, 60, 120, 240, 480, 960, 1_920, *[3_600] * 3]
+    with pytest.raises(NotAnswered, match="timed out"):
+        patient(SLOW, {}, b"")
+    waiting, over = (patient.left_alone(BESIDE, None, seconds) for seconds in (60.0, GIVEN_UP_SECONDS + 1))
+    assert waiting is not None
+    assert over is not None
+    assert (waiting.is_given_up, over.is_given_up) == (False, True)
+    network.takes = {}
+    network.now += 3_600
+    assert patient(SLOW, {}, b"") is TAKEN
+    assert patient.left_alone(SLOW, None, GIVEN_UP_SECONDS + 1) is None
+
+
+def test_who_waits_for_room_is_told_that_there_is_some(network: Network) -> None:
+    told: list[float] = []
+    patient = Patient(network.post, lambda: network.now, on_room=lambda: told.append(network.now))
+    assert patient(SLOW, {}, b"") is TAKEN
+    assert told == []
+    assert under_way(patient, ["http://new.example/a", "http://new.example/b"]) == ["http://new.example/a"]
+    assert len(told) == 1
 
 
 def test_a_host_is_the_same_however_its_name_is_spelled(network: Network, patient: Patient) -> None:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.orders_server import within
+from tests.support.pages import Shell, Typed, session
 from tests.support.stored import Stored
 from wsrm_mq.store import schema
 
@@ -39,6 +40,8 @@ deployed = service
 
 
 def service(environ, start_response):
+    if environ["REQUEST_METHOD"] != "POST":  # the middleware reads the WSDL
+        return deployed(environ, start_response)
     names = ("wsrm.sequence_id", "wsrm.message_number", "wsrm.connection", "REMOTE_ADDR")
     line = json.dumps({**{name: environ.get(name) for name in names}, "pid": os.getpid()})
     file = os.open("seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -89,6 +92,7 @@ class Page:
         self.directory = directory
         self.port, self._front = free_port(), free_port()
         self.has_proxy = False
+        self._followed = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         text = (HOWTO / f"{name}.md").read_text()
         for old, new in (changes or {}).items():
@@ -101,7 +105,8 @@ class Page:
             (directory / "orders.py").write_text(ORDERS + WITNESS)
         schema.ensure(directory / "wsrm.db")  # made once: several workers that make it import much for it
         self._preparations: list[str] = []
-        self._command = ""
+        self._command = self._said = ""
+        self._end_of_it: list[Typed] = []
         for kind, content in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
             named = re.match(r"[#;] ([\w./]+\.\w+)", content)
             if named is not None:
@@ -110,7 +115,12 @@ class Page:
                 file.write_text(content)
                 self.has_proxy |= kind == "nginx"
             elif kind == "sh":
-                *self._preparations, self._command = content.strip().splitlines()
+                commands = [line for line in content.strip().splitlines() if not line.startswith(("#", "pip "))]
+                *self._preparations, self._command = commands or [self._command]
+            elif kind == "console":
+                self._end_of_it += session(content)
+            elif kind == "text":
+                self._said = content
         assert self._command
         if self.has_proxy and shutil.which("nginx") is None:
             pytest.skip("needs nginx (Debian: apt-get install nginx-light)")
@@ -205,6 +215,23 @@ class Page:
             assert within(10, partial(_is_gone, process.pid), bool), "a worker has the port still"
         self._processes.clear()
 
+    def follow(self) -> None:
+        """Send the messages with which the page ends, and see what it says; nothing else was sent before."""
+        (self.directory / "send.py").write_text((HOWTO / "send.py").read_text())
+        shell = Shell(self.directory)
+        try:
+            assert any("send.py" in typed.command for typed in self._end_of_it)
+            for typed in self._end_of_it:
+                shell.follow(typed)
+        finally:
+            shell.close()
+        for line in self._said.splitlines():
+            self.until_said(line)
+        self._followed = len(self._calls())
+
+    def until_said(self, text: str) -> None:
+        assert text in within(10, lambda: self.log, lambda log: text in log)
+
     def wait_for(self, instances: int) -> None:
         """Wait until so many processes use the store."""
 
@@ -218,7 +245,11 @@ class Page:
         assert within(90, started, lambda count: count == instances) == instances, self.log
 
     def seen(self) -> list[dict[str, Any]]:
-        """What the service was called with, in that order; a line that is still being written is not one yet."""
+        """What the service was called with since the page was followed, in that order."""
+        return self._calls()[self._followed :]
+
+    def _calls(self) -> list[dict[str, Any]]:
+        """A line that is still being written is not one yet."""
         try:
             lines = (self.directory / "seen").read_text().splitlines(keepends=True)
         except FileNotFoundError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from tests.test_asgi_in_process import Exchange
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.destination import description
+from wsrm_mq.envelope.wsdl import parsed
 from wsrm_mq.errors import NotAuthenticated
 
 HEAD: Final = (
@@ -116,6 +118,18 @@ def test_what_asks_for_a_wsdl_gets_one_that_announces(get: Get, path: str) -> No
     assert got.headers["content-length"] == str(len(got.body))
 
 
+@pytest.mark.spec("RSP-014", versions="all")
+def test_a_service_that_claims_to_conform_to_the_profile_goes_on_to(get: Get, service: Service) -> None:
+    claim = (
+        b'<p:Policy xmlns:p="http://schemas.xmlsoap.org/ws/2004/09/policy">'
+        b'<r:Conformant xmlns:r="http://ws-i.org/profiles/rsp/1.0/"/></p:Policy>'
+    )
+    service.content = WSDL.replace(HEAD.encode(), HEAD.encode() + claim)
+    said = get().body
+    assert ANNOUNCED in said
+    assert b"r:Conformant" in said
+
+
 @pytest.mark.parametrize(
     ("path", "is_announced"),
     [("/soap?wsdl", True), ("/soap.wsdl", True), ("/soap/x.wsdl", True), ("/else?wsdl", False)],
@@ -195,7 +209,7 @@ def test_a_document_that_cannot_be_read_goes_out_as_it_came_and_is_told_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(description, "_LARGEST", 4_000)
+    monkeypatch.setattr(description, "LARGEST", 4_000)
     service.content = content
     service.headers += (("ETag", '"own"'),)
     for _ in range(3):
@@ -257,3 +271,34 @@ def test_the_service_lies_where_its_clients_reach_it(
 def test_a_port_that_is_reached_in_another_way_stays_where_it_is(get: Get, service: Service, location: str) -> None:
     service.content = WSDL.replace(b"http://10.0.0.7:8080/orders?v=1", location.encode())
     assert location.encode() in get(public_url="https://shop.example").body
+
+
+def test_a_wsdl_of_a_thousand_operations_is_described_in_a_moment_and_made_once_whoever_asks(
+    get: Get, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read of it grows with it, and not with its square: anybody may ask."""
+    names = [f"put{n}" for n in range(1_000)]
+    messages = [f'<w:message name="{n}"><w:part name="p" element="t:{n}"/></w:message>' for n in names]
+    ported = [_operation(n, f'message="t:{n}"', "") for n in names]
+    bound = [_operation(n, "", f'<s:operation soapAction="urn:{n}"/>') for n in names]
+    binding = '<w:binding name="b" type="t:p"><s:binding transport="http://schemas.xmlsoap.org/soap/http"/>'
+    port_type = '<w:portType name="p">'
+    pieces = [HEAD, *messages, port_type, *ported, "</w:portType>", binding, *bound, "</w:binding></w:definitions>"]
+    service.content = "".join(pieces).encode()
+    read: list[bytes] = []
+    monkeypatch.setattr(description, "parsed", lambda document: read.append(document) or parsed(document))
+    begun = time.process_time()
+    got = get(one_way=["urn:put7"])
+    assert time.process_time() - begun < 2.0
+    assert ANNOUNCED in got.body
+    assert got.body.count(b"<w:output") == 2 * 999
+    etag = got.headers["etag"]
+    assert [get().headers["etag"], get(method="HEAD").headers["etag"]] == [etag, etag]
+    assert get(headers={"If-None-Match": etag}).status == 304
+    assert len(read) == 1
+    service.content = WSDL
+    assert get().headers["etag"] != etag
+
+
+def _operation(name: str, message: str, more: str) -> str:
+    return f'<w:operation name="{name}">{more}<w:input {message}/><w:output {message}/></w:operation>'

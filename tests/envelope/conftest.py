@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.source import combination
 from wsrm_mq.envelope import Headers, Limits, scan
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import RM_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
 
 COMBINATIONS = [
-    pytest.param(rm, soap, addressing, id=f"rm{rm.label}-soap{soap.label}-wsa{addressing.label[:4]}")
+    combination(rm, soap, addressing)
     for rm in RM_VERSIONS.values()
     for soap in SOAPVersion
     for addressing in rm.addressings

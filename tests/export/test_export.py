@@ -321,7 +321,11 @@ def test_what_is_no_store_of_this_version_is_told(filled: Filled, tmp_path: Path
 def test_a_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="has no export"):
         load(tmp_path)
-    for text, told in (("{", "is no manifest that can be read"), ("{}", "missing required field")):
+    for text, told in (
+        ("{", "is no manifest that can be read"),
+        ("{}", "of format None"),
+        ('{"format": "wsrm-export", "version": 1}', "missing required"),
+    ):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(ExportError, match=told):
             load(tmp_path)

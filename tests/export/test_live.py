@@ -16,11 +16,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bench.stores import made
 from tests.export.conftest import Filled
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.cli import program
-from wsrm_mq.export import Asked, export, load
+from wsrm_mq.export import TABLES, Asked, export, load
+from wsrm_mq.export.contents import Exposure
+from wsrm_mq.export.reading import Origin, Reading, before, opened, pieces
 from wsrm_mq.testing import RMSender, WSGIWire
 
 OLD = 4_000
@@ -78,6 +82,25 @@ def test_an_export_and_a_service_at_full_speed_do_not_disturb_each_other(tmp_pat
         assert found == sorted(set(found))
         assert set(found) >= {position for position in kept if position <= upper}
         assert found[-1] <= upper
+
+
+@pytest.mark.parametrize("name", ["messages", "replies"])
+def test_the_log_is_taken_into_the_file_between_two_pieces_of_large_bodies(tmp_path: Path, name: str) -> None:
+    """Else it would grow as long as a partition, an export or an archive is read."""
+    store = made(tmp_path / "wsrm.db", 6, sequences=1, body_bytes=5 * 1024 * 1024)
+    with closing(sqlite3.connect(store, isolation_level=None)) as db:
+        columns = "entry, status, headers, stored_at, body"
+        db.execute(f"INSERT INTO reply ({columns}) SELECT id, '200 OK', '[]', 1, body FROM message")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        table = TABLES[name]
+        reading = Reading(table, table.columns, Exposure(), Origin("s", "n"))
+        with opened(store) as reader:
+            sizes, blocked, found = [], [], pieces(reader, reading, before(table, 1), 6)
+            for piece in found:
+                sizes.append(len(piece))
+                db.execute("UPDATE entry SET deliveries = deliveries + 1")
+                blocked.append(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+    assert (sizes, blocked) == ([2, 2, 2], [0, 0, 0])
 
 
 def test_a_vacuum_between_two_pieces_changes_nothing(filled: Filled, tmp_path: Path) -> None:

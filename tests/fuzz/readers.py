@@ -38,7 +38,7 @@ from wsrm_mq.envelope.policy import Announcement, announce
 from wsrm_mq.envelope.redact import without_security
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.envelope.whole import check_whole, ends_once
-from wsrm_mq.envelope.wsdl import move_ports, one_way_operations, parsed, remove_outputs, written
+from wsrm_mq.envelope.wsdl import move_ports, operations_in, parsed, remove_outputs, written
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS, WSA_2005, WSRM_1_1
@@ -128,7 +128,7 @@ def _is_xml(case: Case) -> bool:
 
 def describe(case: Case) -> None:
     """As a WSDL: what is written can be read, and says it already."""
-    one_way_operations(case.body)
+    operations_in(case.body)
     root = parsed(case.body)
     remove_outputs(root, ["urn:put", "{urn:example:orders}put"])
     move_ports(root, "https://shop.example/soap")

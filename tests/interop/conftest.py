@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.memory import in_memory
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
@@ -46,11 +45,10 @@ def orders_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSer
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrdersServer]:
     """A server with nothing set, for the tests of a module that leave it alive."""
-    with in_memory("orders", tmp_path_factory) as directory:
-        server = OrdersServer(directory)
-        server.start()
-        yield server
-        server.stop()
+    server = OrdersServer(tmp_path_factory.mktemp("orders"))
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

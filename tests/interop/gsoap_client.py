@@ -49,15 +49,18 @@ VARIANTS: Final = (
     Variant(WSRM_1_0, SOAPVersion.SOAP_1_1, WSA_2004),
     Variant(WSRM_1_0, SOAPVersion.SOAP_1_2, WSA_2004),
 )
+OPPOSITES: Final = (VARIANTS[1], VARIANTS[4])
+"""Each version there is has its turn in one of the two: what holds in both is repeated with the others at length."""
 
 
 def _parametrize(variants: Iterable[Variant]) -> pytest.MarkDecorator:
-    chosen = list(variants)
-    return pytest.mark.parametrize(("rm", "variant"), [(v.rm, v) for v in chosen], ids=map(str, chosen))
+    chosen = [pytest.param(v.rm, v, id=str(v), marks=() if v in OPPOSITES else pytest.mark.long) for v in variants]
+    return pytest.mark.parametrize(("rm", "variant"), chosen)
 
 
 every_variant: Final = _parametrize(VARIANTS)
-"""Run a test that takes the fixture ``gsoap`` with every combination of versions."""
+"""Run a test that takes the fixture ``gsoap`` with every combination of versions: with ``OPPOSITES``, and at length
+with the others."""
 rm_1_1: Final = _parametrize(v for v in VARIANTS if v.rm is WSRM_1_1)
 rm_1_0: Final = _parametrize(v for v in VARIANTS if v.rm is WSRM_1_0)
 each_addressing: Final = _parametrize((VARIANTS[1], VARIANTS[3], VARIANTS[4]))

@@ -1,35 +1,16 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-
-class Names:
-    """A name server. ``answers``: what it says of a name, one after the other, the last for ever; it knows what it was
-    ``asked``."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, list[list[str]]] = {}
-        self.asked: list[str] = []
-
-    def __call__(self, host: str, port: int, *kind: Any, **options: Any) -> list[Any]:
-        if host not in self.answers:
-            return _getaddrinfo(host, port, *kind, **options)  # a number, or a name of this machine
-        self.asked.append(host)
-        answers = self.answers[host]
-        found = answers.pop(0) if len(answers) > 1 else answers[0]
-        if not found:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [entry for address in found for entry in _getaddrinfo(address, port, type=socket.SOCK_STREAM)]
-
-
-_getaddrinfo = socket.getaddrinfo
+from tests.support.name_server import NameServer
 
 
 @pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Names:
-    made = Names()
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    made = NameServer()
     monkeypatch.setattr(socket, "getaddrinfo", made)
-    return made
+    yield made
+    made.speaks.set()

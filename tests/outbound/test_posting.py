@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.outbound.conftest import Names
+from tests.support.name_server import NameServer
 from tests.support.target import Target, serving
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
 from wsrm_mq.outbound import addresses
 from wsrm_mq.outbound.addresses import Allowed, check_url
+from wsrm_mq.outbound.names import Names
 from wsrm_mq.outbound.posting import Poster, tls
 
 NONE = Allowed("replay_targets", ())
@@ -36,17 +37,17 @@ def one_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "is_public", lambda address: address in ("127.0.0.1", "127.0.0.3"))
 
 
-def test_a_name_that_leads_inside_once_it_was_judged_gets_nothing(names: Names, target: Target) -> None:
+def test_a_name_that_leads_inside_once_it_was_judged_gets_nothing(names: NameServer, target: Target) -> None:
     names.answers = {"rebound.example": [["1.1.1.1"], ["127.0.0.1"]]}
     url = f"http://rebound.example:{target.port}/orders"
-    check_url(url, NONE)
+    check_url(url, NONE, Names().look_up)
     with pytest.raises(NotAllowed, match=r"rebound\.example.*private network.*127\.0\.0\.1"):
         Poster(NONE).post(url, FIELDS, b"<order/>")
     assert target.requests == []
 
 
 @pytest.mark.usefixtures("one_is_public")
-def test_a_connection_goes_to_the_address_that_was_judged_with_one_question(names: Names, target: Target) -> None:
+def test_a_connection_goes_to_the_address_that_was_judged_with_one_question(names: NameServer, target: Target) -> None:
     """A second one would be answered with an address inside."""
     names.answers = {"service.example": [["127.0.0.1"], ["127.0.0.2"]]}
     poster = Poster(NONE)
@@ -58,7 +59,7 @@ def test_a_connection_goes_to_the_address_that_was_judged_with_one_question(name
 
 
 @pytest.mark.usefixtures("one_is_public")
-def test_each_connection_is_judged_anew(names: Names, target: Target) -> None:
+def test_each_connection_is_judged_anew(names: NameServer, target: Target) -> None:
     names.answers = {"service.example": [["127.0.0.1"], ["127.0.0.2"]]}
     url = f"http://service.example:{target.port}/"
     Poster(NONE).post(url, FIELDS, b"<order/>")
@@ -68,13 +69,13 @@ def test_each_connection_is_judged_anew(names: Names, target: Target) -> None:
 
 
 @pytest.mark.usefixtures("one_is_public")
-def test_of_several_addresses_the_first_that_takes_a_connection_is_used(names: Names, target: Target) -> None:
+def test_of_several_addresses_the_first_that_takes_a_connection_is_used(names: NameServer, target: Target) -> None:
     names.answers = {"service.example": [["127.0.0.3", "127.0.0.1"]]}
     assert Poster(NONE).post(f"http://service.example:{target.port}/", FIELDS, b"<order/>").status == 202
 
 
 @pytest.mark.usefixtures("one_is_public")
-def test_a_certificate_is_held_against_the_name(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_is_held_against_the_name(names: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(KEY))
     names.answers = {"service.example": [["127.0.0.1"]], "other.example": [["127.0.0.1"]]}
     with serving(Target(), key=KEY) as target:
@@ -85,7 +86,7 @@ def test_a_certificate_is_held_against_the_name(names: Names, monkeypatch: pytes
     assert len(target.requests) == 1
 
 
-def test_an_address_that_is_listed_may_lead_inside(names: Names, target: Target) -> None:
+def test_an_address_that_is_listed_may_lead_inside(names: NameServer, target: Target) -> None:
     names.answers = {"inside.example": [["127.0.0.1"]]}
     poster = Poster(Allowed("replay_targets", [f"http://inside.example:{target.port}/orders"]))
     assert poster.post(f"http://inside.example:{target.port}/orders", FIELDS, b"<order/>").status == 202
@@ -106,7 +107,7 @@ def test_no_proxy_of_the_environment_is_asked(target: Target, monkeypatch: pytes
     assert Poster(Allowed("replay_targets", [target.url])).post(target.url, FIELDS, b"<order/>").status == 202
 
 
-def test_a_host_that_is_gone_is_told_in_a_line(names: Names) -> None:
+def test_a_host_that_is_gone_is_told_in_a_line(names: NameServer) -> None:
     names.answers = {"gone.example": [[]]}
     with pytest.raises(NotAnswered, match=r"^http://gone\.example/: there is no host gone\.example: \[Errno"):
         Poster(NONE).post("http://gone.example/", FIELDS, b"<order/>")
@@ -119,7 +120,7 @@ def test_an_answer_without_an_end_is_left(target: Target, monkeypatch: pytest.Mo
         Poster(Allowed("replay_targets", [target.url])).post(target.url, FIELDS, b"<order/>")
 
 
-def test_a_server_is_shown_the_certificate_and_vouched_for_by_the_file_that_are_configured(names: Names) -> None:
+def test_a_server_is_shown_the_certificate_and_vouched_for_by_the_file_that_are_configured(names: NameServer) -> None:
     names.answers = {"service.example": [["127.0.0.1"]]}
     with serving(Target(), key=KEY) as secure:
         url = f"https://service.example:{secure.port}/"
@@ -168,3 +169,17 @@ def test_an_answer_that_drips_before_its_content_is_left(piece: bytes, entry: st
         with pytest.raises(NotAnswered, match=r"timed out|too long"):
             Poster(allowed, seconds=0.3).post(url, FIELDS, b"<order/>")
         assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("entry", ["https://slow.example", "public"], ids=["listed", "judged"])
+def test_a_name_server_that_is_silent_keeps_no_thread_that_sends(
+    names: NameServer, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.setattr("wsrm_mq.outbound.names.SECONDS", 0.05)
+    names.answers = {"slow.example": [["1.1.1.1"]]}
+    names.speaks.clear()
+    poster = Poster(Allowed.listed("decoupled", [entry]))
+    for _ in range(2):
+        with pytest.raises(NotAnswered, match=r"^https://slow\.example/: no name server says in time"):
+            poster.post("https://slow.example/", FIELDS, b"<order/>")
+    assert names.asked == ["slow.example"], "it is being looked up: that is waited for, once"

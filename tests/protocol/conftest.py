@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.support.endpoint import Endpoint, listening
-from tests.support.memory import in_memory
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source
@@ -32,7 +31,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, front: str) -> Iterator[Se
         def having(**options: Any) -> OrdersServer:
             key = json.dumps(options, sort_keys=True)
             if key not in running:
-                running[key] = OrdersServer(ends.enter_context(in_memory("server", tmp_path_factory)), front, **options)
+                running[key] = OrdersServer(tmp_path_factory.mktemp("server"), front, **options)
                 running[key].start()
                 ends.callback(running[key].kill)  # an end in good order is shown elsewhere, and takes its time
             return running[key]

@@ -15,7 +15,7 @@ from tests.protocol.test_offer import outgoing
 from tests.support.endpoint import ALLOWED, Endpoint
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm, every_version
+from tests.support.source import Source, each_rm, every_version, in_1_1
 from wsrm_mq.cli import program
 from wsrm_mq.testing import Place, Reply
 from wsrm_mq.versions import SOAPVersion
@@ -40,10 +40,10 @@ def acknowledging(speak: Orders, offered: str) -> Callable[[Reply], tuple[int, b
 
 
 def outcomes(source: Source, endpoint: Endpoint) -> list[tuple[int, str | None, str | None]]:
-    """Number, outcome and reason of each message that goes there with a number."""
+    """Number, outcome and reason of each message that goes there with a number. A port may come again."""
     query = (
-        "select number, outcome, reason from entry join channel using (sequence) where is_numbered and address = ? "
-        "order by number"
+        "select number, outcome, reason from entry join channel using (sequence) where is_numbered and answers = "
+        "(select max(answers) from channel where address = ?) order by number"
     )
     return [(number, outcome, reason) for number, outcome, reason in source.store.rows(query, endpoint.url)]
 
@@ -139,6 +139,72 @@ def test_an_endpoint_that_does_not_know_the_offered_sequence_ends_it(
     source.echo(identifier, 2, "two", reply_to=endpoint.url)
     later = endpoint.soon(lambda: [one for one in endpoint.saying("echoResponse") if one.sequence is None])
     assert len(later) == 1
+
+
+@pytest.mark.spec("F-028", "S-RET-012", "S-ACK-011", "S-CLO-006")
+@pytest.mark.parametrize("says", ["SequenceClosed", "CloseSequence", "Final"])
+@in_1_1
+def test_nothing_leaves_again_in_a_sequence_that_its_endpoint_has_closed(
+    source: Source, endpoint: Endpoint, speak: Orders, says: str
+) -> None:
+    """By a fault in answer to the second reply, or in a request of its own: that reply is told as not received, and no
+    later one has a number."""
+    identifier, offered = offering(source, endpoint)
+    endpoint.says = acknowledging(speak, offered)
+    source.echo(identifier, 1, "one", reply_to=endpoint.url)
+    first = [(1, "delivered", None)]
+    assert within(10, lambda: outcomes(source, endpoint), lambda found: found == first) == first
+    answers = {
+        "SequenceClosed": (500, rm_fault(speak, "SequenceClosed", offered)),
+        "Final": (200, speak.acknowledgement(offered, (1, 1), final=True)),
+    }
+    endpoint.says = lambda received: answers.get(says) if received.sequence else None
+    source.echo(identifier, 2, "two", reply_to=endpoint.url)
+    endpoint.soon(lambda: endpoint.saying("echoResponse"), 2)
+    if says == "CloseSequence":
+        source.close(offered, reply_to="none")
+    dead = [*first, (2, "dead", "sequence_ended")]
+    assert within(10, lambda: outcomes(source, endpoint), lambda found: found == dead) == dead
+    assert ledger(source, identifier, "replies_in_doubt") == [f"not acknowledged: 2 of {offered}"]
+    assert outgoing(source, offered)["state"] == "closed"
+    source.echo(identifier, 3, "three", reply_to=endpoint.url)
+    unnumbered = endpoint.soon(lambda: [one for one in endpoint.saying("echoResponse") if one.sequence is None])
+    assert len(unnumbered) == 1
+    endpoint.soon(lambda: endpoint.saying("echoResponse"), 4, seconds=4 * TWICE)
+    assert [one.sequence.number for one in endpoint.saying("echoResponse") if one.sequence] == [1, 2]
+
+
+@pytest.mark.spec("S-TRM-002")
+@pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated"])
+@pytest.mark.parametrize("names", ["it", "none"])
+@each_rm
+def test_an_end_that_is_answered_with_unknown_sequence_has_arrived(
+    source: Source, endpoint: Endpoint, speak: Orders, code: str, names: str
+) -> None:
+    """It is gone there, which is what was asked for. A fault that names no sequence is about the one of the request."""
+    identifier, offered = offering(source, endpoint)
+    endpoint.says = acknowledging(speak, offered)
+    source.echo(identifier, 1, "one", reply_to=endpoint.url)
+    first = [(1, "delivered", None)]
+    assert within(10, lambda: outcomes(source, endpoint), lambda found: found == first) == first
+    fault = rm_fault(speak, code, offered if names == "it" else None)
+    end = speak.rm.action("TerminateSequence")
+    endpoint.says = lambda said: (500, fault) if said.action == end else acknowledging(speak, offered)(said)
+    if speak.rm.has_last_message:
+        source.post(speak.last_message(identifier, 2))
+        both = [*first, (2, "delivered", None)]
+        assert within(10, lambda: outcomes(source, endpoint), lambda found: found == both) == both
+    source.terminate(identifier, reply_to="none")
+    endpoint.one("TerminateSequence")
+    about = "from entry e join channel c using (sequence) where c.address = ? and not c.is_numbered"
+    settled = f"select outcome, reason {about} order by e.id desc limit 1"
+    taken = [("delivered", None)]
+    assert within(10, lambda: source.store.rows(settled, endpoint.url), lambda rows: rows == taken) == taken
+    assert len(endpoint.saying("TerminateSequence")) == 1
+    failed = f"select reason from ledger where event in ('failed', 'discarded') and position in (select e.id {about})"
+    assert source.store.rows(failed, endpoint.url) == []
+    assert ledger(source, identifier, "fault_received") == []
+    assert outgoing(source, offered)["state"] == "terminated"
 
 
 @pytest.mark.spec("F-026")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
 from wsrm_mq.cli import program
-from wsrm_mq.delivery.dispatcher import SENDING
+from wsrm_mq.delivery.hanging import KNOWN
 from wsrm_mq.replay.acts import redrive
 from wsrm_mq.store.refusals import ACK_NOT_SENT, in_files
 from wsrm_mq.testing import HTTPAnswer, Place, Reply
@@ -75,6 +76,23 @@ def test_a_one_way_message_is_answered_empty_and_acknowledged_at_the_endpoint(
     assert len(said) <= 2, "they are collected"
 
 
+@pytest.mark.spec("D-ACK-023")
+@each_rm
+def test_the_acknowledgement_leaves_within_the_configured_interval_by_itself(
+    servers: Servers, speak: Orders, endpoint: Endpoint
+) -> None:
+    """Without another message, and not at once: what comes in the meantime rides along."""
+    interval = 1.0
+    one = {"path": "/", "acknowledgement_interval": interval}
+    with Source(servers(decoupled=ALLOWED, partners={"one": one}), speak) as source:
+        identifier = source.create(acks_to=endpoint.url)
+        begun = time.monotonic()
+        assert is_empty_202(source.put(identifier, 1))
+        assert endpoint.acknowledged(identifier, (1, 1), seconds=interval + 2)
+        assert interval / 2 < time.monotonic() - begun < interval + 2, "slack is for a busy machine"
+        assert len(endpoint.received) == 1
+
+
 @pytest.mark.spec("H-007", "D-ACK-028", "A-014")
 @pytest.mark.peer("P-10")
 @every_version
@@ -106,7 +124,7 @@ def times(replies: list[Reply]) -> dict[int, int]:
     return {number: numbers.count(number) for number in (1, 2)}
 
 
-@pytest.mark.spec("H-007", "D-ACK-020")
+@pytest.mark.spec("H-007", "D-ACK-020", "S-RET-001")
 @each_rm
 def test_replies_are_numbered_in_the_offered_sequence_and_sent_until_they_are_acknowledged(
     source: Source, endpoint: Endpoint
@@ -294,18 +312,18 @@ def test_endpoints_that_hang_leave_the_application_its_threads_and_are_few_at_a_
 ) -> None:
     identifier = created(source, endpoint)
     endpoint.go_on.clear()
-    for number in range(1, 41):  # each address is an endpoint of its own
+    for number in range(1, 81):  # each address is an endpoint of its own
         source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
-    within(5, lambda: endpoint.most_at_a_time, lambda most: most >= SENDING)
+    within(5, lambda: endpoint.most_at_a_time, lambda most: most >= KNOWN // 2)
     with Source(server, speak) as other:
         begun = time.monotonic()
         plain = other.create()
         assert other.echo(plain, 1, "still here").reply.body_name == "echoResponse"
         assert time.monotonic() - begun < 5
     endpoint.go_on.set()
-    replies = endpoint.soon(lambda: endpoint.saying("echoResponse"), 40, seconds=20)
-    assert {str(one.to).rpartition("/")[2] for one in replies} == {str(number) for number in range(1, 41)}
-    assert endpoint.most_at_a_time <= SENDING + 8, "and a few acknowledgements"
+    replies = endpoint.soon(lambda: endpoint.saying("echoResponse"), 80, seconds=20)
+    assert {str(one.to).rpartition("/")[2] for one in replies} == {str(number) for number in range(1, 81)}
+    assert endpoint.most_at_a_time == KNOWN // 2, "what is left is for others, acknowledgements included"
 
 
 @pytest.mark.spec("SEC-018")
@@ -318,7 +336,7 @@ def test_a_partner_whose_endpoint_hangs_keeps_no_other_from_its_replies_and_ackn
         Source(servers(decoupled=ALLOWED, send_timeout=1.2, resend=[0.1] * 90), speak) as source,
     ):
         hangs = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        for identifier in [source.create(acks_to=hangs) for _ in range(2 * SENDING)]:
+        for identifier in [source.create(acks_to=hangs) for _ in range(32)]:
             for number in (1, 2):
                 source.echo(identifier, number, "text", reply_to=hangs)
         well = source.create(acks_to=endpoint.url)  # the last of them: its key is the highest
@@ -337,7 +355,7 @@ def test_the_first_contact_with_a_host_that_hangs_takes_one_thread(
     with Source(servers(decoupled=ALLOWED, send_timeout=20, resend=[0.2] * 5), speak) as source:
         endpoint.go_on.clear()
         identifier = source.create()
-        for number in range(1, 2 * SENDING + 1):  # each address is an endpoint of its own
+        for number in range(1, 33):  # each address is an endpoint of its own
             source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
         within(5, lambda: endpoint.most_at_a_time, bool)
         with listening() as other:
@@ -345,8 +363,76 @@ def test_the_first_contact_with_a_host_that_hangs_takes_one_thread(
             assert len(other.soon(lambda: other.saying("echoResponse"))) == 1
         assert endpoint.most_at_a_time == 1
         endpoint.go_on.set()
-        replies = endpoint.soon(lambda: endpoint.saying("echoResponse"), 2 * SENDING, seconds=20)
-        assert len({one.to for one in replies}) == 2 * SENDING
+        replies = endpoint.soon(lambda: endpoint.saying("echoResponse"), 32, seconds=20)
+        assert len({one.to for one in replies}) == 32
+
+
+@pytest.mark.spec("SEC-018")
+@each_rm
+def test_endpoints_of_a_stranger_that_hang_keep_no_partner_from_its_first_reply_nor_from_the_next(
+    servers: Servers, endpoint: Endpoint, speak: Orders
+) -> None:
+    """Each of them is another endpoint, and takes connections for longer than anybody waits here."""
+    with ExitStack() as silent, Source(servers(decoupled=ALLOWED, send_timeout=20), speak) as source:
+        known = source.create(acks_to=endpoint.url)
+        source.echo(known, 1, "one", reply_to=endpoint.url)
+        endpoint.one("echoResponse")
+        stranger = source.create()
+        for number in range(1, 61):
+            port = silent.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            source.echo(stranger, number, "text", reply_to=f"http://127.0.0.1:{port}/")
+        with listening() as new:
+            source.echo(known, 2, "two", reply_to=endpoint.url)
+            first = source.create(acks_to=new.url)
+            source.echo(first, 1, "one", reply_to=new.url)
+            source.put(first, 2)
+            assert new.soon(lambda: new.saying("echoResponse"), seconds=5)
+            assert new.acknowledged(first, (1, 2), seconds=5)
+            assert len(endpoint.soon(lambda: endpoint.saying("echoResponse"), 2, seconds=5)) == 2
+
+
+@pytest.mark.spec("SEC-018")
+@each_rm
+def test_who_has_answered_is_known_after_a_restart(servers: Servers, endpoint: Endpoint, speak: Orders) -> None:
+    server = servers(decoupled=ALLOWED)
+    with Source(server, speak) as source:
+        source.echo(source.create(), 1, "one", reply_to=endpoint.url)
+        endpoint.one("echoResponse")
+        taken = "select 1 from entry join channel using (sequence) where outcome = 'delivered' and address = ?"
+        assert within(5, lambda: source.store.rows(taken, endpoint.url), bool)
+    server.stop()
+    server.start()
+    endpoint.go_on.clear()
+    with Source(server, speak) as source:
+        identifier = source.create()
+        for number in range(1, 5):
+            source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
+        assert within(5, lambda: endpoint.most_at_a_time, lambda most: most == 4) == 4
+    endpoint.go_on.set()
+
+
+@pytest.mark.spec("SEC-018", "H-007")
+@each_rm
+def test_what_could_not_be_tried_for_a_day_at_a_host_that_never_answered_is_a_dead_letter(
+    servers: Servers, endpoint: Endpoint, speak: Orders
+) -> None:
+    server = servers(decoupled=ALLOWED, send_timeout=1.2, resend=[0.05] * 50)
+    with Source(server, speak) as source:
+        endpoint.go_on.clear()
+        identifier = source.create()
+        for number in range(1, 6):
+            source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
+        waits = (
+            "select count(*) from entry join channel using (sequence) where address like ? and last_error is not null"
+        )
+        within(5, lambda: source.store.rows(waits, f"{endpoint.url}/%"), lambda rows: rows[0][0] >= 4)
+        server.set_clock(90_000)
+        dead = "select reason, last_error from entry join channel using (sequence) where outcome = 'dead'"
+        rows = within(15, lambda: source.store.rows(dead), lambda found: len(found) >= 4)
+        assert {reason for reason, _error in rows} == {"never_answered"}
+        assert all("is left alone for" in error for _reason, error in rows)
+    server.set_clock(0)
+    endpoint.go_on.set()
 
 
 @pytest.mark.spec("SEC-032", "H-007")
@@ -435,7 +521,7 @@ def is_end_of(offered: str, last: str, ended: Reply) -> bool:
     return [one.text for one in ended.body] == [offered, last]
 
 
-@pytest.mark.spec("S-TRM-001", "S-TRM-003", "S-TRM-008")
+@pytest.mark.spec("S-RET-013", "S-TRM-001", "S-TRM-003", "S-TRM-008")
 @pytest.mark.parametrize("acknowledges_last", [True, False], ids=["acknowledged-last", "terminated-last"])
 @in_1_1
 def test_the_end_of_the_offered_sequence_is_sent_when_its_source_has_ended_and_acknowledged_all(
@@ -460,6 +546,9 @@ def test_the_end_of_the_offered_sequence_is_sent_when_its_source_has_ended_and_a
     endpoint.soon(lambda: endpoint.saying("TerminateSequenceResponse"), 2)
     later = endpoint.soon(lambda: endpoint.saying("TerminateSequence"), 2, seconds=1)
     assert len(later) == 1, "it is told once"
+    numbered = [one.sequence is not None for one in endpoint.received]
+    ends = [one.action == ended.action for one in endpoint.received]
+    assert not any(numbered[ends.index(True) :]), "nothing else of the sequence is sent"
 
 
 @pytest.mark.spec("H-018", "S-TRM-001")

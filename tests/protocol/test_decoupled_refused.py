@@ -7,7 +7,7 @@ import pytest
 from tests.protocol.conftest import Servers
 from tests.support.endpoint import ALLOWED, listening
 from tests.support.orders import Orders
-from tests.support.orders_server import A_LOOK
+from tests.support.orders_server import SETTLED
 from tests.support.source import Source, each_rm
 from wsrm_mq.versions import ADDRESSING_VERSIONS
 
@@ -116,7 +116,7 @@ def test_no_redirect_is_followed(servers: Servers, speak: Orders) -> None:
         place = f"http://127.0.0.1:{endpoint.port}"
         source.post(speak.create_sequence(acks_to=place, reply_to=place))
         assert endpoint.soon(lambda: endpoint.received)
-        assert not elsewhere.soon(lambda: elsewhere.received, seconds=A_LOOK)
+        assert not elsewhere.soon(lambda: elsewhere.received, seconds=SETTLED)
 
 
 @pytest.mark.spec("SEC-016")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.support.orders_server import A_LOOK, within
+from tests.support.orders_server import within
 from tests.support.policies import At, Start
 from tests.support.source import Source, each_rm, every_version, in_1_1
 
@@ -103,7 +103,7 @@ def test_at_most_once_does_not_try_again_what_failed(at: At) -> None:
     source.put(identifier, 1, "fail=1")
     source.put(identifier, 2)
     assert source.soon(identifier, [2]) == [2]
-    time.sleep(A_LOOK)
+    source.server.look()
     assert source.calls(identifier) == [1, 2]
 
 
@@ -162,7 +162,7 @@ def test_what_lies_beyond_a_gap_is_acknowledged_and_not_delivered(at: At) -> Non
     identifier = source.opened(1, 3)
     assert source.ask(identifier).reply.ack.ranges == ((1, 1), (3, 3))
     assert source.delivered(identifier) == [1]
-    time.sleep(A_LOOK)
+    source.server.look()
     assert source.calls(identifier) == [1]
     assert source.store.outcomes(identifier) == {1: "delivered", 3: None}
 
@@ -306,7 +306,7 @@ def test_discard_following_first_gap_waits_while_the_sequence_is_open(at: At) ->
 def test_discard_entire_sequence_buries_all_of_an_incomplete_one(at: At, end: str) -> None:
     source = at("/whole")
     identifier = source.opened(1, 2, 4)
-    time.sleep(A_LOOK)
+    source.server.look()
     assert source.calls(identifier) == []
     final = getattr(source, end)(identifier).reply.ack
     assert (final.ranges, final.final) == (((1, 2), (4, 4)), True)
@@ -321,7 +321,7 @@ def test_discard_entire_sequence_buries_all_of_an_incomplete_one(at: At, end: st
 def test_discard_entire_sequence_delivers_all_of_a_complete_one_at_the_end(at: At, end: str) -> None:
     source = at("/whole")
     identifier = source.opened(3, 1, 2)
-    time.sleep(A_LOOK)
+    source.server.look()
     assert source.calls(identifier) == []
     assert getattr(source, end)(identifier, 3).reply.ack.ranges == ((1, 3),)
     assert source.delivered(identifier) == [1, 2, 3]
@@ -411,7 +411,7 @@ def test_a_one_way_that_ends_in_a_client_fault_counts_as_delivered(at: At) -> No
     source.put(identifier, 1, "client-fault")
     source.put(identifier, 2)
     assert source.delivered(identifier) == [2]
-    time.sleep(A_LOOK)
+    source.server.look()
     assert source.calls(identifier) == [1, 2]
     assert source.store.outcomes(identifier) == {1: "delivered", 2: "delivered"}
 

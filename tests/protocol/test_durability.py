@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.orders import Orders
-from tests.support.orders_server import A_LOOK, OrdersServer, within
+from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At
 from tests.support.source import Source, each_rm
 from tests.support.stored import write_locked
@@ -196,7 +196,7 @@ def test_what_was_held_is_held_after_a_restart_and_delivered_when_the_gap_closes
     server.kill()
     restart(server, source)
     assert source.ask(identifier).reply.ack.ranges == ((2, 5),)
-    time.sleep(A_LOOK)
+    server.look()
     assert source.delivered(identifier) == []
     assert source.put(identifier, 1).reply.ack.ranges == ((1, 5),)
     assert source.delivered(identifier) == [1, 2, 3, 4, 5]

@@ -134,8 +134,15 @@ class Talk:
         return self.post(f"{self.rm}/{name}", "", body)
 
 
+OPPOSITES = ((WSRM_1_0, SOAP_1_1, WSA_2004), (WSRM_1_1, SOAP_1_2, WSA_1_0))
 COMBINATIONS = [
-    pytest.param(version, soap, wsa, id=f"{version.label}-{MEDIA_TYPE[soap].rpartition('/')[2]}-{wsa[-18:-11]}")
+    pytest.param(
+        version,
+        soap,
+        wsa,
+        id=f"{version.label}-{MEDIA_TYPE[soap].rpartition('/')[2]}-{wsa[-18:-11]}",
+        marks=() if (version, soap, wsa) in OPPOSITES else pytest.mark.long,
+    )
     for version, wsa in ((WSRM_1_0, WSA_2004), (WSRM_1_0, WSA_1_0), (WSRM_1_1, WSA_1_0))
     for soap in (SOAP_1_1, SOAP_1_2)
 ]

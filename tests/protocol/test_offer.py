@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,10 +15,12 @@ from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
 from wsrm_mq.testing import HTTPAnswer, Place
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER
 
 from .conftest import Servers
 from .test_arriving_faults import rm_fault
 
+RANGE = '<wsrm:AcknowledgementRange Lower="1" Upper="1"/>'
 TO = "http://Service.Example:80/orders?a=1&amp;b=%20"
 
 
@@ -189,7 +194,7 @@ def test_a_request_that_comes_again_gets_the_same_reply_in_the_same_place_with_t
     assert outgoing(source, offered)["given"] == 2
 
 
-@pytest.mark.spec("H-006", "RSP-011", "S-SND-006")
+@pytest.mark.spec("H-006", "RSP-011", "S-SND-001", "S-SND-006")
 @each_rm
 def test_one_way_messages_take_no_place_among_the_replies(source: Source) -> None:
     mine, offered = offering(source)
@@ -200,8 +205,21 @@ def test_one_way_messages_take_no_place_among_the_replies(source: Source) -> Non
     assert place(source.echo(mine, 3, "three")) == (offered, 2, False)
 
 
+@pytest.mark.spec("S-SND-005")
+@each_rm
+def test_after_the_largest_number_a_reply_has_none(source: Source) -> None:
+    mine, offered = offering(source)
+    assert place(source.echo(mine, 1, "one")) == (offered, 1, False)
+    with closing(sqlite3.connect(source.server.store, timeout=10)) as db, db:
+        most = "update outgoing set given = ?, acknowledged = ? where identifier = ?"
+        db.execute(most, (MAX_MESSAGE_NUMBER - 1, f"1-{MAX_MESSAGE_NUMBER - 1}", offered))
+    assert place(source.echo(mine, 2, "two")) == (offered, MAX_MESSAGE_NUMBER, False)
+    answer = source.echo(mine, 3, "three")
+    assert (answer.status, answer.text("echoResult"), answer.reply.sequence) == (200, "three", None)
+
+
 @pytest.mark.spec("S-TRM-008")
-@in_1_1
+@each_rm
 def test_an_offered_sequence_ends_at_its_own_expires_and_replies_go_on_without_it(source: Source) -> None:
     mine, offered = offering(source, offer_more="<wsrm:Expires>PT0.05S</wsrm:Expires>")
     answers = [source.echo(mine, number, "text") for number in range(1, 9)]
@@ -247,8 +265,10 @@ def test_an_acknowledgement_by_itself_is_taken_and_answered_with_nothing(source:
 def test_an_acknowledgement_that_cannot_be_true_stops_no_message_and_by_itself_gets_its_fault(source: Source) -> None:
     mine, offered = offering(source)
     source.echo(mine, 1, "one")
-    wrong = source.speak.acknowledgement_header(offered, (1, 2**63 - 1))
+    wrong = source.speak.acknowledgement_header(offered, (1, MAX_MESSAGE_NUMBER))
+    begun = time.monotonic()
     answer = source.echo(mine, 2, "two", headers=wrong)
+    assert time.monotonic() - begun < 5, "it is not counted through"
     assert place(answer).number == 2
     assert outgoing(source, offered)["acknowledged"] == ""
     refused = source.post(source.speak.acknowledgement(offered, (1, 3)))
@@ -259,6 +279,90 @@ def test_an_acknowledgement_that_cannot_be_true_stops_no_message_and_by_itself_g
     unknown = source.post(source.speak.acknowledgement(new_name(), (1, 1))).reply.fault
     assert unknown is not None
     assert unknown.subcode == "UnknownSequence"
+
+
+@pytest.mark.spec("S-ACK-003", "S-ACK-004", "S-ACK-014")
+@pytest.mark.parametrize(("lower", "upper"), [(2, 1), (0, 1), (3, 0)])
+@every_version
+def test_a_range_that_is_none_is_answered_with_invalid_acknowledgement_and_releases_nothing(
+    source: Source, lower: int, upper: int
+) -> None:
+    """By itself it is answered with what it said; on a message it stops nothing."""
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    source.echo(mine, 2, "two")
+    refused = source.post(source.speak.acknowledgement(offered, (1, 1), (lower, upper)))
+    fault = refused.reply.fault
+    assert fault is not None, refused
+    assert (refused.status, fault.subcode, fault.identifier) == (500, "InvalidAcknowledgement", offered)
+    assert f'Lower="{lower}" Upper="{upper}"'.encode() in refused.body
+    rider = source.speak.acknowledgement_header(offered, (1, 1), (lower, upper))
+    assert place(source.echo(mine, 3, "three", headers=rider)).number == 3
+    assert outgoing(source, offered)["acknowledged"] == ""
+    assert outgoing(source, offered)["unacknowledged"] == 3
+
+
+@pytest.mark.spec("S-ACK-007", "S-ACK-008")
+@each_rm
+def test_ranges_count_in_any_order_adjacent_and_overlapping(source: Source) -> None:
+    mine, offered = offering(source)
+    for number in range(1, 7):
+        source.echo(mine, number, "text")
+    answer = source.post(source.speak.acknowledgement(offered, (5, 6), (3, 3), (1, 2), (2, 3)))
+    assert (answer.status, answer.body) == (202, b"")
+    assert outgoing(source, offered)["acknowledged"] == "1-3,5-6"
+
+
+@pytest.mark.spec("S-ACK-005")
+@in_1_0
+def test_a_range_of_0_to_0_by_itself_says_that_nothing_was_received(source: Source) -> None:
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    answer = source.post(source.speak.acknowledgement(offered, (0, 0)))
+    assert (answer.status, answer.body) == (202, b"")
+    assert outgoing(source, offered)["unacknowledged"] == 1
+
+
+@pytest.mark.spec("S-ACK-004", "S-ACK-009")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "<wsrm:None/><wsrm:Nack>1</wsrm:Nack>",
+        "<wsrm:Nack>1</wsrm:Nack><wsrm:Final/>",
+        f"{RANGE}<wsrm:Nack>2</wsrm:Nack>",
+        RANGE.replace("1", "0"),
+    ],
+)
+@in_1_1
+def test_children_that_do_not_go_together_are_answered_with_invalid_acknowledgement(source: Source, said: str) -> None:
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    source.echo(mine, 2, "two")
+    header = source.speak.acknowledgement_header(offered).replace("<wsrm:None/>", said)
+    action = source.speak.rm.action("SequenceAcknowledgement")
+    answer = source.post(source.speak.envelope(action, "", headers=header))
+    assert answer.reply.fault is not None, answer
+    assert answer.reply.fault.subcode == "InvalidAcknowledgement"
+    assert outgoing(source, offered)["unacknowledged"] == 2
+
+
+@pytest.mark.spec("S-ACK-011", "S-ACK-012", "S-CLO-006")
+@in_1_1
+def test_after_final_no_reply_has_a_number_and_another_final_is_invalid(source: Source) -> None:
+    """What it leaves out is told as not received."""
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    source.echo(mine, 2, "two")
+    assert source.post(source.speak.acknowledgement(offered, (1, 1), final=True)).status == 202
+    told = "select reason from ledger where event = 'replies_in_doubt' and reason like ?"
+    assert source.store.rows(told, f"%{offered}") == [(f"not acknowledged: 2 of {offered}",)]
+    assert source.echo(mine, 3, "three").reply.sequence is None
+    another = source.post(source.speak.acknowledgement(offered, (1, 2), final=True)).reply.fault
+    assert another is not None
+    assert (another.subcode, another.identifier) == ("InvalidAcknowledgement", offered)
+    assert source.post(source.speak.acknowledgement(offered, (1, 1), final=True)).status == 202
+    assert outgoing(source, offered)["acknowledged"] == "1"
 
 
 @pytest.mark.spec("S-ACK-006", "S-RET-003", "S-RET-006")

@@ -578,7 +578,7 @@ def test_addressing_is_read_without_the_white_space_around_it(source: Source) ->
 
 
 @pytest.mark.spec("A-007")
-@in_1_0
+@every_version
 def test_the_other_addressing_versions_anonymous_address_is_a_strange_one(source: Source) -> None:
     [other] = set(ADDRESSING_VERSIONS.values()) - {source.speak.addressing}
     before = source.store.everything()

@@ -185,8 +185,7 @@ class Node:
 @contextmanager
 def two_instances() -> Iterator[tuple[Instance, Instance]]:
     """Of one store, for one example of many: a fixture is made once for all of them."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
+    with tempfile.TemporaryDirectory() as home:
         node = Node(Path(home) / "store.db")
         try:
             yield node.start(), node.start()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.queue.build import Node
-from tests.queue.test_machine import MEMORY
 from tests.support.stored import empty_store
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue import dead_letters
@@ -49,7 +48,7 @@ SELECT message, count(*) FROM entry WHERE reason IS NOT 'replayed' GROUP BY mess
 class Acts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self._home = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self._home = tempfile.TemporaryDirectory()
         path = Path(self._home.name) / "store.db"
         path.write_bytes(empty_store())
         self.node = Node(path)

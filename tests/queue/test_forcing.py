@@ -17,8 +17,11 @@ from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.transaction import Transaction
 
 
-def do_force(one: Instance, identifier: str, to: int | None = None, late: Late = Late.ACCEPT) -> Forced:
-    return one.run(lambda tx: force(tx, identifier, to=to, late=late, actor="alice", reason="2 is lost"))
+def do_force(
+    one: Instance, identifier: str, to: int | None = None, late: Late = Late.ACCEPT, *, past: int | None = 2
+) -> Forced:
+    past = past if to is None else None
+    return one.run(lambda tx: force(tx, identifier, past=past, to=to, late=late, actor="alice", reason="2 is lost"))
 
 
 def with_gaps(one: Instance, *numbers: int, policy: QueuePolicy = USUAL) -> tuple[str, int]:
@@ -116,6 +119,42 @@ def test_what_was_discarded_behind_the_gap_is_not_among_what_was_forced(one: Ins
     one.run(lambda tx: discard(tx, discarded, actor="alice", reason="wrong"))
     assert do_force(one, identifier) == Forced(4, 1, missing(2))
     assert one.record(identifier).held == 1
+
+
+def test_what_is_said_twice_gives_up_one_gap(one: Instance) -> None:
+    identifier, _key = with_gaps(one, 1, 4, 6)
+    assert do_force(one, identifier, past=3) == Forced(4, 1, missing(2, 3))
+    for again in (2, 3):
+        with pytest.raises(NotAllowed, match=f"gone past number {again} already. It waits for number 5: --past 5 "):
+            do_force(one, identifier, past=again)
+    assert one.record(identifier).value.limit == 5
+    assert len(one.ledger("forced")) == 1
+
+
+@pytest.mark.parametrize(
+    ("past", "why"),
+    [
+        (None, "past which gap\\? It waits for numbers 2-3: --past 2 gives that up"),
+        (1, "has gone past number 1 already"),
+        (4, "number 4 of .* has come, and waits for others. It waits for numbers 2-3"),
+        (5, "number 5 of .* is not in its next gap. It waits for numbers 2-3"),
+        (9, "number 9 of .* is not in its next gap"),
+    ],
+)
+def test_a_gap_that_is_not_the_next_one_is_refused_with_the_one_that_is(
+    one: Instance, past: int | None, why: str
+) -> None:
+    identifier, _key = with_gaps(one, 1, 4, 6)
+    with pytest.raises(NotAllowed, match=why):
+        do_force(one, identifier, past=past)
+    assert one.ledger("forced") == []
+
+
+def test_what_has_come_of_a_gap_since_it_was_seen_is_not_given_up(one: Instance) -> None:
+    identifier, _key = with_gaps(one, 1, 5)
+    one.take(identifier, 3)
+    assert do_force(one, identifier, past=2) == Forced(3, 1, missing(2))
+    assert one.record(identifier).value.limit == 4, "number 4 is waited for"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from wsrm_mq.sequence.states import Act
 
 NO_DISCARD, ENTIRE, FOLLOWING = IncompleteSequenceBehavior
 STEP = 1_000
-MEMORY = Path("/dev/shm")
 """No power cut here, and thousands of commits."""
 POLICIES = [
     QueuePolicy(retry=(STEP,) * tries, on_poison=on_poison, behavior=behavior, ordered=ordered)
@@ -155,7 +154,7 @@ class Verbs(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._home = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self._home = tempfile.TemporaryDirectory()
         path = Path(self._home.name) / "store.db"
         path.write_bytes(empty_store())
         self.node = Node(path)
@@ -432,7 +431,9 @@ class Verbs(RuleBasedStateMachine):
         to = max(beyond) if far else None
         before = model.limit
         forced = self.instances[0].run(
-            lambda tx: force(tx, model.identifier, to=to, late=late, actor="alice", reason="")
+            lambda tx: force(
+                tx, model.identifier, past=None if far else before, to=to, late=late, actor="alice", reason=""
+            )
         )
         model.passed |= set(range(before, forced.to + 1)) - model.received
         model.late = late

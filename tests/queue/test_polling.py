@@ -42,7 +42,7 @@ def poll(one: Instance, **who: str) -> Fetched | None:
 
 
 def is_waiting(one: Instance, principal: str | None = None) -> bool:
-    return is_anything_waiting(one.db, HOME.address, principal, one.clock())
+    return is_anything_waiting(one.db, HOME.address, principal, sender().peer, one.clock())
 
 
 @pytest.mark.spec("MC-001", "MC-006", versions="all")

@@ -75,7 +75,7 @@ def test_a_number_that_a_sequence_was_forced_past_is_not_waited_for(house: House
     force(house.path, identifier, to=3, actor="ann", reason="2 is lost")
     house.settled()
     assert broken(house.plan("queue:/orders")) == {5}, "number 4 may still come"
-    force(house.path, identifier, actor="ann", reason="4 is lost too")
+    force(house.path, identifier, past=4, actor="ann", reason="4 is lost too")
     house.settled()
     assert broken(house.plan("queue:/orders")) == set()
     assert broken(house.plan("msg:1,5")) == {1}, "number 3 was delivered after it"
@@ -167,7 +167,7 @@ def test_a_file_that_is_there_is_not_overwritten(house: House) -> None:
 
 def test_nothing_is_left_of_a_plan_that_could_not_be_made(house: House) -> None:
     house.sequence(1)
-    for query, error in (("queue:/nowhere", NotFound), ("colour:red", QueryError)):
+    for query, error in (("op:nothing", NotFound), ("queue:/nowhere", QueryError), ("colour:red", QueryError)):
         with pytest.raises(error):
             house.plan(query)
     with pytest.raises(NotAllowed, match="cannot be written"):

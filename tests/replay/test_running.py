@@ -150,6 +150,10 @@ def test_a_sequence_is_held_until_its_plan_has_ended_and_explain_leads_there(hou
     why = explanation(found)
     assert (found.word, why.next_step) == ("held", f"wsrm-mq replay status {plan}")
     assert why.sentence.startswith(f"plan {plan} holds it since ")
+    assert (
+        ": the plan delivers what it had not delivered. 1 message waits until the plan has ended, or the sequence is "
+        "resumed." in why.sentence
+    )
     house.other.refused = set()
     house.run(file)
     assert house.other.numbers == [1, 1, 2]

@@ -30,7 +30,6 @@ from wsrm_mq.testing import EnvelopeFactory, HTTPAnswer, ManualClock, RMSender, 
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 NO_DISCARD, ENTIRE, FOLLOWING = IncompleteSequenceBehavior
-_MEMORY = Path("/dev/shm")
 _LIFE_MS: Final = 600_000
 _LAST: Final = 6
 REPLY: Final = '<p:answer xmlns:p="urn:example:orders">{}</p:answer>'
@@ -257,7 +256,7 @@ def quick_watch() -> Iterator[None]:
 def test_any_conversation_ends_with_what_the_behavior_promises(plan: Plan) -> None:
     if plan.behavior is ENTIRE:
         plan = replace(plan, two_way=frozenset())
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
+    with tempfile.TemporaryDirectory() as directory:
         speak = EnvelopeFactory(plan.rm, SOAPVersion.SOAP_1_1, plan.rm.addressings[0])
         service = Service(Path(directory), plan, speak)
         try:

@@ -11,7 +11,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,7 +22,7 @@ from tests.conftest import Mount
 from tests.servers.fronts import FRONTS
 from tests.support.disk import Disk
 from tests.support.orders import Orders
-from tests.support.orders_server import A_LOOK, OrdersServer, within
+from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import each_front
 from tests.support.source import Source, good_exchange
 from tests.support.stored import a_look_is_due
@@ -461,8 +460,7 @@ def test_a_store_taken_from_a_running_server_is_saved_and_nothing_is_acknowledge
     a_look_is_due()
     for number in (2, 4, 2):
         turned_away(source.put(identifier, number))
-    time.sleep(A_LOOK)
-    log = server.log.read_text()
+    log = within(10, server.log.read_text, lambda log: "All that was in it is in store.db.rescued" in log)
     assert f"{server.store}: was removed or replaced while it is open here" in log
     assert "All that was in it is in store.db.rescued" in log
     end(server)

@@ -6,8 +6,11 @@ import time
 
 import pytest
 
+from tests.protocol.test_fetching import Client
+from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, Start
+from tests.support.source import Source
 
 HOUR = 3600.0
 HOLD_WAIT = 2.0
@@ -90,3 +93,64 @@ def test_a_wait_for_the_next_try_is_not_an_hour_longer_when_the_clock_goes_back(
     server.set_clock(-HOUR)
     assert source.delivered(identifier) == [1]
     assert source.calls(identifier) == [1, 1]
+
+
+AHEAD = 40 * 24 * HOUR
+
+
+@pytest.fixture
+def doubting(start: Start) -> OrdersServer:
+    """Its clock is doubted as the machine's own is, and its janitor sweeps each second."""
+    return start(doubted=True, hold_wait=0.05, retain=7 * 86_400, bounds={"wsrm_mq.engine.engine.Janitor": SWEEPS})
+
+
+SWEEPS = {"witness_seconds": 0.2, "sweep_seconds": 0.2}
+
+
+def left(source: Source, identifier: str) -> tuple[object, ...]:
+    """What the clock could end for ever: the sequence, a reply to be fetched, a settled message with its body."""
+    fetched = "select outcome from entry where sequence in (select sequence from channel) order by id"
+    bodies = "select count(*) from message where body is not null and action like '%put_order'"
+    return source.store.sequence(identifier)["ended"], source.store.rows(fetched), source.store.rows(bodies)
+
+
+@pytest.mark.scenario("Q-110")
+@pytest.mark.parametrize("at_a_start", [True, False], ids=["at a start", "while it runs"])
+def test_a_clock_that_runs_ahead_and_comes_back_ends_nothing_and_is_told(
+    speak: Orders, doubting: OrdersServer, at_a_start: bool
+) -> None:
+    with Source(doubting, speak) as source:
+        client = Client(source)
+        source.put(client.identifier, 1)
+        assert source.delivered(client.identifier) == [1]
+        client.ask_late(2)
+        client.reply(2)
+        held = source.opened(2)
+        before = left(source, client.identifier)
+        assert before == (None, [(None,)], [(2,)])
+        if at_a_start:
+            doubting.kill()
+        doubting.set_clock(AHEAD)
+        if at_a_start:
+            doubting.start()
+            source.reconnect()
+        assert within(5, lambda: "clock.jumped" in doubting.log.read_text(), bool)
+        assert source.put(held, 4).reply.ack.ranges == ((2, 2), (4, 4)), "what arrives ends nothing either"
+        time.sleep(1.5)  # the watch and the janitor look more than once
+        assert left(source, client.identifier)[:2] == before[:2]
+        assert left(source, client.identifier)[2] == [(3,)]
+        doubting.set_clock(0)
+        assert source.put(held, 1).reply.ack.ranges == ((1, 2), (4, 4))
+        assert client.poll().text("echoResult") is not None
+
+
+@pytest.mark.scenario("Q-110")
+def test_a_clock_that_was_put_right_by_a_jump_is_believed_after_a_grace(start: Start, speak: Orders) -> None:
+    server = start(doubted=True, bounds={"wsrm_mq.store.believed.GRACE": 1.0})
+    with Source(server, speak) as source:
+        identifier = source.create(expires="PT1H")
+        server.set_clock(2 * HOUR)
+        assert within(5, lambda: "clock.jumped" in server.log.read_text(), bool)
+        assert source.store.sequence(identifier)["ended"] is None
+        ended = within(10, lambda: source.store.sequence(identifier)["ended"], bool)
+        assert ended == "expired"

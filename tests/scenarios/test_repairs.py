@@ -55,6 +55,28 @@ def test_a_message_that_runs_when_the_service_is_killed_is_skipped_before_it_sta
         assert source.calls(identifier) == [1, 2]
 
 
+@pytest.mark.scenario("Q-079")
+def test_the_last_failure_of_a_message_blocks_its_sequence_and_no_other_with_an_alarm(
+    server: OrdersServer, speak: Orders, repair: Callable[..., Result]
+) -> None:
+    with Source(server, speak) as source:
+        stuck, other = source.create(), source.create()
+        source.put(stuck, 1, "fail=1")
+        source.put(stuck, 2)
+        assert within(5, lambda: source.store.sequence(stuck)["blocked"], bool)
+        source.put(stuck, 3)
+        source.put(other, 1)
+        assert source.delivered(other) == [1]
+        assert source.soon(stuck, []) == [], "what follows waits"
+        told = [line for line in server.log.read_text().splitlines() if line.startswith("sequence.blocked")]
+        assert [stuck in line for line in told] == [True]
+        check = CliRunner().invoke(program, ["check", "--store", str(server.store)], prog_name="wsrm-mq")
+        assert (check.exit_code, "sequences stopped by a message: 1" in check.output) == (1, True), check.output
+        done = repair("skip", stuck, 1)
+        assert done.exit_code == 0, done.output
+        assert source.soon(stuck, [2, 3]) == [2, 3]
+
+
 @pytest.mark.parametrize("end", [OrdersServer.stop, OrdersServer.kill], ids=["stopped", "killed"])
 def test_a_blocked_sequence_is_resumed_while_the_service_is_down(
     server: OrdersServer, speak: Orders, repair: Callable[..., Result], end: Callable[[OrdersServer], None]
@@ -68,7 +90,7 @@ def test_a_blocked_sequence_is_resumed_while_the_service_is_down(
         end(server)
         done = repair("resume", identifier)
         assert done.exit_code == 0, done.output
-        assert "again when the service starts" in done.stderr
+        assert "when the service starts" in done.stderr
         server.start()
         assert source.soon(identifier, [1, 2]) == [1, 2]
 
@@ -105,7 +127,7 @@ def test_a_kill_counts_against_the_number_that_ran_when_another_came_late(
         identifier = source.create()
         source.put(identifier, 1)
         source.put(identifier, 3, "gate=third")
-        assert repair("force", identifier).exit_code == 0
+        assert repair("force", identifier, "--past", "2").exit_code == 0
         assert within(5, lambda: source.calls(identifier), lambda calls: calls[-1:] == [3])[-1] == 3
         source.put(identifier, 2, "gate=never")
         if ran == 2:

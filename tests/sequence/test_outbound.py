@@ -163,7 +163,7 @@ def test_after_final_another_one_has_to_say_the_same_and_a_late_one_no_more() ->
 # ends
 
 
-@pytest.mark.spec("S-CLO-001", "S-CLO-005", "S-TRM-003", "S-TRM-007", versions=("1.1",))
+@pytest.mark.spec("S-TRM-003", versions=("1.1",))
 def test_1_1_closes_and_terminates_and_waits_for_both_answers() -> None:
     closing = take(sending(1), Own.CLOSE, NOW)
     assert (closing.act, closing.sequence.state) == (OutboundAct.CLOSE, OutboundState.CLOSING)

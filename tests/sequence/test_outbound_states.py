@@ -34,7 +34,7 @@ def test_no_event_leads_back(rm: RMVersion) -> None:
 
 
 @VERSIONS
-@pytest.mark.spec("S-SND-008", "S-CLO-005", "S-RET-013")
+@pytest.mark.spec("S-SND-008", "S-RET-013")
 def test_a_number_is_given_only_while_the_sequence_is_created_and_below_its_last(rm: RMVersion) -> None:
     numbered = {place for place, cell in cells(rm).items() if cell.act is OutboundAct.NUMBER}
     assert numbered == {(OutboundState.CREATED, OutboundTrigger.MESSAGE)}

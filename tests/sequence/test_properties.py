@@ -71,7 +71,8 @@ def apply(sequence: InboundSequence, event: tuple[str, Any, bool], now: int, bou
         return message(sequence, number, last=flag, now=now, bounds=bounds)
     if kind == "force":
         is_held = sequence.held and sequence.terms.behavior is NO_DISCARD
-        to = sequence.received.highest if flag else None
+        highest = sequence.received.highest
+        to = highest if flag else sequence.received.first_from(sequence.limit, highest)
         return forced(sequence, to, number)._replace(act=Act.IGNORE) if is_held else Step(sequence, Act.IGNORE)
     elements = {
         "close": CloseSequence(IDENTIFIER, number),
@@ -164,10 +165,9 @@ def test_a_force_goes_past_every_missing_number_up_to_where_it_is_told_and_stops
     before = having(opened(), sorted(numbers))
     if not before.held:
         return
-    to = data.draw(st.none() | st.integers(before.limit, max(numbers)))
+    to = data.draw(st.integers(before.limit, max(numbers)))
     step = forced(before, to, Late.ACCEPT)
     after = step.sequence
-    last = min(n for n in numbers if n >= before.limit) if to is None else to
-    assert after.limit == next(n for n in range(last + 1, 42) if n not in numbers)
+    assert after.limit == next(n for n in range(to + 1, 42) if n not in numbers)
     assert step.released_across == AckRanges.of(set(range(before.limit, after.limit)) - numbers)
     assert after._replace(limit=before.limit, late=None) == before, "nothing else changes"

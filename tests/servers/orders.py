@@ -203,6 +203,9 @@ def main() -> None:
 
     options = {"one_way": ONE_WAY} | arguments.options
     lower(options.pop("bounds", {}))
+    clock = shifted_clock(arguments.clock)
+    if options.pop("doubted", False):  # as the machine's own is
+        lower({"wsrm_mq.store.writer.wall_clock": clock})
     serve(
         arguments.front,
         orders(arguments.service_db),
@@ -210,7 +213,7 @@ def main() -> None:
         threads=arguments.threads,
         store=arguments.store,
         authenticate=authenticate,
-        clock=shifted_clock(arguments.clock),
+        clock=clock,
         **options,
     )
 

@@ -136,6 +136,9 @@ def note(**fields):
 asked = []
 
 def plain(environ, start_response):
+    if environ["REQUEST_METHOD"] == "GET":  # it has no WSDL
+        start_response("404 Not Found", [("Content-Length", "0")])
+        return []
     note(hook_thread=asked[-1] if asked else None, address=environ.get("REMOTE_ADDR"),
          principal=environ.get("wsrm.principal"), script=environ["SCRIPT_NAME"], path=environ["PATH_INFO"])
     body = b"<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope'><s:Body><done/></s:Body></s:Envelope>"

@@ -56,6 +56,12 @@ def reference(log: Log) -> list[Row]:
             violated(m, IN_RANGES, f"number {m.number}")
         if (m.outcome is None) != (m.settled_at is None) or (m.outcome and not m.named):
             violated(m, ONE_OUTCOME, (m.outcome or "no outcome") + ("" if m.named else ", not named"))
+        early = 0 if m.settled_at is None else m.received_at - m.settled_at
+        falls = (pair for times in log.written(m.store) for pair in pairwise(times))
+        if early > audit.SLIP and not any(
+            m.received_at > low and (m.settled_at or 0) < high > low for high, low in falls
+        ):
+            violated(m, audit.AFTERWARDS, f"settled {early} ms before")
         event = m.reason if m.reason in ("replayed", "answered_with_fault") else TELLING.get(m.outcome or "")
         since = min((e.at for e in log.ledger if e.store == m.store), default=NEVER)
         is_covered = m.settled_at is not None and since <= m.settled_at < log.begun.get(m.store, NEVER)
@@ -123,7 +129,7 @@ def alter(store: Path, *statements: str) -> None:
 
 
 MISTAKES = {
-    (audit.IN_ORDER, 2): "UPDATE entry SET outcome = 'delivered', settled_at = 1 WHERE id = 2",
+    (audit.IN_ORDER, 2): "UPDATE entry SET outcome = 'delivered', settled_at = 1767225600122 WHERE id = 2",
     (audit.TOLD, 3): "UPDATE entry SET outcome = 'dead', reason = 'skipped', settled_at = 1767225600123 WHERE id = 3",
     (ACCOUNTED_FOR, None): "DELETE FROM entry WHERE id = 5",
     (ONE_OUTCOME, 1): "UPDATE entry SET named = 0 WHERE id = 1",

@@ -71,6 +71,31 @@ def test_results_that_cannot_be_written_are_refused_before_spark_begins(filled: 
     assert "cannot be written: Not a directory. Name another directory with --out." in done.stderr
 
 
+@pytest.mark.parametrize("name", ["audit 2026-11-23T23:00", "a%20b, #1", "{address}"])
+def test_all_results_are_where_out_says_whatever_its_name(filled: Filled, out: Path, name: str) -> None:
+    place = out / name
+    done = run("audit", filled.path, "--out", f"file:{place}" if name == "{address}" else place)
+    if name == "{address}":
+        assert (done.exit_code, "Spark takes { for a pattern. Name another" in done.stderr) == (2, True), done.output
+        return
+    assert done.exit_code == 0, done.output
+    assert {one.name for one in place.iterdir()} >= {"violations", "accounts", "summary.json"}
+    assert list(out.iterdir()) == [place]
+
+
+@pytest.mark.parametrize("job", ["audit", "archive", "replay plan"])
+def test_an_out_that_is_elsewhere_is_refused_and_nothing_is_made(
+    filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    (tmp_path / "wsrm-mq.toml").write_text('replay_targets = ["http://127.0.0.1:1"]')
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    own = ["--to", "http://127.0.0.1:1", "--reason", "why"] if job == "replay plan" else []
+    done = run(*job.split(), filled.path, "--out", "s3a://bucket/out", *own)
+    assert (done.exit_code, "addresses with s3a: are not supported yet" in done.stderr) == (2, True), done.output
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_damage_that_an_executor_meets_is_told_in_a_line(filled: Filled, tmp_path: Path, out: Path) -> None:
     made = export(filled.path, tmp_path / "april", Asked(encoding="parquet"))
     segment = next(one for one in made.segments if one.table == "ranges")

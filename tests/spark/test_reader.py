@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from tests.export.conftest import SECURITY, Filled
-from wsrm_mq.errors import ConfigurationError, ExportError, StoreCorrupt, StoreUnavailable
+from wsrm_mq.errors import ConfigurationError, ExportError, NotFound, StoreCorrupt, StoreUnavailable
 from wsrm_mq.export import TABLES, Asked, Kind, export
 from wsrm_mq.spark.options import OPTIONS, parse
 from wsrm_mq.spark.reader import PushingReader, Reader
@@ -286,6 +287,9 @@ def test_a_table_without_rows_is_empty(filled: Filled) -> None:
         ("wsrm.db", {"numPartitions": "0"}, ConfigurationError, "'0' is no whole number above 0"),
         ("wsrm.db", {"copies": "perhaps"}, ConfigurationError, "'perhaps' is neither true nor false"),
         ("csv", {}, ConfigurationError, "an export as csv is for people; export it as parquet or ndjson"),
+        ("missing", {}, NotFound, r"first: has tables and no manifest.json: .*`wsrm-mq pipeline archive` goes on with"),
+        ("lost", {}, ExportError, r"second: is an archive whose manifest.json is missing. Put it back: `cp .*/2.json"),
+        ("rows", {}, ExportError, "manifest.json: was changed after it was written. Copy it again, or export again."),
         ("part", {}, ConfigurationError, "the export has no table messages; it has ranges"),
         ("plain", {"columns": "envelope"}, ConfigurationError, "no column envelope of messages; was it made with"),
     ],
@@ -297,8 +301,27 @@ def test_bad_input_is_told_in_words(
     export(filled.path, tmp_path / "csv", Asked(encoding="csv"))
     export(filled.path, tmp_path / "part", Asked(tables=("ranges",)))
     export(filled.path, tmp_path / "plain", Asked())
+    for beside, left in (("missing", "first/messages"), ("lost", "second/manifests")):
+        shutil.copytree(tmp_path / "plain", tmp_path / beside / "whole")
+        (tmp_path / beside / left).mkdir(parents=True)
+    for number in "12":
+        (tmp_path / "lost" / "second" / "manifests" / f"{number}.json").touch()
+    shutil.copytree(tmp_path / "plain", tmp_path / "rows")
+    manifest = tmp_path / "rows" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"rows": 5', '"rows": 4'))
     with pytest.raises(error, match=told):
         reader(tmp_path / name, **options).partitions()
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://", "FILE://localhost"])
+def test_an_address_of_a_file_is_a_path(filled: Filled, scheme: str) -> None:
+    assert parse({"path": f"{scheme}{filled.path}"}).paths == (str(filled.path),)
+
+
+@pytest.mark.parametrize("address", ["s3a://bucket/archive", "hdfs://name/stores/*.db", "abfss://a@b/c"])
+def test_an_address_elsewhere_is_refused_with_what_to_do(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r": are not supported yet\. Mount it, or copy it to this machine"):
+        parse({"path": address})
 
 
 @pytest.mark.parametrize("encoding", ["parquet", "ndjson"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
@@ -74,15 +76,15 @@ def why_not(row: Row) -> str | None:
 
 
 def reference(rows: list[Row], wanted: str) -> set[tuple[object, ...]]:
-    """Store, sequence, number, position, why; of those in the plan, when they run, and whether that breaks order."""
-    by_sequence: dict[tuple[str, str], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    """Store, sequence, number, position, why, whether more stores have it; of those in the plan, when they run, and
+    whether that breaks order."""
+    by_sequence: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        key = (row.store, row.original_sequence or row.sequence or "")
-        by_sequence[key][row.original_number or row.number or 0].append(row)
+        by_sequence[row.original_sequence or row.sequence or ""][row.original_number or row.number or 0].append(row)
     found: set[tuple[object, ...]] = set()
-    for (store, sequence), numbers in by_sequence.items():
+    for sequence, numbers in by_sequence.items():
         best = {
-            number: max(its, key=lambda one: (one.state == wanted, one.replayable, one.position))
+            number: min(its, key=lambda one: (one.state != wanted, not one.replayable, -one.position, one.store))
             for number, its in numbers.items()
         }
         taken = {n for n, one in best.items() if one.state == wanted and why_not(one) is None}
@@ -92,9 +94,13 @@ def reference(rows: list[Row], wanted: str) -> set[tuple[object, ...]]:
             one = best[number]
             if number in taken:
                 released = max(released, ms(one))
-                found.add((store, sequence, number, one.position, None, released, number < left))
+                told = (None, released, number < left)
             elif one.state == wanted:
-                found.add((store, sequence, number, one.position, why_not(one), None, None))
+                told = (why_not(one), None, None)
+            else:
+                continue
+            stores = {each.store for each in numbers[number]}
+            found.add((one.store, sequence, number, one.position, *told, len(stores) > 1))
     return found
 
 
@@ -117,6 +123,8 @@ def logs(draw: st.DrawFn) -> list[Row]:
                 rows.append(row._replace(position=position, sequence=f"{sequence}:replays", number=1, state=again))
             if random.random() < 0.2:
                 rows.append(row._replace(has_body=False, replayable=False))
+            if store == "store 1" and random.random() < 0.5:
+                rows.append(row._replace(store="adopted"))
     return rows
 
 
@@ -125,7 +133,7 @@ def logs(draw: st.DrawFn) -> list[Row]:
 def test_a_plan_has_what_the_reference_has(spark: SparkSession, rows: list[Row], wanted: str) -> None:
     found = planned(spark.createDataFrame(rows, ROWS), f.col("state") == wanted, PARTS).collect()
     compared = {
-        (row.store, row.sequence, row.number, row.position, *told)
+        (row.store, row.sequence, row.number, row.position, *told, row.copied)
         for row in found
         for told in [
             (None, row.released, row.breaks_order) if row.why is None else (row.why[: len("not settled")], None, None)
@@ -134,8 +142,8 @@ def test_a_plan_has_what_the_reference_has(spark: SparkSession, rows: list[Row],
     expected = {(*row[:4], row[4] and str(row[4])[: len("not settled")], *row[5:]) for row in reference(rows, wanted)}
     assert compared == expected
     assert len(found) == len(expected)
-    parts = {(row.store, row.sequence): (row.part, row.group) for row in found}
-    assert all(parts[row.store, row.sequence] == (row.group % PARTS, row.group) for row in found)
+    groups = {row.sequence: row.group for row in found}
+    assert all((row.group, row.part) == (groups[row.sequence], row.group % PARTS) for row in found)
 
 
 # with stores, and an address
@@ -234,6 +242,36 @@ def test_an_archive_is_replayed_without_its_store(site: Site, tmp_path: Path) ->
     site.store.unlink()
     assert site.run(site.plan("queue = '/orders'", tmp_path / "archive")) == Tally(delivered=20)
     assert set(map(tuple, numbers(site.target.keys).values())) == {(1, 2, 3, 4)}
+
+
+def test_a_store_that_was_put_back_and_its_original_are_replayed_once_and_the_plan_says_so(
+    site: Site, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(site.store, tmp_path / "b.db"))
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("UPDATE identity SET id = 'adopted'")
+        db.execute("DELETE FROM entry WHERE number > 2")
+    plan = site.plan("true", site.store, copy)
+    manifest = DividedPlan(plan).manifest
+    assert (manifest.messages, manifest.groups, manifest.counts["copied"]) == (20, 5, 10)
+    assert any(one.startswith("In more than one store: 10.") for one in manifest.warnings)
+    assert site.run(plan) == Tally(delivered=20)
+    assert set(map(tuple, numbers(site.target.keys).values())) == {(1, 2, 3, 4)}
+
+
+def test_a_small_plan_reads_only_what_it_needs(site: Site, tmp_path: Path) -> None:
+    """Of an export whose other segments are gone meanwhile."""
+    export(site.store, tmp_path / "out", Asked(encoding="parquet", bodies=True, tables=("messages",), segment_rows=5))
+    plan = site.plan("position IN (7, 12)", tmp_path / "out")
+    for name in ("000001", "000004"):
+        (tmp_path / "out" / "messages" / f"{name}.parquet").unlink()
+    assert site.run(plan) == Tally(delivered=2)
+
+
+@pytest.mark.parametrize("query", ["number = 'abc'", "queue + 1 > 2", "number = 1 AND", "count(*) > 1", "number"])
+def test_a_condition_that_cannot_be_read_is_wrong_usage(site: Site, query: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(f"the condition {query!r} cannot be read: ")):
+        site.plan(query)
 
 
 def test_a_plan_tells_what_retention_has_deleted_of_its_stores(site: Site) -> None:

@@ -13,7 +13,7 @@ from wsrm_mq.views.verdict import WORDS
 
 HOUR = 3600
 DAY = 24 * HOUR
-TOLD = {"ok", "running", "waiting", "blocked", "held", "faulted", "silent", "expiring", "ended"}
+TOLD = {"ok", "running", "waiting", "blocked", "held", "faulted", "incomplete", "silent", "expiring", "ended"}
 
 
 def test_each_verdict_has_its_story() -> None:
@@ -200,3 +200,25 @@ def test_expiring_an_operator_keeps_what_waits(operator: Operator, serve: Serve)
     assert done(server, 1), "it has ended, and what it holds waits for the operator"
     operator.type(f"wsrm-mq sequence resume {sender.identifier} --reason TEXT")
     assert done(server, 1, 3)
+
+
+def test_incomplete_what_was_skipped_is_delivered_after_all(operator: Operator, serve: Serve) -> None:
+    server = serve(retry=[])
+    sender = send(server, 1, 2, text="fail=1")
+    shown = until_shown(operator, ": blocked. Number 2 stopped the sequence")
+    explained = operator.type(f"wsrm-mq sequence explain {sender.identifier}")
+    operator.follow(explained, "sequence skip")
+    explained = operator.type(f"wsrm-mq sequence explain {sender.identifier}")
+    assert explained.startswith("incomplete: All 2 received messages are settled; number 3 is expected next. ")
+    assert "Not delivered, and confirmed by nobody: number 2 (skipped)." in explained
+    assert sender.identifier in operator.type("wsrm-mq sequence list verdict:incomplete")
+    letter = operator.type(f"wsrm-mq sequence explain {sender.identifier} --for-partner")
+    assert "no action" not in letter
+    assert "The service has not got 1 message that we received and acknowledged: number 2." in " ".join(letter.split())
+    operator.follow(explained, "dead-letter redrive")
+    assert done(server, 1, 2)
+    shown = within(
+        5, lambda: operator.type(f"wsrm-mq sequence explain {sender.identifier}"), lambda text: text[:3] == "ok:"
+    )
+    assert "Not delivered" not in shown
+    assert NOTHING in until_shown(operator, NOTHING)

@@ -31,7 +31,8 @@ class InProcess:
     def __init__(self, directory: Path, app: Application, **options: Any) -> None:
         self.path = directory / "store.db"
         self._app = app
-        self._options = options
+        self._options = {"one_way": (), **options}
+        """Nothing is asked of the application but what a test sends."""
         self.open()
 
     def open(self) -> None:

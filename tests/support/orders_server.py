@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tests.support.forked import ROOT, Forked
-from wsrm_mq.delivery.watch import POLL_SECONDS
+from wsrm_mq.store import instances
+from wsrm_mq.store.beside import beside
 
-__all__ = ["A_LOOK", "ROOT", "OrdersServer", "Seen", "within"]
+__all__ = ["ROOT", "SETTLED", "OrdersServer", "Seen", "within"]
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")
 front = "waitress"
 """Behind which server the orders service runs; ``pytest --front`` chooses another."""
-A_LOOK: Final = POLL_SECONDS + 0.3
-"""What must not come has not come after that: each server has looked meanwhile at what its store has for it to do."""
+SETTLED: Final = 0.3
+"""What must not come, though nothing keeps it, has not come after as many seconds."""
 T = TypeVar("T")
 
 
@@ -126,11 +127,24 @@ class OrdersServer:
         """Let the operations go on whose text is ``gate=name``."""
         (self.service_db.parent / name).touch()
 
+    def look(self) -> None:
+        """What must not come has not come after this: each process has looked at what the store has for it to do."""
+        self._wake()
+        time.sleep(SETTLED)
+
     def set_clock(self, seconds: float) -> None:
         """From now on its clock is wrong by that."""
         fresh = self.clock.with_suffix(".new")
         fresh.write_text(str(seconds))
         fresh.rename(self.clock)
+        self._wake()
+
+    def let_pass(self, seconds: float) -> None:
+        """So much time has passed for it."""
+        self.set_clock(seconds + (float(self.clock.read_text()) if self.clock.exists() else 0))
+
+    def _wake(self) -> None:
+        instances.wake(self.store, [socket.stem for socket in beside(self.store).glob("*.sock")])
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
@@ -214,7 +228,7 @@ class Seen:
         """The numbers, as soon as they are as many as ``numbers``, or at the latest after ``seconds``."""
         return within(seconds, self.numbers, lambda seen: len(seen) >= len(numbers))
 
-    def later(self, seconds: float = A_LOOK) -> list[int]:
-        """The numbers after ``seconds``: for what must not come."""
-        time.sleep(seconds)
+    def later(self) -> list[int]:
+        """The numbers after a look: for what must not come."""
+        self._server.look()
         return self.numbers()

@@ -6,6 +6,7 @@ A plug-in of pytest (``tests/conftest.py`` names it). The fixture ``speak`` that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,14 +57,15 @@ def front(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def policies(tmp_path_factory: pytest.TempPathFactory, front: str) -> Iterator[OrdersServer]:
     """One server with a path for each of ``POLICIES``, shared by all tests that leave it alive."""
-    server = OrdersServer(
-        tmp_path_factory.mktemp("policies"),
-        front,
-        partners={name: {"path": f"/{name}", **options} for name, options in POLICIES.items()},
-        retry=[0.1, 0.2, 0.4],
-        hold_wait=HOLD_WAIT,
-        threads=16,
-    )
+    with having_policies(tmp_path_factory.mktemp("policies"), front) as server:
+        yield server
+
+
+@contextmanager
+def having_policies(directory: Path, front: str, **more: dict[str, Any]) -> Iterator[OrdersServer]:
+    """A server with a path for each of ``POLICIES``; ``more`` options for some of them."""
+    partners = {name: {"path": f"/{name}", **options, **more.get(name, {})} for name, options in POLICIES.items()}
+    server = OrdersServer(directory, front, partners=partners, retry=[0.1, 0.2, 0.4], hold_wait=HOLD_WAIT, threads=16)
     server.start()
     yield server
     server.stop()

@@ -17,8 +17,19 @@ from .orders import Orders
 from .orders_server import OrdersServer, within
 from .stored import Stored
 
+OPPOSITES: Final = ((WSRM_1_0, SOAPVersion.SOAP_1_1, WSA_2004), (WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005))
+"""Two combinations in which each version has its turn: what holds in both is repeated in the others at length."""
+
+
+def combination(*versions: Any) -> Any:
+    """The parameters ``rm``, ``soap`` and ``addressing``."""
+    rm, soap, addressing = versions
+    id = f"rm{rm.label}-soap{soap.label}-wsa{addressing.label[:4]}"
+    return pytest.param(*versions, id=id, marks=() if versions in OPPOSITES else pytest.mark.long)
+
+
 _COMBINATIONS: Final = [
-    pytest.param(rm, soap, addressing, id=f"rm{rm.label}-soap{soap.label}-wsa{addressing.label[:4]}")
+    combination(rm, soap, addressing)
     for rm, addressing in ((WSRM_1_0, WSA_2004), (WSRM_1_0, WSA_2005), (WSRM_1_1, WSA_2005))
     for soap in SOAPVersion
 ]
@@ -30,16 +41,11 @@ def _where(rm: object) -> Any:
 
 
 every_version: Final = _where(None)
-"""Run a test that takes the fixture ``source`` or ``speak`` in every combination that goes together."""
+"""Run a test that takes the fixture ``source`` or ``speak`` in every combination that goes together: in ``OPPOSITES``,
+and at length in the others."""
 in_1_0: Final = _where(WSRM_1_0)
 in_1_1: Final = _where(WSRM_1_1)
-each_rm: Final = pytest.mark.parametrize(
-    _NAMES,
-    [
-        pytest.param(WSRM_1_0, SOAPVersion.SOAP_1_1, WSA_2004, id="rm1.0"),
-        pytest.param(WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005, id="rm1.1"),
-    ],
-)
+each_rm: Final = pytest.mark.parametrize(_NAMES, OPPOSITES, ids=["rm1.0", "rm1.1"])
 """Each RM version once, for what depends on nothing else."""
 in_one_version: Final = pytest.mark.parametrize(
     _NAMES, [pytest.param(WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005, id="rm1.1-soap1.2")]

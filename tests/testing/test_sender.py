@@ -12,21 +12,28 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import pytest
+from lxml import etree
 
 from tests.support.in_process import until
 from wsrm_mq import WSRMMiddleware, testing
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.testing import (
+    WSA_2004,
+    WSRM_1_0,
     ASGIWire,
     EnvelopeFactory,
     HTTPAnswer,
     HTTPWire,
+    Lifespan,
     Line,
     LossyWire,
+    Operation,
     Refused,
     Reply,
     RMSender,
+    SOAPVersion,
     Unacknowledged,
+    Undelivered,
     Wire,
     WSGIWire,
     shuffled_windows,
@@ -196,15 +203,141 @@ def test_a_sender_that_is_told_to_stop_stops() -> None:
     assert wire.posted
 
 
-def test_the_page_of_the_package_shows_what_works(tmp_path: Path) -> None:
+def test_the_page_of_the_package_shows_what_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     service = Service()
-    application = WSRMMiddleware(service, tmp_path / "store.db", one_way=["urn:example:orders/put"])
+    application = WSRMMiddleware(service, "wsrm.db", one_way=["urn:example:orders/put"])
     shown = inspect.getdoc(testing) or ""
     code = textwrap.dedent(shown.partition("::\n")[2].partition("\n\n``")[0])
-    assert 5 < len(code.strip().splitlines()) <= 10
+    assert 5 < len(code.strip().splitlines()) <= 12
     exec(code, {**vars(testing), "application": application})
     assert until(lambda: len(service.calls) == 52)
     assert application.close(10)
+
+
+# the user's own service
+
+
+class Orders:
+    """Answers ``count``; ``put`` has no answer, and ``bad`` is refused with a fault."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str | None, str]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        body = Reply.parse(environ["wsgi.input"].read()).body
+        self.seen.append((environ.get("HTTP_SOAPACTION"), etree.tostring(body, method="c14n", exclusive=True).decode()))
+        name = etree.QName(body).localname
+        if name == "broken":
+            raise OSError("the database is away")
+        fault = "<s:Fault><faultcode>s:Client</faultcode><faultstring>no such product</faultstring></s:Fault>"
+        said = {"put": "", "bad": fault, "count": "<countResponse>7</countResponse>"}[name]
+        envelope = (
+            f'<s:Envelope xmlns:s="{SOAPVersion.SOAP_1_1.namespace}"><s:Body>{said}</s:Body></s:Envelope>'.encode()
+        )
+        start_response("500 no" if said is fault else "200 OK", [("Content-Type", "text/xml")])
+        return [envelope]
+
+
+SPEAK = EnvelopeFactory(rm=WSRM_1_0, soap=SOAPVersion.SOAP_1_1, addressing=WSA_2004)
+URN = "{urn:my:shop}"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[tuple[Orders, RMSender[WSGIWire]]]:
+    orders = Orders()
+    options: dict[str, Any] = {"one_way": [f"{URN}{name}" for name in ("put", "bad", "broken")], "retry": []}
+    with WSRMMiddleware(orders, tmp_path / "wsrm.db", **options) as application:
+        yield orders, RMSender(lambda: WSGIWire(application), SPEAK)
+
+
+def test_an_operation_of_one_s_own_is_sent_in_soap_1_1_with_its_action(
+    shop: tuple[Orders, RMSender[WSGIWire]], tmp_path: Path
+) -> None:
+    orders, sender = shop
+    seats = [{"row": 1}, {"row": 2, "window": True}]
+    sender.send(1, Operation(f"{URN}put", text="Grüße & <mehr>", seat=seats, note=None))
+    sender.wait_until_delivered(tmp_path / "wsrm.db")
+    assert sender.call(2, Operation(f"{URN}count"), action="urn:my:shop#count").body.text == "7"
+    put = (
+        '<put xmlns="urn:my:shop"><text>Grüße &amp; &lt;mehr&gt;</text>'
+        "<seat><row>1</row></seat><seat><row>2</row><window>true</window></seat></put>"
+    )
+    count = '<count xmlns="urn:my:shop"></count>'
+    assert orders.seen == [('"urn:my:shop/put"', put), ('"urn:my:shop#count"', count)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "operation", "why"),
+    [
+        ([1], "broken", "blocked.*the database is away|stopped the sequence.*the database is away"),
+        ([1], "bad", "no such product"),
+        ([2], "put", "number 2: held, gap"),
+    ],
+)
+def test_what_is_acknowledged_and_not_delivered_is_told_with_the_reason(
+    shop: tuple[Orders, RMSender[WSGIWire]], tmp_path: Path, numbers: list[int], operation: str, why: str
+) -> None:
+    _orders, sender = shop
+    for number in numbers:
+        sender.send(number, Operation(f"{URN}{operation}"))
+    assert sender.acknowledged == set(numbers)
+    with pytest.raises(Undelivered, match=why):
+        sender.wait_until_delivered(tmp_path / "wsrm.db", seconds=0.5 if operation == "put" else 20)
+
+
+def test_a_request_is_sent_until_its_reply_is_there() -> None:
+    wire = Deaf(503)
+    with pytest.raises(Unacknowledged):
+        RMSender(lambda: wire, identifier="urn:a").call(1, seconds=0.1)
+    assert len(wire.posted) > 1
+
+
+class Living:
+    """An ASGI application that notes what it is told; ``fails`` to start."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.told: list[str] = []
+        self._fails = fails
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        while scope["type"] == "lifespan":
+            message = await receive()
+            self.told.append(message["type"])
+            scope["state"]["database"] = "open"
+            how = {"type": f"{message['type']}.failed", "message": "no database"} if self._fails else {}
+            await send(how or {"type": f"{message['type']}.complete"})
+            if how or message["type"] == "lifespan.shutdown":
+                return
+
+
+def test_the_lifespan_of_an_asgi_application_is_run() -> None:
+    app = Living()
+    with Lifespan(app) as lifespan:
+        assert app.told == ["lifespan.startup"]
+        assert lifespan.state == {"database": "open"}
+    assert app.told == ["lifespan.startup", "lifespan.shutdown"]
+    with pytest.raises(RuntimeError, match="startup: no database"):
+        Lifespan(Living(fails=True)).__enter__()
+
+
+def test_an_application_that_knows_no_lifespan_is_left_as_it_is() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+
+    with Lifespan(app):
+        pass
+
+
+def test_the_lifespan_starts_and_drains_the_middleware(tmp_path: Path, service: Service) -> None:
+    application = WSRMASGIMiddleware(service, tmp_path / "wsrm.db", one_way=["urn:example:orders/put"])
+    with Lifespan(application):
+        sender = RMSender(lambda: ASGIWire(application))
+        sender.send(1)
+        sender.wait_until_delivered(tmp_path / "wsrm.db")
+    assert service.calls == [1]
+    with pytest.raises(Refused, match="503"):
+        RMSender(lambda: ASGIWire(application))
 
 
 def test_every_public_name_is_there() -> None:

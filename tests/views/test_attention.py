@@ -6,7 +6,7 @@ import shlex
 import subprocess
 
 from wsrm_mq.views import attention, findings, store_findings
-from wsrm_mq.views.attention import MEASURES, Severity
+from wsrm_mq.views.attention import MEASURES, Measure, Severity
 from wsrm_mq.views.instances import Instance
 from wsrm_mq.views.overview import REFUSED_WITHIN, Overview, Verdicts
 from wsrm_mq.views.query import parse
@@ -49,7 +49,7 @@ def test_a_store_that_is_well_needs_none() -> None:
 def test_every_kind_that_may_alarm_has_something_to_tell() -> None:
     for name, measure in MEASURES.items():
         alarms = bool(measure.warning or measure.critical)
-        assert not alarms or measure.facts is not MEASURES["ready"].facts, name
+        assert not alarms or measure.facts is not Measure._field_defaults["facts"], name
 
 
 def test_the_worst_comes_first() -> None:
@@ -85,6 +85,13 @@ def test_a_refusal_is_told_once_under_what_it_means() -> None:
         "wsrm-mq store prune --older-than PT1H --reason TEXT",
         "deletes 1 message or more (2.0 MB), settled that long ago",
     )
+
+
+def test_one_full_disk_is_one_finding() -> None:
+    full = WELL._replace(disk_free=1, is_reserve_spent=True, refused=[Refusal("disk_full", "", 7, NOW - 1000)])
+    assert [one.kind for one in told(full)] == ["reserve_spent"]
+    over = told(full._replace(disk_free=10**12, is_reserve_spent=False))
+    assert [(one.kind, one.severity.name) for one in over] == [("recovered", "WARNING")]
 
 
 def test_acknowledgements_that_no_address_takes_are_told_while_that_lasts() -> None:

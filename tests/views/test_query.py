@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from tests.cli.conftest import PLAIN, Service
 from tests.queue.build import sender
 from wsrm_mq.errors import NotFound, QueryError
+from wsrm_mq.queue import adopt, dead_letters, diagnosis, numbered, operate, plans, replaying, resending
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
-from wsrm_mq.store import schema
+from wsrm_mq.sequence.inbound import Disposition
+from wsrm_mq.store import fetching, schema
 from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import KEYS, parse
 from wsrm_mq.views.verdict import WORDS
@@ -100,7 +103,8 @@ FOUND = {
     "reason:answered_with_fault": ([], []),
     "verdict:silent": ([1, 2, 3, 4, 5], [1, 2]),
     "verdict:blocked state:held": ([7], [4]),
-    "-verdict:ok,blocked": ([1, 2, 3, 4, 5], [1, 2]),
+    "-verdict:ok,blocked": ([1, 2, 3, 4, 5, 6], [1, 2, 3]),
+    "verdict:incomplete": ([6], [3]),
     "op:place": ([1, 2, 3], [1]),
     "op:urn:cancel": ([4, 5], [2]),
     "principal:cn=b": ([4, 5], [2]),
@@ -151,7 +155,9 @@ def test_a_sequence_is_named_by_a_part_of_its_identifier_that_no_other_has(db: D
 
 def test_a_value_that_was_given_apart_is_taken_as_it_is(db: Database) -> None:
     assert [one.position for one in reading.messages(db, parse("", NOW, queue="/orders#dead", msg=None))] == [6]
-    assert list(reading.messages(db, parse("", NOW, queue="/orders, /orders#dead"))) == []
+    with pytest.raises(QueryError, match="nothing came into /orders, /orders#dead") as raised:
+        list(reading.messages(db, parse("", NOW, queue="/orders, /orders#dead")))
+    assert raised.value.pointed == ()
     with pytest.raises(QueryError, match="state: hled is none of"):
         parse("", NOW, state="hled")
 
@@ -205,6 +211,72 @@ def test_a_wrong_word_is_pointed_at(query: str) -> None:
     assert what in str(raised.value)
     assert line == query
     assert line[mark.index("^") : len(mark)] == word
+
+
+UNKNOWN = {
+    "partner:acmee outcome:dead": ("acmee", "partner: nothing came from acmee (did you mean acme?)."),
+    "partner:zzz": ("zzz", "partner: nothing came from zzz; there are acme."),
+    "queue:/orders,/order": ("/order", "queue: nothing came into /order (did you mean /orders?)."),
+    'state:held -queue:"/a b"': ('"/a b"', "queue: nothing came into /a b; there are /orders, /orders#dead."),
+    "reason:gaap": ("gaap", "reason: no message is what it is because of gaap (did you mean gap?)."),
+    "op:place reason:nothing_like_it": ("nothing_like_it", "there are answered_with_fault, backoff, by_operator"),
+}
+
+
+@pytest.mark.parametrize("query", UNKNOWN)
+def test_a_name_that_nothing_has_is_pointed_at_and_no_empty_list_is_shown(db: Database, query: str) -> None:
+    name, what = UNKNOWN[query]
+    for asked in (positions, order):
+        with pytest.raises(QueryError) as raised:
+            asked(db, query)
+        line, mark = raised.value.pointed
+        assert what in str(raised.value)
+        assert (line, line[mark.index("^") : len(mark)]) == (query, name)
+
+
+def test_a_name_that_is_known_and_has_nothing_yet_finds_nothing(db: Database) -> None:
+    assert list(reading.messages(db, parse("partner:globex", NOW, partners=["globex"]))) == []
+    for reason in REASONS:
+        assert positions(db, f"reason:{reason} msg:99") == []
+
+
+def test_every_reason_that_a_message_may_get_is_known() -> None:
+    given = {dead_letters.BY_OPERATOR, diagnosis.NOT_TOLD, fetching.FORGOTTEN, numbered.ENDED, operate.TERMINATED}
+    given |= {plans.CANCELLED, replaying.REPLAYED, resending.NOT_ACKNOWLEDGED, adopt.ADOPTED, *Disposition}
+    assert given <= {*REASONS}
+
+
+def test_a_store_that_has_taken_nothing_knows_no_queues(tmp_path: Path) -> None:
+    schema.ensure(tmp_path / "wsrm.db")
+    db = connect_reader(tmp_path / "wsrm.db")
+    assert positions(db, "queue:/orders outcome:dead") == []
+    db.close()
+
+
+OPERATORS = {
+    "state:held OR state:dead": ("OR", "There is no OR in a query: alternatives of one key stand with commas"),
+    "state:held or partner:acme": ("or", "There is no OR in a query"),
+    "state:held || state:dead": ("||", "There is no || in a query: alternatives"),
+    "state:held AND op:place": ("AND", "There is no AND in a query: all words have to hold"),
+    "NOT state:held": ("NOT", "There is no NOT in a query: write -key:value"),
+    "!state:held": ("!", "There is no ! in a query: write -key:value"),
+    "(state:held op:place)": ("(", "There is no ( in a query: its words have no order"),
+}
+
+
+@pytest.mark.parametrize("query", OPERATORS)
+def test_what_another_language_has_is_refused_by_name_with_what_to_write(query: str) -> None:
+    word, what = OPERATORS[query]
+    with pytest.raises(QueryError) as raised:
+        parse(query, NOW)
+    line, mark = raised.value.pointed
+    assert what in str(raised.value)
+    assert (line, line[mark.index("^") : len(mark)]) == (query, word)
+    assert parts_of('"or" "(x" order') == ["or", "(x", "order"]
+
+
+def parts_of(query: str) -> list[str]:
+    return [term.alternatives[0] for term in parse(query, NOW).terms]
 
 
 def test_a_query_is_bounded() -> None:

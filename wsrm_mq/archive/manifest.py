@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
-from wsrm_mq.export.manifest import FORMAT, MANIFEST, Manifest, Segment
-from wsrm_mq.export.schema import VERSION
+from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, loaded
 from wsrm_mq.files import replacing
 from wsrm_mq.sequence.ranges import AckRange
 
@@ -23,7 +22,6 @@ __all__ = ["HELD", "Archive", "ArchivedSegment", "Keys", "Record", "commit", "di
 
 HELD: Final = ("messages", "replies", "sequences", "ranges", "ledger")
 """The tables of an archive; ``attempts`` are rows of the ledger."""
-_HISTORY: Final = "manifests"
 _LOCK: Final = "lock"
 
 Keys = tuple[AckRange, ...]
@@ -87,16 +85,10 @@ class Archive(Manifest, frozen=True, kw_only=True):
     """SHA-256 of a partner's name; what it had begun until that time is forgotten, if it was archived or not."""
     records: tuple[Record, ...] = ()
     segments: tuple[ArchivedSegment, ...] = ()
-    digest: str = ""
-    """SHA-256 of all the rest."""
 
     @property
     def unverified(self) -> tuple[ArchivedSegment, ...]:
         return tuple(one for one in self.segments if one.verified_at is None)
-
-    def sealed(self) -> Archive:
-        plain = msgspec.structs.replace(self, digest="")
-        return msgspec.structs.replace(self, digest=hashlib.sha256(msgspec.json.encode(plain)).hexdigest())
 
 
 def digest(name: str) -> str:
@@ -106,26 +98,22 @@ def digest(name: str) -> str:
 def load(place: Path) -> Archive:
     """Of a directory, or a manifest by itself. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot
     be read or was changed."""
+    if not place.exists():
+        raise NotFound(f"{place}: there is no archive.")
     file = place / MANIFEST if place.is_dir() else place
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=Archive)
-    except FileNotFoundError:
-        raise NotFound(f"{place}: there is no archive.") from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise ExportError(f"{file}: is no manifest of an archive: {error}. Copy it again.") from error
-    if found.format != FORMAT or found.version > VERSION:
-        raise ExportError(f"{file}: is of {found.format} {found.version}; this version reads {FORMAT} {VERSION}.")
-    if found.sealed().digest != found.digest:
-        raise ExportError(f"{file}: was changed after it was written. Copy it again, or take one of {_HISTORY}/.")
-    return found
+    if loaded(file, Manifest).archive is None:
+        raise ExportError(
+            f"{place}: is an export, and no archive. `wsrm-mq pipeline archive` makes archives of stores."
+        )
+    return loaded(file, Archive)
 
 
 def commit(directory: Path, following: Archive) -> Archive:
     """Make ``following`` the state of the archive; all its files are on disk. Then remove what no file of it is."""
     sealed = following.sealed()
     written = msgspec.json.format(msgspec.json.encode(sealed), indent=1)
-    (directory / _HISTORY).mkdir(mode=0o700, exist_ok=True)
-    for file in (directory / _HISTORY / f"{sealed.number:06}.json", directory / MANIFEST):
+    (directory / HISTORY).mkdir(mode=0o700, exist_ok=True)
+    for file in (directory / HISTORY / f"{sealed.number:06}.json", directory / MANIFEST):
         with replacing(file) as opened:
             opened.write(written)
     _sweep(directory, sealed.segments)

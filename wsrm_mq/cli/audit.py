@@ -39,10 +39,9 @@ def list_(
     """
     from wsrm_mq.views.audit import acts
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.query import parse
     from wsrm_mq.views.sentences import first_line
 
-    asked = parse(query).having(actor=actor, since=since)
+    asked = place.query(query).having(actor=actor, since=since)
     with one_look(place) as db:
         found = acts(db, asked, before=before, limit=limit)
         shorter = shortened(db, (one.sequence for one in found))

@@ -82,6 +82,7 @@ _STYLES: Final = {
     "expiring": "yellow",
     "held": "magenta",
     "faulted": "red",
+    "incomplete": "red",
     "dead": "red",
     "blocked": "bold red",
     "ended": "dim",

@@ -9,6 +9,7 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import end_of, key, known, when
+from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.message_acts import add_act
 from wsrm_mq.cli.output import as_json, fields, say, table, write
@@ -38,10 +39,9 @@ def list_(place: Place, is_json: bool, query: str, after: int, limit: int) -> No
     """
     from wsrm_mq.views.dead_letters import letters
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.query import parse
 
     with one_look(place) as db:
-        found = letters(db, parse(query), after=after, limit=limit)
+        found = letters(db, place.query(query), after=after, limit=limit)
         shorter = shortened(db, (one.sequence for one in found))
     is_full = len(found) == limit
     if is_json:
@@ -76,15 +76,18 @@ def show(place: Place, is_json: bool, position: int) -> None:
     """
     from wsrm_mq.views import reading
     from wsrm_mq.views.dead_letters import letter
+    from wsrm_mq.views.next_steps import Step
     from wsrm_mq.views.sentences import moment
 
     with one_look(place) as db:
         found = letter(db, position)
         within = reading.message(db, position).view.sequence or found.sequence
         events = reading.ledger(db, within, position=position)
-    steps = {place.command(step.format(position)): effect for step, effect in _STEPS.items()}
+    steps = [Step(command.format(position), effect) for command, effect in _STEPS.items()]
+    if found.confirmed_at is not None:
+        steps.pop()
     if is_json:
-        next_steps = [{"command": command, "effect": effect} for command, effect in steps.items()]
+        next_steps = [step._asdict() for step in place.offered(steps)]
         as_json(dead_letter=found._asdict(), ledger=[one._asdict() for one in events], next_steps=next_steps)
         return
     times = {name: moment(at) for name, at in found._asdict().items() if name.endswith("_at") and at is not None}
@@ -92,9 +95,7 @@ def show(place: Place, is_json: bool, position: int) -> None:
     fields({**found._asdict(), **times, **lines}.items())
     show_ledger(events)
     write("")
-    for count, (command, effect) in enumerate(steps.items()):
-        write(f"{'or:  ' if count else 'next:'} {command}")
-        write(f"      {effect}")
+    show_steps(place, steps, {})
 
 
 _STEPS: Final = {

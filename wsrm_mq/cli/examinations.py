@@ -27,6 +27,8 @@ LOOKED_AT: Final = 200
 AHEAD_MS: Final = 2_000
 """So far ahead of this clock a time may be: it was written while this runs."""
 BACK_MS: Final = 1_000
+OVERDUE_MS: Final = 10_000
+"""So long after its time a sequence that still is one is kept on purpose."""
 SECONDS: Final = 5.0
 """So long the check of the pages may take, and an answer of the server."""
 LARGE_LOG: Final = 256 * 1024 * 1024
@@ -63,9 +65,14 @@ class Report(NamedTuple):
 
 
 def processes(patient: Patient) -> Report:
+    from wsrm_mq.views.findings import deadly
+
     at = patient.sight.at
     pids = ", ".join(f"{one.pid} on {one.host}" for one in at.instances)
-    troubles = []
+    troubles = [
+        Trouble(one.sentence, "\n".join(step.command for step in one.steps[:2]), "one of them, then start the service")
+        for one in deadly(patient.sight)
+    ]
     if not at.instances and not patient.sight.doubt:
         troubles.append(Trouble("No process of the service lives.", *_start(patient)))
     if at.dead_instances:
@@ -173,7 +180,7 @@ def _some(senders: Counter[str]) -> str:
 
 
 def clock(patient: Patient) -> Report:
-    from wsrm_mq.views.requests import last_told
+    from wsrm_mq.views.requests import last_told, overdue
     from wsrm_mq.views.sentences import counted, moment, span
 
     now = patient.sight.now
@@ -189,6 +196,14 @@ def clock(patient: Patient) -> Report:
     if backwards > BACK_MS:
         text = f"Among the last {counted(len(newest_first), 'message')} the clock went back by {span(backwards)}."
         return Report("", [Trouble(text, *fix)])
+    waiting, first = overdue(patient.db, now - OVERDUE_MS)
+    if waiting and first is not None and patient.sight.at.instances:
+        text = (
+            f"By this clock ({moment(now)}) the time of {counted(waiting, 'sequence')} is over, of the first since "
+            f"{moment(first)}, and the service has not ended it: it doubts the clock, which has jumped ahead."
+        )
+        remark = "set it back within ten minutes of the jump if it is wrong: then the service ends what is over"
+        return Report("", [Trouble(text, "timedatectl", remark)])
     return Report(f"{moment(now)}, and nothing in the store is later")
 
 

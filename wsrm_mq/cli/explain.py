@@ -70,6 +70,7 @@ def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_pa
     found = judge(db, view, now_ms())
     shorter, replies, sent = on_terminal(db, view), outgoing(db, view.identifier), sent_about(db, view.key)
     why, source = explanation(found), source_of(place, view)
+    offered = place.offered(why.steps)
     if for_partner:
         text = partner_report(found, replies)
         if is_json:
@@ -82,8 +83,8 @@ def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_pa
             sequence=view.identifier,
             verdict=found.word,
             sentence=why.sentence,
-            next_step=place.command(why.next_step) or None,
-            next_steps=[{"command": place.command(one.command), "effect": one.effect} for one in why.steps],
+            next_step=offered[0].command if offered else None,
+            next_steps=[one._asdict() for one in offered],
             source=source,
             target=found.at.target,
             replies=replies._asdict() if replies is not None else None,
@@ -129,7 +130,7 @@ def _explain_many(place: Place, db: Database, query: Query, is_json: bool) -> No
 def _group_document(place: Place, one: Together) -> dict[str, Any]:
     return {
         **{name: getattr(one, name) for name in ("verdict", "sequences", "held", "examples", "sentence")},
-        "next_steps": [{"command": place.command(step.command), "effect": step.effect} for step in one.steps],
+        "next_steps": [step._asdict() for step in place.offered(one.steps)],
     }
 
 
@@ -200,6 +201,6 @@ def show_verdict(place: Place, found: Verdict, shorter: Mapping[str, str]) -> No
 
 
 def show_steps(place: Place, steps: Iterable[Step], shorter: Mapping[str, str]) -> None:
-    for count, step in enumerate(steps):
-        write(f"{'or:  ' if count else 'next:'} {place.command(renamed(step.command, shorter))}")
+    for count, step in enumerate(place.offered(steps)):
+        write(f"{'or:  ' if count else 'next:'} {renamed(step.command, shorter)}")
         write(f"      {step.effect}")

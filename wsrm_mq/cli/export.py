@@ -36,6 +36,9 @@ def _exporting(command: C) -> C:
             click.argument("directory", type=click.Path(path_type=Path, file_okay=False)),
             query_argument,
             click.option("--format", "encoding", type=click.Choice(FORMATS), default="ndjson", show_default=True),
+            click.option(
+                "--for-spreadsheet", is_flag=True, help="In CSV: text that begins with = + - @ is no formula there."
+            ),
             click.option("--header", "headers", metavar="NAME", multiple=True, help="Give this request header too."),
             click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes."),
             click.option("--node", metavar="NAME", help="What this node is called. Default: the machine's name."),
@@ -87,8 +90,13 @@ def export_messages(place: Place, bodies: bool, encoding: str, **options: Any) -
     _export(place, tables=("messages",), bodies=bodies or encoding == "zip", encoding=encoding, **options)
 
 
-def _export(place: Place, directory: Path, is_json: bool, **asked: Any) -> None:
+def _export(place: Place, directory: Path, is_json: bool, for_spreadsheet: bool, **asked: Any) -> None:
     from wsrm_mq.export import Asked, export
+
+    if for_spreadsheet:
+        if asked["encoding"] != "csv":
+            raise click.UsageError("--for-spreadsheet is about --format csv.")
+        asked["encoding"] = "spreadsheet"
 
     def on_progress(segment: Segment, upper: int) -> None:
         say(f"{segment.file}: {segment.rows} rows, {segment.table} up to {segment.last[0]} of {upper}")

@@ -48,25 +48,26 @@ def list_(place: Place, is_json: bool, query: str, limit: int) -> None:
     Example: wsrm-mq failure list since:2h exception:OperationalError
     """
     from wsrm_mq.views.failures import LOOKED_AT, failures
-    from wsrm_mq.views.query import parse
 
     with one_look(place) as db:
-        found = failures(db, parse(query))
+        found = failures(db, place.query(query))
     groups = found.groups[:limit]
     if is_json:
         as_json(failures=[one._asdict() for one in groups], all_looked_at=found.is_whole)
         return
     table(
         (
-            *(known("key", _short_keys(groups)), Column("times", None), when("last"), Column("fault", 10)),
+            *(known("key", _short_keys(groups)), Column("times", None, rank=1), when("last"), Column("now", 5)),
+            Column("fault", 10),
             Column("exception", 9, short=_last_part),
             *(Column("operation", 9, short=_last_part), Column("place", PLACE, keeps_end=True, short=shown_place)),
-            *(Column("messages", rank=1), Column("partners", rank=2), when("first", rank=3)),
+            *(Column("messages", rank=1), Column("partners", rank=2), when("first", rank=3), word("event", rank=3)),
         ),
         [
             (
-                *(one.key, one.times, one.last_at, one.fault or one.event, one.exception),
+                *(one.key, one.times, one.last_at, _became(one), one.fault or one.event, one.exception),
                 *(one.operation or _refused(one), one.place, one.messages, " ".join(one.partners), one.first_at),
+                one.event,
             )
             for one in groups
         ],
@@ -108,7 +109,7 @@ def show(place: Place, is_json: bool, words: tuple[str, ...]) -> None:
         as_json(
             failure=found._asdict(),
             attempts=[one._asdict() for one in newest],
-            next_steps=[step._replace(command=place.command(step.command))._asdict() for step in steps],
+            next_steps=[step._asdict() for step in place.offered(steps)],
         )
         return
     times = {name: moment(at) for name in ("first_at", "last_at") if (at := getattr(found, name)) is not None}
@@ -153,6 +154,13 @@ def _short_keys(groups: Sequence[Failure]) -> dict[str, str]:
         unique = next((one for one in beginnings if not any(other.startswith(one) for other in others)), None)
         shorter[name] = f"{unique}{ELLIPSIS}" if unique is not None else name
     return shorter
+
+
+def _became(one: Failure) -> str | None:
+    """Of its messages: ``dead``; ``2 wait, 1 taken``."""
+    fates = {"wait": one.live, "dead": one.dead, "taken": one.taken}
+    there = {word: count for word, count in fates.items() if count}
+    return ", ".join(f"{count} {word}" if len(there) > 1 else word for word, count in there.items()) or None
 
 
 def _refused(one: Failure) -> str | None:

@@ -63,8 +63,8 @@ def _show(place: Place, finding: Finding, shorter: Mapping[str, str]) -> None:
         whence = f"to {fact.target}" if fact.target else f"from {told_source(source_of(place, fact.view))}"
         text = f"{name} {whence}: {fact.verdict}. {text}"
     prose(text, word.upper(), margin=MARGIN, style=STYLES[word])
-    if fact.steps:
-        write(f"{'':<{MARGIN}}next: {place.command(renamed(fact.steps[0].command, shorter))}")
+    for step in place.offered(fact.steps[:1]):
+        write(f"{'':<{MARGIN}}next: {renamed(step.command, shorter)}")
 
 
 def as_documents(place: Place, findings: list[Finding]) -> list[dict[str, Any]]:
@@ -84,5 +84,5 @@ def _document(place: Place, finding: Finding) -> dict[str, Any]:
         "verdict": fact.verdict,
         "source": source_of(place, fact.view) if fact.view is not None else None,
         "target": fact.target,
-        "next_steps": [{"command": place.command(one.command), "effect": one.effect} for one in fact.steps],
+        "next_steps": [one._asdict() for one in place.offered(fact.steps)],
     }

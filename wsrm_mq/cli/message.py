@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["message"]
 
+LISTED: Final = 50
 SHOWN_BYTES: Final = 65_536
-PIECE: Final = 1024 * 1024
 
 
 @click.group()
@@ -59,7 +57,7 @@ message.add_command(message_headers)
 @click.option("--since", metavar="TIME", help="Only those received since then: 2026-11-01T10:00 (UTC), or 2h ago.")
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--tail", metavar="N", type=click.IntRange(1, 10_000), help="Only the last N.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), help=f"At most so many. Default: {LISTED}.")
 @query_argument
 def list_(
     place: Place,
@@ -74,7 +72,7 @@ def list_(
     since: str | None,
     after: int,
     tail: int | None,
-    limit: int,
+    limit: int | None,
 ) -> None:
     """List messages in the order of receipt.
 
@@ -86,9 +84,11 @@ def list_(
     """
     from wsrm_mq.views import reading
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.query import parse
 
-    asked = parse(query).having(
+    if tail is not None and (limit is not None or after):
+        raise click.UsageError("--tail N is the last N: it goes with neither --limit nor --after.")
+    limit = limit or LISTED
+    asked = place.query(query).having(
         seq=sequence, msg=number, queue=queue, connection=connection, outcome=outcome, reason=reason, since=since
     )
     with one_look(place) as db:
@@ -155,63 +155,63 @@ def show(place: Place, is_json: bool, position: int) -> None:
 @in_store
 @json_option
 @click.argument("position", type=POSITION, shell_complete=completing.positions())
-@click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; not to a terminal.")
+@click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; escaped on a terminal.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
 )
-def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | None) -> None:
-    """Show the envelope of a message, or write its bytes. What is shown has its control characters as escapes, and on a
-    terminal it is indented. JSON has all of it, in base64 where it is not UTF-8.
+@click.option("--unredacted", is_flag=True, help="With wsse:Security, which proves who sent it: passwords, signatures.")
+def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | None, unredacted: bool) -> None:
+    """Show the envelope of a message, or write its bytes; without its wsse:Security, if it has one. What is shown has
+    its control characters as escapes, and on a terminal it is indented. JSON has all of it, in base64 where it is not
+    UTF-8.
 
     \b
     Example: wsrm-mq message body 2 --output message.xml
     """
     if is_json + raw + (output is not None) > 1:
         raise click.UsageError("--json, --raw and --output are three ways to have the body; choose one.")
-    if raw and is_terminal():
-        raise NotAllowed("--raw would let the message write to this terminal; redirect it, or use --output FILE.")
-    exact = is_json or raw or output is not None
-    with tempfile.SpooledTemporaryFile(PIECE) as copy:
-        size = _copy_body(place, position, copy, None if exact else SHOWN_BYTES)
-        copy.seek(0)
-        if is_json:
-            as_json(position=position, **_media(place, position), size=size, **_encoded(copy.read()))
-        elif output is not None:
-            _into_file(copy, output)
-        elif raw:
-            shutil.copyfileobj(copy, sys.stdout.buffer, PIECE)
-        else:
-            text = copy.read().decode("utf-8", "backslashreplace")
-            write(indented(text) if is_terminal() else text, keep="\n\t")
-    if not exact and size > SHOWN_BYTES:
-        say(f"{size - SHOWN_BYTES} more bytes; --output FILE writes all {size}.")
+    stored, request = _stored(place, position)
+    is_redacted, plain = _given(stored, request, is_open=unredacted)
+    exact = plain if is_redacted else stored
+    if is_json:
+        told = json.loads(request)
+        media = {"content_type": told.get("CONTENT_TYPE"), "content_encoding": told.get("HTTP_CONTENT_ENCODING")}
+        as_json(position=position, **media, size=len(stored), redacted=is_redacted, **_encoded(exact))
+    elif output is not None:
+        _into_file(exact, output)
+    elif raw and not is_terminal():
+        sys.stdout.buffer.write(exact)
+    else:
+        most = len(plain) if raw else SHOWN_BYTES
+        text = plain[:most].decode("utf-8", "backslashreplace")
+        write(text if raw or not is_terminal() else indented(text), keep="\n\t")
+        if len(plain) > most:
+            say(f"{len(plain) - most} more bytes; --output FILE writes all {len(exact)}.")
+    if is_redacted:
+        say("Its wsse:Security was taken out; --unredacted gives the message as it was received.")
 
 
-def _copy_body(place: Place, position: int, copy: IO[bytes], most: int | None) -> int:
-    """Copy a body, or its first ``most`` bytes; answers its whole size. The store is let go before anything is shown:
-    a slow reader must not hold up its checkpoints."""
+def _stored(place: Place, position: int) -> tuple[bytes, str]:
+    """A body and its request, as they are stored. The store is let go before anything is shown: a slow reader must not
+    hold up its checkpoints."""
     from wsrm_mq.store.bodies import body_at
-
-    with looking(place) as db, body_at(db, position) as stored:
-        size = stored.seek(0, 2) or stored.tell()
-        stored.seek(0)
-        if most is not None:
-            copy.write(stored.read(most))
-        else:
-            shutil.copyfileobj(stored, copy, PIECE)
-    return size
-
-
-def _media(place: Place, position: int) -> dict[str, str | None]:
-    """What the sender said that a body is."""
     from wsrm_mq.views import reading
 
     with looking(place) as db:
-        request = json.loads(reading.message(db, position).environ)
-    return {
-        "content_type": request.get("CONTENT_TYPE"),
-        "content_encoding": request.get("HTTP_CONTENT_ENCODING"),
-    }
+        with body_at(db, position) as found:
+            content = found.read()
+        return content, reading.message(db, position).environ
+
+
+def _given(stored: bytes, request: str, *, is_open: bool) -> tuple[bool, bytes]:
+    """Whether something was taken out of a body, and what may be seen of it, expanded. Raises ``NotAllowed`` where it
+    cannot be told what proves its sender."""
+    from wsrm_mq.export.contents import Exposure
+
+    plain, is_whole = Exposure(security=is_open).envelope(stored, request)
+    if plain is None and not is_open:
+        raise NotAllowed("where its wsse:Security is cannot be told, as it is broken; --unredacted gives it as it is.")
+    return not is_whole and not is_open, stored if plain is None else plain
 
 
 def _encoded(content: bytes) -> dict[str, str]:
@@ -222,10 +222,10 @@ def _encoded(content: bytes) -> dict[str, str]:
         return {"encoding": "base64", "body": base64.b64encode(content).decode("ascii")}
 
 
-def _into_file(copy: IO[bytes], output: Path) -> None:
+def _into_file(content: bytes, output: Path) -> None:
     try:
         with output.open("xb") as file:
-            shutil.copyfileobj(copy, file, PIECE)
+            file.write(content)
     except FileExistsError as error:
         raise NotAllowed(f"{output} exists already; it stays as it is. Name another file.") from error
     except OSError as error:

@@ -40,7 +40,7 @@ WORDING: Final = {
         already is recognised. One that fails for good is a dead letter again.""",
     ),
     "retry": Wording(
-        "try {these} again {when}",
+        "try {these} {when}",
         """Try now what waits for a retry, or stops its sequence.
 
         It is tried from the first step of the ladder of waits.""",

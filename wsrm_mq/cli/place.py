@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from wsrm_mq.cli.output import say
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Database
+    from wsrm_mq.views.next_steps import Step
+    from wsrm_mq.views.query import Query
 
 __all__ = [
     "BEHIND",
@@ -53,9 +55,37 @@ class Place(NamedTuple):
     settings: Settings
     """As the configuration is where the command runs."""
 
+    def query(self, text: str, **values: str | None) -> Query:
+        """``views.query.parse``; the partners that are configured here are known."""
+        from wsrm_mq.views.query import parse
+
+        return parse(text, None, partners=self.settings.partners, **values)
+
     def command(self, text: str) -> str:
         """``text``, a command line, for this store."""
         return f"{text}{self.flag}" if text.startswith("wsrm-mq ") else text
+
+    def offered(self, steps: Iterable[Step]) -> list[Step]:
+        """Steps for this store. What changes one works on a copy once it is said that this is for trying repairs."""
+        from wsrm_mq.views.next_steps import REHEARSE
+
+        found = [step._replace(command=self.command(step.command)) for step in steps]
+        is_refused = any(" --reason " in step.command for step in found) and self._is_copy
+        return [REHEARSE._replace(command=self.command(REHEARSE.command)), *found] if is_refused else found
+
+    @property
+    def _is_copy(self) -> bool:
+        """A copy that acts are not tried on yet."""
+        import sqlite3
+
+        from wsrm_mq.store.identity import identify, is_for_rehearsal
+        from wsrm_mq.store.looking import connect_looker
+
+        try:
+            with closing(connect_looker(self.path, may_copy=False)) as db:
+                return identify(db).copied_at is not None and not is_for_rehearsal(db, self.path)
+        except (WSRMError, sqlite3.Error):
+            return False
 
     def told(self, text: str) -> str:
         """``text``, in which commands stand in backquotes, for this store."""

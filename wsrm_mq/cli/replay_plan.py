@@ -75,17 +75,18 @@ def plan(
         return
     show_header(header)
     file = quote(str(output))
-    say(f"Look at it: `wsrm-mq replay show {file}`. Run it: {place.told(f'`wsrm-mq replay run {file}`')}")
+    say(place.told(f"Look at it: `wsrm-mq replay show {file}`. Run it: `wsrm-mq replay run {file}`"))
 
 
 @click.command()
+@in_store
 @json_option
 @click.argument("file", type=_FILE)
 @click.option("--after", metavar="LINE", type=click.IntRange(0), default=0, help="Begin behind this message.")
 @click.option("--limit", type=click.IntRange(1), default=_LINES, show_default=True, help="At most so many messages.")
 @click.option("--all", "is_all", is_flag=True, help="All messages; in a terminal page by page.")
-def show(is_json: bool, file: Path, after: int, limit: int, is_all: bool) -> None:
-    """Show a plan and what it warns of.
+def show(place: Place, is_json: bool, file: Path, after: int, limit: int, is_all: bool) -> None:
+    """Show a plan, what it warns of, and whether it may be run: whether it is as its store knows it.
 
     Its messages are in the order in which they run.
 
@@ -93,31 +94,47 @@ def show(is_json: bool, file: Path, after: int, limit: int, is_all: bool) -> Non
     """
     from wsrm_mq.replay import PlanFile, document
 
+    refused = _why_not_run(place, file)
     with PlanFile(file) as found:
         lines = found.lines(after)
         if is_all and not is_json:
-            click.echo_via_pager(_as_text(found.header, lines))
+            click.echo_via_pager(_as_text(found.header, refused, lines))
             return
         some = list(islice(lines, None if is_all else limit))
         if is_json:
-            as_json(plan=document(found.header), lines=[{"line": n, **document(line)} for n, line in some])
+            as_json(
+                plan=document(found.header), refused=refused, lines=[{"line": n, **document(line)} for n, line in some]
+            )
             return
-        show_header(found.header)
+        show_header(found.header, refused)
         write("")
         table(_COLUMNS, map(_cells, some))
         if some and some[-1][0] < found.header.messages:
             say(f"{found.header.messages - some[-1][0]} more: --after {some[-1][0]}, or --all")
 
 
+def _why_not_run(place: Place, file: Path) -> str | None:
+    """Why ``replay run`` would refuse the file; ``None``: it would not."""
+    from wsrm_mq.errors import NotAllowed, NotFound, StoreError
+    from wsrm_mq.replay import check_plan
+
+    try:
+        check_plan(place.path, file)
+    except (NotAllowed, NotFound, StoreError) as error:
+        return str(error)
+    return None
+
+
 # what is shown
 
 
-def show_header(header: About) -> None:
+def show_header(header: About, refused: str | None = None) -> None:
     from wsrm_mq.views.sentences import counted, moment
 
     messages, groups = counted(header.messages, "message"), counted(header.groups, "group")
     fields(
         [
+            *([("not run", wrap(refused, WIDTH - 12))] if refused else []),
             ("plan", header.id),
             ("made", f"{moment(header.made_at)} by {header.actor}: {header.reason}"),
             ("query", header.query),
@@ -148,9 +165,11 @@ _COLUMNS: Final = (
 )
 
 
-def _as_text(header: About, lines: Iterator[tuple[int, Line]]) -> Iterator[str]:
+def _as_text(header: About, refused: str | None, lines: Iterator[tuple[int, Line]]) -> Iterator[str]:
     from wsrm_mq.views.sentences import counted
 
+    if refused:
+        yield inert(f"not run: {refused}") + "\n"
     yield f"plan {header.id}: {counted(header.messages, 'message')} to {named(header.target)}\n"
     for number, line in lines:
         place = f"{number:>9} {line.position:>9} {(line.sequence or '')[-8:]:>8} {line.number or '':>7}"

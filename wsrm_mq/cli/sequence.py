@@ -66,9 +66,8 @@ def list_(
     from wsrm_mq.views import reading
     from wsrm_mq.views.naming import shortened
     from wsrm_mq.views.outgoing import outgoing_of
-    from wsrm_mq.views.query import parse
 
-    asked = parse(query, queue=queue, state=state, verdict=verdict)
+    asked = place.query(query, queue=queue, state=state, verdict=verdict)
     with one_look(place) as db:
         behind = reading.find_sequence(db, after) if after is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))

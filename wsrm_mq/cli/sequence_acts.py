@@ -47,7 +47,7 @@ def _held(runs: int | None) -> str:
 def _resumed(number: int | None) -> str:
     if number is None:
         return "let {sequence} go on; nothing of it waits to be delivered"
-    return f"try number {number} of {{sequence}} again {{when}}"
+    return f"let {{sequence}} go on with number {number} {{when}}"
 
 
 def _forced(late: str, forced: Forced) -> str:
@@ -125,6 +125,7 @@ def skip(place: Place, part: str, number: int, **how: Any) -> None:
 
 @click.command(cls=Asking)
 @_acting
+@click.option("--past", type=POSITION, help="Go past the next gap, in which this number is missing.")
 @click.option(
     "--to", type=POSITION, help="Go past every gap up to this number. What follows it without a gap goes along."
 )
@@ -135,19 +136,23 @@ def skip(place: Place, part: str, number: int, **how: Any) -> None:
     show_default=True,
     help="A missing number that comes later is delivered at once, marked late; or goes to the dead letters.",
 )
-def force(place: Place, words: tuple[str, ...], to: int | None, late: str, **how: Any) -> None:
-    """Go on past a gap. What is held up to the next gap is delivered without what is missing.
+def force(place: Place, words: tuple[str, ...], past: int | None, to: int | None, late: str, **how: Any) -> None:
+    """Go on past a gap. What is held up to the next gap is delivered without what is missing. The gap is named, so that
+    the same command given twice does not go past another one.
 
     \b
-    Example: wsrm-mq sequence force 242f14a4 --reason "the partner lost number 3"
+    Example: wsrm-mq sequence force 242f14a4 --past 3 --reason "it is lost"
              wsrm-mq sequence force 242f14a4 --to 40 --late refuse --reason "why"
     """
     from wsrm_mq.replay import sequences
 
+    if past is not None and to is not None:
+        raise click.UsageError("--past goes past one gap, --to past every gap up to a number: choose one.")
+
     def document(forced: Forced) -> dict[str, Any]:
         return {**forced._asdict(), "late": late}
 
-    act = partial(sequences.force, to=to, late=late)
+    act = partial(sequences.force, past=past, to=to, late=late)
     _act(place, act, words, f"force, with --late {late},", partial(_forced, late), document, **how)
 
 

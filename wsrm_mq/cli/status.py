@@ -133,7 +133,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
             {
                 "sequence": one.at.view.identifier,
                 "sentence": why.sentence,
-                "next_step": place.command(why.next_step) or None,
+                "next_step": next((step.command for step in place.offered(why.steps[:1])), None),
             }
             for one in sight.verdicts.blocked
             if (why := explanation(one))
@@ -166,7 +166,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
             ("sequences", _counts(document["sequences"])),
             ("verdicts", _counts(document["verdicts"]) + ("" if document["all_judged"] else " (of those looked at)")),
             ("held", document["held"]),
-            ("ready", document["ready"]),
+            ("ready", _ready(document["ready"], document["rates"])),
             ("oldest undelivered", "none" if oldest is None else f"{span(oldest)} old"),
             ("dead letters", letters or "none"),
             ("faulted", faulted or "none"),
@@ -202,6 +202,19 @@ def _refused(sight: Sight) -> list[str]:
         + (" (!)" if one in lately else "")
         for one in sight.at.refused[:SHOWN]
     ]
+
+
+def _ready(count: int, rates: dict[str, float]) -> str:
+    """How long what waits for the application takes, where the two looks tell it."""
+    from wsrm_mq.views.sentences import span
+    from wsrm_mq.views.verdict import BACKLOG
+
+    if count < BACKLOG or not rates:
+        return str(count)
+    gained = rates["delivered"] - rates["accepted"]
+    if gained <= 0:
+        return f"{count}, and it does not get less: {rates['delivered']:g} a second are delivered"
+    return f"{count}, which takes {span(int(count / gained * 1000))} at {gained:g} a second"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -13,7 +13,7 @@ from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.export import export_store
 from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms, one_look, unconfirmed
-from wsrm_mq.cli.upkeep import adopt, backup, prune, vacuum
+from wsrm_mq.cli.upkeep import adopt, backup, prune, rehearse_on, vacuum
 
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
@@ -26,7 +26,7 @@ def store() -> None:
     """Make, migrate, measure and verify a store; prune it, copy it, go on with a copy."""
 
 
-for _command in (prune, backup, vacuum, adopt, application, export_store):
+for _command in (prune, backup, vacuum, rehearse_on, adopt, application, export_store):
     store.add_command(_command)
 
 

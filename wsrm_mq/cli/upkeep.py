@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wsrm_mq.queue.retention import Kept, Pruned
     from wsrm_mq.store.port import Database
 
-__all__ = ["adopt", "backup", "prune", "vacuum"]
+__all__ = ["adopt", "backup", "prune", "rehearse_on", "vacuum"]
 
 
 class Age(click.ParamType):  # type: ignore[type-arg]
@@ -225,6 +225,7 @@ def adopt(
     """
     from wsrm_mq.errors import NotAllowed
     from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.replay.sequences import move_given_up
     from wsrm_mq.store import identity, instances
     from wsrm_mq.store.store import run_once
 
@@ -251,8 +252,37 @@ def adopt(
     else:
         ask("", yes)
         adopted = run_once(place.path, verb, unconfirmed=True)
+        move_given_up(place.path)
+        identity.end_rehearsal(place.path)
         say(f"Done: {place.path} can be served.")
     _result(is_json, **adopted._asdict(), dry_run=dry_run)
+
+
+@click.command("rehearse")
+@in_store
+@json_option
+@careful
+def rehearse_on(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
+    """Let repairs be tried on a copy: every act works on it and changes the copy alone. Nothing serves it and nothing
+    is delivered from it. It is no backup any more.
+
+    \b
+    Example: wsrm-mq store rehearse --store /tmp/copy.db
+    """
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.store.identity import begin_rehearsal
+    from wsrm_mq.store.store import run_once
+
+    def verb(tx: Any) -> None:
+        verbs.rehearse(tx, place.path)
+
+    rehearse(place, verb, dry_run, unconfirmed=True)
+    if not dry_run:
+        ask(f"Acts will change {place.path}, which is no backup then.", yes)
+        run_once(place.path, verb, unconfirmed=True)
+        begin_rehearsal(place.path)
+        say(f"Done: acts change {place.path} alone. What they deliver waits there: nothing serves it.")
+    _result(is_json, path=str(place.path), dry_run=dry_run)
 
 
 def _result(is_json: bool, **document: Any) -> None:

@@ -80,6 +80,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: there is no such file; {hint}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: is not TOML: {error}.") from error
+    except RecursionError:
+        raise ConfigurationError(f"{path}: is nested too deeply; no option is more than a list in a section.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}.") from error
     return _checked(OPTIONS, content, f"{path}: ")
@@ -176,10 +178,10 @@ def named_operations(names: Iterable[str]) -> frozenset[str]:
 
 
 def _operations_of(wsdl: Path) -> frozenset[str]:
-    from wsrm_mq.envelope.wsdl import one_way_operations  # lxml, which few configurations need
+    from wsrm_mq.envelope.wsdl import operations_in  # lxml, which few configurations need
 
     try:
-        return one_way_operations(wsdl)
+        return operations_in(wsdl.read_bytes()).one_way
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error  # an OSError's own text repeats the path
         raise ConfigurationError(f"one_way: {wsdl} cannot be read as a WSDL: {why}.") from error

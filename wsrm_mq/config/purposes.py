@@ -31,7 +31,10 @@ PURPOSES: Final = {
     "observe_host": Purpose(OPERATOR, "Prometheus runs on another machine"),
     "observe_port": Purpose(OPERATOR, "a monitor reads metrics or health"),
     "paths": Purpose(DEVELOPER, "the application serves pages or other services too"),
-    "one_way": Purpose(DEVELOPER, "the service has operations without an answer, and clients need not wait for them"),
+    "one_way": Purpose(
+        DEVELOPER,
+        "the log tells of `one_way.unknown`, or old clients of a Spyne service wait for the answer of a void operation",
+    ),
     "headers": Purpose(DEVELOPER, "the service answers RM headers with a MustUnderstand fault"),
     "understood": Purpose(DEVELOPER, "the service does not check mandatory headers by itself"),
     "keep_headers": Purpose(DEVELOPER, "the service misses a header; the log names it in `request.header_dropped`"),

@@ -47,6 +47,7 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "reply alone, until that is acknowledged. CXF's User-Agent says it too."
         ),
     ] = None
+    one_way: tuple[str, ...] | Literal["auto"] | None = None
     acknowledge: Acknowledge | None = None
     assurance: DeliveryAssurance | None = None
     ordered: bool | None = None
@@ -105,8 +106,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     one_way: Annotated[
         tuple[str, ...] | Literal["auto"],
-        described('Operations without answer: actions, {namespace}names, .wsdl files; "auto" asks Spyne.'),
-    ] = ()
+        described(
+            'Operations without answer: actions, {namespace}names, .wsdl files; "auto" asks the service, which is '
+            "Spyne or has a WSDL."
+        ),
+    ] = "auto"
     headers: Annotated[
         Literal["pass", "demote", "strip"],
         described("RM headers on their way to the service: as they came, without mustUnderstand, cut out."),

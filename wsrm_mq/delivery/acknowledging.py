@@ -6,14 +6,16 @@ not see acknowledged. So a failure is told, and no more. Faults go the same way:
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import Final, NamedTuple
 
+from wsrm_mq.delivery.hanging import SENDING, Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.pool import Pool
-from wsrm_mq.delivery.posted import Post, Posted, posted
+from wsrm_mq.delivery.posted import Posted, posted
 from wsrm_mq.envelope import sequence_acknowledgement
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
@@ -21,6 +23,7 @@ from wsrm_mq.queue.acknowledgement import DueAcknowledgement, due_elsewhere
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.remembered import Recent
+from wsrm_mq.shares import Shares
 from wsrm_mq.store.channels import ACKS_DUE, NEXT_ACK_DUE
 from wsrm_mq.store.refusals import ACK_NOT_SENT
 from wsrm_mq.store.store import Store
@@ -28,19 +31,19 @@ from wsrm_mq.store.store import Store
 __all__ = ["Acknowledging"]
 
 BATCH: Final = 200
-THREADS: Final = 8
 TOLD_EVERY_SECONDS: Final = 60.0
 WAITS_SECONDS: Final = 30.0
 """So long what is not stored waits for a host that is left alone."""
 _FAILURES: Final = 256
 _WAITING: Final = 1_000
-"""Messages that may wait for a thread: what is over it is not taken from the store yet."""
+"""Messages that may be on their way, or wait for that."""
 
 
 class _Unstored(NamedTuple):
     """A message that leaves once, or never."""
 
     message: OutgoingMessage
+    who: str | None
     about: int | None
     """The key of the inbound sequence; ``None``: it is about none that is known here."""
     made_at: float
@@ -51,7 +54,7 @@ class _Unstored(NamedTuple):
 class Acknowledging:
     """Of one process. ``look`` is a chore of its watch."""
 
-    def __init__(self, store: Store, post: Post, hearing: Hearing, policy_of: PolicyOf, events: Events) -> None:
+    def __init__(self, store: Store, post: Patient, hearing: Hearing, policy_of: PolicyOf, events: Events) -> None:
         self._store = store
         self._post = post
         self._hearing = hearing
@@ -59,8 +62,11 @@ class Acknowledging:
         self._events = events
         self._told_at: Recent[str, float] = Recent(_FAILURES)
         self._put_off: deque[_Unstored] = deque()
+        self._room = Shares(_WAITING)
+        self._lock = threading.Lock()
+        """Of the room alone."""
         self._pool: Pool[_Unstored] = Pool(
-            self._send, threads=1, max_threads=THREADS, events=events, of="acknowledgements"
+            self._send, threads=1, max_threads=SENDING, events=events, of="acknowledgements"
         )
 
     def look(self) -> None:
@@ -73,22 +79,30 @@ class Acknowledging:
         with self._store.reader() as db:
             look = {"now": self._store.clock(), "count": 1, "foreign": self._store.foreign(db)}
             is_due = db.execute(ACKS_DUE, look).fetchone() is not None
-        if is_due and self._has_room:
+        if is_due:
             for due in self._store.call(lambda tx: due_elsewhere(tx, self._policy_of, BATCH)):
                 self.say(due)
 
     def say(self, due: DueAcknowledgement) -> None:
         """Render and post it."""
-        self.send(_rendered(due), due.about)
+        self.send(_rendered(due), due.who, due.about)
 
-    def send(self, message: OutgoingMessage, about: int | None = None) -> bool:
-        """Post what is not stored, about the inbound sequence with the key ``about``. Never blocks; answers whether
-        there is room for it."""
-        return self._has_room and self._pool.give(_Unstored(message, about, time.monotonic()))
+    def send(self, message: OutgoingMessage, who: str | None, about: int | None = None) -> bool:
+        """Post what is not stored, because of ``who``, about the inbound sequence with the key ``about``. Never blocks;
+        answers whether there is room for it."""
+        with self._lock:
+            if not self._room.has_one(who):
+                return False
+            self._room.lend(who)
+        one = _Unstored(message, who, about, time.monotonic())
+        left_alone = self._post.left_alone(message.to.address, who)
+        if left_alone is not None:
+            return self._put(one, left_alone.seconds)
+        return self._pool.give(one)
 
-    @property
-    def _has_room(self) -> bool:
-        return self._pool.waiting + len(self._put_off) < _WAITING
+    def _put(self, one: _Unstored, seconds: float) -> bool:
+        self._put_off.append(one._replace(not_before=time.monotonic() + seconds))
+        return True
 
     def next_look(self) -> int | None:
         """When the next acknowledgement is due, ms since the epoch."""
@@ -103,13 +117,16 @@ class Acknowledging:
         message = one.message
         url = message.to.address
         try:
-            answer = posted(self._post, url, message.content_type, message.action, message.body)
+            answer = posted(self._post.for_sender(one.who), url, message.content_type, message.action, message.body)
             if answer.left_alone is not None and time.monotonic() < one.made_at + WAITS_SECONDS:
-                return self._put_off.append(one._replace(not_before=time.monotonic() + answer.left_alone))
+                self._put(one, answer.left_alone)
+                return
             if one.about is not None:
                 self._hearing.hear(one.about, answer)
         except Exception as error:  # nothing that an address may be, or answers, ends a thread
             answer = Posted(f"{url}: {as_error(error)}")
+        with self._lock:
+            self._room.take_back(one.who)
         if answer.failure is not None:
             self._tell(answer.failure)
 

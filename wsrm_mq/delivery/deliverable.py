@@ -69,6 +69,7 @@ class _Row(NamedTuple):
     size: int
     body: bytes | None
     """``None``: it is large, and is read when the application reads it."""
+    received_at: int
     source: str | None = None
     """Identifier of the sequence, and there the number, that the message came with."""
     source_number: int | None = None
@@ -123,6 +124,7 @@ def _delivery(store: Store, bounds: _Bounds, channel: Channel | None, row: _Row)
         is_waited_for=bool(row.wants_reply) or row.waiter is not None,
         is_replay=True,
         channel=channel,
+        received_at=row.received_at,
         source=source,
     )
 

@@ -55,6 +55,8 @@ class Delivery(NamedTuple):
     """It was read back from the store: the second loop delivers it."""
     channel: Channel | None = None
     """Where it is sent; ``None``: it is delivered to the application."""
+    received_at: int = 0
+    """When what is sent came to be."""
     source: Key | None = None
     """The key that it came under, where an operator has it delivered again: its sequence here is one of replays."""
 

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
+from wsrm_mq.delivery.hanging import SENDING
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.prefetch import Prefetch
@@ -31,13 +32,12 @@ from wsrm_mq.queue.broken_run import let_go_dropped
 from wsrm_mq.queue.ownership import Claim, runnable
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import sequences
+from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.store import Store
 
 __all__ = ["Dispatcher", "OnDuty"]
 
 RUN_SECONDS: Final = 0.050
-SENDING: Final = 16
-"""So many endpoints are sent to at a time: those that hang leave the application its threads (SEC-018)."""
 LOOK_SECONDS: Final = 0.050
 """Between two looks of a run whether an operator has stopped its sequence."""
 
@@ -78,10 +78,12 @@ class Dispatcher:
         max_threads: int = 64,
         request_threads: int = 64,
         events: Events,
+        left_alone: MaySend = may_send,
         on_retry: Callable[[int], None] = lambda _at: None,
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_left``: what was made deliverable was left in the store, for want of a thread."""
+        """``on_left``: what was made deliverable was left in the store, for want of a thread. ``left_alone``: why
+        nothing is sent to an address now."""
         self._store = store
         self._call = call
         self._policy_of = policy_of
@@ -92,6 +94,10 @@ class Dispatcher:
             self._work, threads=threads, max_threads=request_threads, events=events, of="requests"
         )
         """Apart: requests that block leave the sequences their threads."""
+        self.send_pool: Pool[_Run] = Pool(
+            self._work, threads=threads, max_threads=SENDING, events=events, of="messages to send"
+        )
+        """Apart: endpoints that hang leave the application its threads (SEC-018)."""
         self._prefetch = Prefetch()
         self._recording = Recording(
             store, policy_of, waiters, self._prefetch, events, self._go_on, self._fetch_left, on_retry
@@ -99,12 +105,10 @@ class Dispatcher:
         self._on_left = on_left
         self._are_left = False
         """Sequences stand free in the store for which there was no thread."""
-        self._sends_left = False
-        """The same of those of kind outgoing, for which there are fewer threads."""
         self._is_fetching = False
         self._fetched = 0
         """The sequence that was fetched last."""
-        store.writer.bound(self.has_slot)
+        store.writer.bound(self.has_slot, left_alone)
         self._dropped: set[Claim] = set()
         """What no hand had at the last look."""
 
@@ -114,13 +118,14 @@ class Dispatcher:
         deadline = None if timeout is None else time.monotonic() + timeout
         self.pool.stop()
         self.request_pool.stop()
-        have_ended = self.request_pool.join(deadline)
-        return self.pool.join(deadline) and have_ended
+        self.send_pool.stop()
+        have_ended = [pool.join(deadline) for pool in (self.request_pool, self.send_pool, self.pool)]
+        return all(have_ended)
 
     def give(self, claim: Claim, first: Delivery | None = None) -> None:
         """Hand a claim to the pool, perhaps with the message that it begins with. Never blocks. After ``stop`` the end
         of the instance gives it back."""
-        self.pool.give(_Run(claim, first))
+        (self.send_pool if claim.is_outgoing else self.pool).give(_Run(claim, first))
 
     def run_for(self, claim: Claim, delivery: Delivery, completion: Completion) -> None:
         """Run one message for a request, and tell it how that goes; what else the sequence has goes to the pool. Never
@@ -135,17 +140,9 @@ class Dispatcher:
 
     # slots
 
-    @property
-    def sends_free(self) -> int:
-        """How many sequences of kind outgoing more may be run now."""
-        return SENDING - sum(claim.is_outgoing for claim in self._in_hand())
-
-    def has_slot(self, taken: int, is_outgoing: bool = False) -> bool:
+    def has_slot(self, taken: int) -> bool:
         """Whether there is a thread for one sequence more, where the transaction that asks has taken so many. If not,
         it stays free in the store: for the next thread here, or for another process."""
-        if is_outgoing and taken >= self.sends_free:
-            self._sends_left = True
-            return False
         if taken < self.pool.free or self.takes_later(taken):
             return True
         self._on_left()
@@ -158,7 +155,9 @@ class Dispatcher:
 
     def _go_on(self, claim: Claim, first: Delivery | None = None) -> None:
         """The turn of a sequence is over, and it has more: the next one is behind the others, wherever they wait."""
-        if self._are_left or self.pool.free <= 0:
+        if claim.is_outgoing:
+            self.give(claim, first)
+        elif self._are_left or self.pool.free <= 0:
             self._are_left = True
             self._recording.give_back(claim)
         else:
@@ -183,7 +182,7 @@ class Dispatcher:
 
         self._is_fetching, self._are_left = True, False
         try:
-            self._store.submit(lambda tx: runnable(tx, free, self._fetched, sends=self.sends_free > 0), on_commit)
+            self._store.submit(lambda tx: runnable(tx, free, self._fetched), on_commit)
         except BaseException:
             self._is_fetching = False
             raise
@@ -195,6 +194,7 @@ class Dispatcher:
         one, if there is one by now."""
         self.pool.look_after()
         self.request_pool.look_after()
+        self.send_pool.look_after()
         with self._store.reader() as db:
             owned = {Claim(*row) for row in db.execute(sequences.CLAIMS_OF, {"owner": self._store.instance})}
         dropped = owned - self._in_hand() if owned else owned
@@ -209,7 +209,7 @@ class Dispatcher:
     def _in_hand(self) -> set[Claim]:
         """In the order in which a claim goes: one that changes hands meanwhile is seen in the second, if not in the
         first. What the recording has goes on only where commits are made."""
-        runs = [*self.request_pool.in_hand(), *self.pool.in_hand()]
+        runs = [*self.request_pool.in_hand(), *self.pool.in_hand(), *self.send_pool.in_hand()]
         return {run.claim for run in runs} | self._recording.claims
 
     # what the threads do
@@ -223,10 +223,6 @@ class Dispatcher:
             finally:
                 if run.completion is not None:
                     run.completion.complete(None)
-        if run.claim.is_outgoing and self._sends_left:
-            self._sends_left = False
-            self.pool.done()
-            self._on_left()
         if self._are_left:  # its last commit may be told already, when this thread was not free yet
             self.pool.done()
             with suppress(StoreError):

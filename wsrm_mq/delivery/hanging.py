@@ -1,10 +1,11 @@
-"""A host that hangs holds one thread at a time, so that what is sent to others has the rest.
+"""Who may be sent to now: a host that hangs holds one thread at a time, and strangers' hosts hold none of the others'.
 
 Without that a partner whose endpoint takes connections and answers nothing would keep every thread that sends, and the
-acknowledgements and replies of all others would wait behind its own (SEC-018). A host of which nothing is known yet may
-be such a one: it too gets one thread until it has answered once. Whoever may name hosts can name many, so those that do
-not answer have few threads among them. Only one that has answered and begins to hang keeps the threads that are with
-it, once, until their time-outs are over.
+acknowledgements and replies of all others would wait behind its own (SEC-018). So there are two lanes. What has
+answered once, by host and port, has one of its own, which no number of strangers takes anything from. What has never
+answered has the other: each host and port one thread, and all ports of a host, and all that one sender names, no more
+than they leave to the next (``shares``). What has waited long, or was tried in vain, has a small part of that lane: who
+comes after a thousand that hang does not wait for them.
 """
 
 from __future__ import annotations
@@ -12,111 +13,210 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from wsrm_mq.delivery.posted import Answered, Post
 from wsrm_mq.errors import LeftAlone, NotAnswered
 from wsrm_mq.remembered import Recent
+from wsrm_mq.shares import Shares
 
-__all__ = ["Patient"]
+__all__ = ["SENDING", "Patient"]
 
 HUNG_SECONDS: Final = 1.0
 """What fails more quickly keeps no thread from others."""
 SOON_SECONDS: Final = 0.05
 """The least for which a host is left alone that is being tried."""
-STRANGERS: Final = 4
-"""So many hosts are tried at a time that have not answered: fewer than any pool that posts has threads."""
-_HOSTS: Final = 1_024
+KNOWN: Final = 64
+STRANGERS: Final = 128
+"""So many are sent to at a time that have answered, and so many that have not."""
+SENDING: Final = KNOWN + STRANGERS
+LATE: Final = 32
+"""Of the strangers so many whose turn comes again, or late."""
+LATE_SECONDS: Final = 60.0
+"""Twice as long as a host that hangs keeps its thread, as it is usually set."""
+ASKS_SECONDS: Final = (1.0, 5.0, 60.0)
+"""What finds no room asks again after half the time that it has waited: at least the first of these, at most the
+second, and the third once it is late."""
+LONGEST_SECONDS: Final = 3_600.0
+"""For so long a host is left alone at most that has never answered."""
+GIVEN_UP_SECONDS: Final = 86_400.0
+"""After so long that is given up which could not be sent as its host has never answered."""
+_HOSTS: Final = 4_096
 
 
-class _Host:
-    """What is known of one. Until it ``answers`` one thread at a time tries it; that one began at ``tried_at``."""
+@dataclass(eq=False, slots=True)
+class _Place:
+    """What is known of a host and port. Until it ``answers`` one thread at a time tries it, that began at
+    ``tried_at``."""
 
-    def __init__(self) -> None:
-        self.answers = False
-        self.tried_at: float | None = None
-        self.hung_for = 0.0
-        """Seconds that the last attempt took, if it hung."""
-        self.until = float("-inf")
-        """Until then it is left alone."""
-        self.why = "it has not answered yet"
+    has_answered: bool = False
+    """It has answered once."""
+    answers: bool = False
+    tried_at: float | None = None
+    hung_for: float = 0.0
+    """Seconds that the last attempt took, if it hung."""
+    hung: int = 0
+    """So often in a row."""
+    until: float = float("-inf")
+    """Until then it is left alone."""
+    why: str = "it has not answered yet"
 
-    def left_alone(self, now: float) -> float:
-        """Seconds until it may be tried by one thread more; 0: now. One that is being tried for the first time is asked
-        again after as long as that has taken, so it has few questions however long it takes."""
-        if self.answers:
-            return 0.0
-        if self.tried_at is not None:
-            return max(SOON_SECONDS, self.hung_for, now - self.tried_at)
-        return max(0.0, self.until - now)
+
+class _Going(NamedTuple):
+    """Something on its way."""
+
+    place: _Place
+    begun: float
+    loans: tuple[tuple[Shares, tuple[object, ...]], ...]
+    is_first: bool
+    """The one that tries whether it answers."""
 
 
 class Patient:
-    """Posts by ``post``. A host that has hung is left alone for as long as it took; then, as one that is unknown, it is
-    tried by one thread at a time until it answers, and ``STRANGERS`` such hosts at a time. What is to go there
-    meanwhile is not sent, and raises ``LeftAlone``."""
+    """Posts by ``post``, where it may be posted to now. What may not is not sent, and raises ``LeftAlone``. ``knows``
+    says whether an origin, ``http://host:port``, has answered before this process began."""
 
-    def __init__(self, post: Post, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        post: Post,
+        monotonic: Callable[[], float] = time.monotonic,
+        knows: Callable[[str], bool] = lambda _origin: False,
+        on_room: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``on_room`` is called when something is over, and something else was left alone before."""
+        self._on_room = on_room
+        self._has_left = False
         self._post = post
         self._monotonic = monotonic
-        self._hosts: Recent[str, _Host] = Recent(_HOSTS)
-        self._tried: set[_Host] = set()
-        """Those that are being tried, and have not answered."""
+        self._knows = knows
+        self._known: Recent[str, _Place] = Recent(_HOSTS)
+        self._strangers: Recent[str, _Place] = Recent(_HOSTS)
+        self._of_known, self._of_strangers, self._of_late = Shares(KNOWN), Shares(STRANGERS), Shares(LATE)
         self._lock = threading.Lock()
 
-    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered:
-        begun = self._monotonic()
-        host = self._enter(url, begun)
+    def for_sender(self, who: str | None, waited: float = 0.0) -> Post:
+        """Posts what is sent because of ``who``, and has ``waited`` so many seconds."""
+        return partial(self, who=who, waited=waited)
+
+    def left_alone(self, url: str, who: str | None, waited: float = 0.0, beside: int = 0) -> LeftAlone | None:
+        """Why nothing is sent there now, where ``beside`` others are about to be sent; ``None``: it may be."""
+        place, host = self._place(url)
+        with self._lock:
+            return self._left_alone(url, place, self._loans(place, url, host, who, waited), waited, beside)
+
+    def __call__(
+        self, url: str, headers: Mapping[str, str], body: bytes, who: str | None = None, waited: float = 0.0
+    ) -> Answered:
+        going = self._enter(url, who, waited)
+        why = ""
         try:
             answered = self._post(url, headers, body)
         except NotAnswered as error:
-            self._leave(host, begun, str(error).removeprefix(f"{url}: "))
+            why = str(error).removeprefix(f"{url}: ")
             raise
-        except BaseException:
-            self._leave(host, begun)
-            raise
+        else:
+            self._answered(url, going.place)
+            return answered
+        finally:
+            self._leave(going, why)
+
+    def _place(self, url: str) -> tuple[_Place, str]:
+        """What is known of where ``url`` leads, and its host."""
+        parts = urlsplit(url)
+        name = f"{parts.scheme}://{parts.netloc}".lower()
+        place = self._known.get(name) or self._strangers.get(name)
+        if place is None:
+            is_known = self._knows(f"{parts.scheme}://{parts.netloc}")
+            place = _Place(has_answered=is_known, answers=is_known)
+            (self._known if is_known else self._strangers).keep(name, place)
+        return place, parts.hostname or ""
+
+    def _enter(self, url: str, who: str | None, waited: float) -> _Going:
+        place, host = self._place(url)
         with self._lock:
-            host.answers, host.hung_for = True, 0.0
-            self._tried_no_more(host)
-        return answered
+            loans = self._loans(place, url, host, who, waited)
+            left_alone = self._left_alone(url, place, loans, waited)
+            if left_alone is not None:
+                raise left_alone
+            for shares, names in loans:
+                shares.lend(*names)
+            now, is_first = self._monotonic(), not place.answers
+            if is_first:
+                place.tried_at = now
+            return _Going(place, now, loans, is_first)
 
-    def _enter(self, url: str, now: float) -> _Host:
-        name = urlsplit(url).netloc.lower()
+    def _loans(
+        self, place: _Place, url: str, host: str, who: str | None, waited: float
+    ) -> tuple[tuple[Shares, tuple[object, ...]], ...]:
+        """The shares that it takes, each for whom."""
+        sender = ("sender", who)
+        if place.has_answered:
+            return ((self._of_known, (place, sender)),)
+        of_stranger = (self._of_strangers, (("host", host), sender))
+        is_late = waited > LATE_SECONDS or place.hung > 0
+        return (of_stranger, (self._of_late, (sender,))) if is_late else (of_stranger,)
+
+    def _left_alone(
+        self,
+        url: str,
+        place: _Place,
+        loans: tuple[tuple[Shares, tuple[object, ...]], ...],
+        waited: float,
+        beside: int = 0,
+    ) -> LeftAlone | None:
+        now = self._monotonic()
+        seconds, why = self._by_itself(place, now), place.why
+        if seconds <= 0 and not all(shares.has_one(*names, beside=beside) for shares, names in loans):
+            least, soon, late = ASKS_SECONDS
+            most = soon if waited <= LATE_SECONDS else late
+            seconds = SOON_SECONDS if place.has_answered else min(most, max(least, waited / 2))
+            why = "as many as may be are on their way to it, to others that have not answered, or from its sender"
+        if seconds <= 0:
+            return None
+        self._has_left = True
+        is_given_up = waited > GIVEN_UP_SECONDS and not place.has_answered
+        said = f"{url}: its host is left alone for {seconds:.3g} s: {why}"
+        return LeftAlone(said, seconds, is_given_up=is_given_up)
+
+    def _by_itself(self, place: _Place, now: float) -> float:
+        """Seconds until it may be tried by one thread more, whatever others do; 0: now. One that is being tried for the
+        first time is asked again after as long as that has taken, so it has few questions however long it takes."""
+        if place.answers:
+            return 0.0
+        if place.tried_at is not None:
+            return max(SOON_SECONDS, place.hung_for, now - place.tried_at)
+        return max(0.0, place.until - now)
+
+    def _answered(self, url: str, place: _Place) -> None:
         with self._lock:
-            host = self._hosts.get(name)
-            if host is None:
-                host = _Host()
-                self._hosts.keep(name, host)
-            seconds = host.left_alone(now)
-            if seconds > 0:
-                raise LeftAlone(f"{url}: its host is left alone for {seconds:.3g} s: {host.why}", seconds)
-            if not host.answers:
-                if len(self._tried) >= STRANGERS:
-                    raise self._crowded(url, now)
-                host.tried_at = now
-                self._tried.add(host)
-            return host
+            if not place.has_answered:
+                parts = urlsplit(url)
+                self._known.keep(f"{parts.scheme}://{parts.netloc}".lower(), place)
+            place.has_answered = place.answers = True
+            place.hung_for, place.hung, place.tried_at = 0.0, 0, None
 
-    def _crowded(self, url: str, now: float) -> LeftAlone:
-        """The newest of those that are being tried tells how soon one of them may be through."""
-        seconds = max(SOON_SECONDS, now - max(one.tried_at or now for one in self._tried))
-        why = f"{STRANGERS} others that have not answered are being tried"
-        return LeftAlone(f"{url}: its host is left alone for {seconds:.3g} s: {why}", seconds)
+    def _leave(self, going: _Going, why: str) -> None:
+        """``why`` it has not answered; empty where it has, or was not asked."""
+        self._note(going, why)
+        if self._has_left:
+            self._has_left = False
+            self._on_room()
 
-    def _tried_no_more(self, host: _Host) -> None:
-        host.tried_at = None
-        self._tried.discard(host)
-
-    def _leave(self, host: _Host, begun: float, why: str = "") -> None:
-        """It has not answered; ``why`` is empty where it was not asked."""
+    def _note(self, going: _Going, why: str) -> None:
+        place = going.place
         with self._lock:
-            if host.tried_at == begun:
-                self._tried_no_more(host)
+            for shares, names in going.loans:
+                shares.take_back(*names)
+            if going.is_first and place.tried_at == going.begun:
+                place.tried_at = None
             if not why:
                 return
             now = self._monotonic()
-            has_hung = now - begun >= HUNG_SECONDS
-            host.why, host.hung_for = why, now - begun if has_hung else 0.0
-            if has_hung:
-                host.answers, host.until = False, now + host.hung_for
+            took = now - going.begun
+            place.why, place.hung_for = why, took if took >= HUNG_SECONDS else 0.0
+            if place.hung_for:
+                times = 1 if place.has_answered else min(2**place.hung, LONGEST_SECONDS / took)
+                place.answers, place.hung, place.until = False, place.hung + 1, now + place.hung_for * times

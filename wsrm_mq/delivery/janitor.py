@@ -99,7 +99,7 @@ class Janitor:
         with _alone(self._store.path) as is_alone:
             if not is_alone:
                 return pruned
-            now = self._store.clock()
+            now = self._store.reached()
             for batch in retention.batches(self._store.reader, self._kept, now):
                 began = time.monotonic()
                 pruned = pruned.plus(self._store.call(batch, size=_ROW_BYTES * len(batch.entries)))

@@ -66,6 +66,8 @@ class Posted(NamedTuple):
     """Why an answer that should be an envelope could not be read."""
     left_alone: float | None = None
     """Nothing was sent, as its host is left alone: seconds until it may be tried."""
+    is_given_up: bool = False
+    """Nothing was sent, and nothing will be: its host has never answered."""
 
 
 def posted(post: Post, url: str, content_type: str, action: str | None, body: bytes) -> Posted:
@@ -76,7 +78,8 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
     try:
         answer = post(url, headers, body)
     except LeftAlone as error:
-        return Posted(str(error), left_alone=error.seconds)
+        seconds = None if error.is_given_up else error.seconds
+        return Posted(str(error), left_alone=seconds, is_given_up=error.is_given_up)
     except (NotAllowed, NotAnswered) as error:
         return Posted(str(error))
     content, of = answer.content, content_type_of(answer.headers)

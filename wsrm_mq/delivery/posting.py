@@ -9,29 +9,39 @@ import json
 from typing import Final
 
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
+from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
-from wsrm_mq.delivery.posted import Post, posted
+from wsrm_mq.delivery.posted import Posted, posted
 from wsrm_mq.envelope import piggyback, reply_headers
-from wsrm_mq.queue.diagnosis import NOT_TOLD, Diagnosis
-from wsrm_mq.store.channels import Channel
+from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, Diagnosis
+from wsrm_mq.store.channels import ANSWERED_THERE, Channel
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
 
-__all__ = ["Posting"]
+__all__ = ["Posting", "has_taken"]
 
 _CODE_LENGTH = 200
 """Characters of a fault's code."""
 _ENDS: Final = frozenset(rm.action("TerminateSequence") for rm in RM_VERSIONS.values())
+_CLOSES: Final = frozenset(rm.action("CloseSequence") for rm in RM_VERSIONS.values() if rm.has_close)
+_GONE: Final = ("UnknownSequence", "SequenceTerminated")
+"""Faults in answer to an end of a sequence that say that it is gone there: nothing more was asked for (S-TRM-002)."""
 _ENDS_TRIED: Final = 3
 """So often the end of a sequence is sent to one that does not take it: it may have gone, and nothing depends on it."""
+
+
+def has_taken(store: Store, origin: str) -> bool:
+    """Whether something that was sent to ``origin``, http://host:port, was taken there, as far as the store knows."""
+    with store.reader() as db:
+        return db.execute(ANSWERED_THERE, {"origin": origin, "beyond": f"{origin}0"}).fetchone() is not None
 
 
 class Posting:
     """Posts what is sent, and has the application ``call``ed for everything else."""
 
-    def __init__(self, store: Store, post: Post, hearing: Hearing, call: Call) -> None:
+    def __init__(self, store: Store, post: Patient, hearing: Hearing, call: Call) -> None:
         self._store = store
         self._post = post
         self._hearing = hearing
@@ -48,25 +58,39 @@ class Posting:
 
     def _sent(self, delivery: Delivery, channel: Channel) -> Outcome:
         content_type = json.loads(delivery.environ)["CONTENT_TYPE"]
-        body = self._as_it_leaves(delivery, channel, delivery.body.open().read(), content_type)
-        answer = posted(self._post, channel.endpoint.address, content_type, delivery.action, body)
+        with self._store.reader() as db:
+            about = SequenceRecord.read(db, channel.answers)
+        body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
+        waited = (self._store.clock() - delivery.received_at) / 1000
+        post = self._post.for_sender(about.sender, waited)
+        answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
         self._hearing.hear(channel.answers, answer)
-        if answer.failure is not None:
+        if answer.failure is not None and not _is_gone(delivery, about, answer):
             is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
             code = None if answer.code is None else storable(answer.code, _CODE_LENGTH)
-            diagnosis = Diagnosis(NOT_TOLD if is_over else "not_sent", code)
+            kind = NEVER_ANSWERED if answer.is_given_up else NOT_TOLD if is_over else "not_sent"
+            diagnosis = Diagnosis(kind, code)
             return Outcome(error=storable(answer.failure), diagnosis=diagnosis, left_alone=answer.left_alone)
         # What an operator has sent again is settled by that: acknowledgements are of the message that it was.
         return Outcome(is_sent=channel.is_numbered and delivery.source is None)
 
-    def _as_it_leaves(self, delivery: Delivery, channel: Channel, body: bytes, content_type: str) -> bytes:
-        """With its place in the offered sequence, and the acknowledgement of now where acknowledgements go there too
-        (D-ACK-028)."""
-        with self._store.reader() as db:
-            record = SequenceRecord.read(db, channel.answers)
-        terms, place = record.value.terms, None
-        if channel.is_numbered and record.outgoing is not None:
-            place = record.outgoing.value.header(delivery.key.number)
-        acks = (record.value.acknowledgement(),) if record.acks_to == channel.endpoint else ()
-        fragment = reply_headers(terms.soap, terms.rm, place, acks)
-        return piggyback(body, content_type, fragment) if fragment else body
+
+def _is_gone(delivery: Delivery, about: SequenceRecord, answer: Posted) -> bool:
+    """Whether what was sent ends a sequence, and its endpoint answers that it does not know it: that one, or none by
+    name (F-019)."""
+    fault = None if answer.said is None else answer.said.fault
+    if fault is None or fault.code not in _GONE or delivery.action not in _ENDS | _CLOSES:
+        return False
+    offered = None if about.outgoing is None else about.outgoing.value.terms.identifier
+    return fault.identifier in (None, offered, about.value.terms.identifier)
+
+
+def _as_it_leaves(delivery: Delivery, channel: Channel, about: SequenceRecord, body: bytes, content_type: str) -> bytes:
+    """With its place in the offered sequence, and the acknowledgement of now where acknowledgements go there too
+    (D-ACK-028)."""
+    terms, place = about.value.terms, None
+    if channel.is_numbered and about.outgoing is not None:
+        place = about.outgoing.value.header(delivery.key.number)
+    acks = (about.value.acknowledgement(),) if about.acks_to == channel.endpoint else ()
+    fragment = reply_headers(terms.soap, terms.rm, place, acks)
+    return piggyback(body, content_type, fragment) if fragment else body

@@ -29,6 +29,17 @@ _LIBRARIES: Final = (
 """Beginnings of the paths of code that is not the application's; ``<`` is that of code without a file."""
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 
+_MTOM: Final = (
+    "Hint: Spyne reads no multipart message (MTOM) whose root part begins with an XML declaration, and messages are"
+    " delivered as they came. Take the declaration out in front of Spyne, as its how-to page shows, or ask the partner"
+    " to leave it out; then try the message again."
+)
+_KNOWN: Final = (
+    ("/spyne/protocol/soap/mime.py", "Unicode strings with encoding declaration", _MTOM),
+    ("/spyne/protocol/soap/soap11.py", "encode() argument 'encoding' must be str, not None", _MTOM),
+)
+"""What libraries raise that says nothing of its cause: file, words, and what to do."""
+
 
 class Raised(NamedTuple):
     """An exception, in texts that can be stored."""
@@ -44,7 +55,12 @@ class Raised(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.said}\n{self.traceback}"
+        return f"{self.said}\n{self.traceback}{self.hint}"
+
+    @property
+    def hint(self) -> str:
+        """What to do, where that is known; else empty."""
+        return next((hint for file, words, hint in _KNOWN if file in self.frames and words in self.said), "")
 
     @property
     def traceback(self) -> str:

@@ -7,7 +7,6 @@ records that, in words that can be: nothing is repeated without being counted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -183,7 +182,7 @@ class Recording:
         self.is_settled(delivery, done)
         if done.sends is not None:
             self._give(done.sends)
-        if done.is_ack_due:
+        if done.needs_watch:
             self._on_retry(0)
         if last and done.released:
             return self._released(claim)
@@ -376,7 +375,7 @@ def _settling(
 
 
 def _leaving_alone(claim: Claim, delivery: Delivery, why: str, seconds: float) -> Verb[Failed]:
-    return partial(leave_alone, held=claim, position=delivery.position, wait=math.ceil(seconds * 1000), why=why)
+    return partial(leave_alone, held=claim, position=delivery.position, seconds=seconds, why=why)
 
 
 def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead: bool) -> Verb[Settled | Failed]:

@@ -24,7 +24,6 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import instances, queues, sequences
 from wsrm_mq.store.instances import Neighbours, Presence
 from wsrm_mq.store.lasting import Lasting
-from wsrm_mq.store.port import Database
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -69,6 +68,7 @@ class Watch:
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
         self._is_counting = False
+        self._has_turned = False
         self._busy = False
         """The last turn has left something to do."""
         self.thread = Lasting("wsrm-mq-watch", self._loop, self._broke, events)
@@ -78,6 +78,8 @@ class Watch:
         self._trouble = Repeated()
         self._taken = 0
         """The sequence that was taken last: those behind it have their turn before it."""
+        self._sent = 0
+        """The same of those that are sent."""
 
     def start(self) -> None:
         """Keep looking, in an own thread."""
@@ -170,15 +172,11 @@ class Watch:
         if not self._duty.is_on:  # a retry that is due is left to others
             return min(POLL_SECONDS, max(0.001, self._duty.left))
         with self._store.reader() as db:
-            retry_at: int | None = db.execute(sequences.NEXT_RETRY, {"foreign": self._foreign(db)}).fetchone()[0]
+            retry_at: int | None = db.execute(sequences.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
         left = self._until(retry_at)
         if left <= 0 and self._dispatcher.pool.free <= 0:  # the next thread that comes back takes it
             left = POLL_SECONDS
         return max(0.001, min(left, self._until(self._next_chore())))
-
-    def _foreign(self, db: Database) -> str:
-        """The queues that this process does not run, or not now."""
-        return self._store.foreign(db, sends=self._dispatcher.sends_free > 0)
 
     def _until(self, at: int | None) -> float:
         """Seconds, at most one poll."""
@@ -208,25 +206,39 @@ class Watch:
             self._are_left = False
             self._store.wake()
         with self._store.reader() as db:
-            look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._foreign(db)}
-            has_runnable, has_due, has_tails = (
+            look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._store.foreign(db)}
+            is_over, has_tails, has_sends = (
                 db.execute(statement, look).fetchone() is not None
-                for statement in (sequences.RUNNABLE, sequences.DUE, sequences.DISCARDING)
+                for statement in (sequences.DUE, sequences.DISCARDING, sequences.RUNNABLE_SENDS)
             )
+            has_due = (
+                is_over and db.execute(sequences.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
+            )
+            look["foreign"] = self._store.foreign(db, sends=False)
+            has_runnable = db.execute(sequences.RUNNABLE, look).fetchone() is not None
+        self._tell_of_jumps(is_over=is_over)
         takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
-        claims = (
-            self._store.call(
-                lambda tx: ownership.runnable(tx, BATCH, self._taken, sends=self._dispatcher.sends_free > 0)
-            )
-            if takes
-            else []
-        )
+        claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._taken)) if takes else []
         for claim in claims:
             self._taken = claim.sequence
             self._dispatcher.give(claim)
+        if has_sends and self._duty.is_on:
+            for claim in self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._sent, sends=True)):
+                self._sent = claim.sequence
+                self._dispatcher.give(claim)
         ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
         more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))
         return len(claims) == BATCH or ended > 0 or more_tails
+
+    def _tell_of_jumps(self, *, is_over: bool) -> None:
+        """``is_over``: the time of a sequence is, by what the clock shows. At a start that alone makes a jump worth
+        telling: that nothing ran for a while looks the same."""
+        jumps = self._store.believed.jumps
+        while jumps:
+            jump = jumps.popleft()
+            if is_over or self._has_turned or jump < 0:
+                self._events.tell("clock.jumped", seconds=round(jump / 1000))
+        self._has_turned = True
 
     def _bury_instances(self) -> bool:
         """Free what dead instances ran. Answers whether one lives that is younger than this."""

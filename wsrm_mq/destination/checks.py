@@ -14,7 +14,7 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
-from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.errors import EnvelopeError, NameNotKnown, NameServerSilent
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer
@@ -84,11 +84,14 @@ def fault_place(receipt: Receipt, headers: Headers, reach: Reach) -> EndpointRef
 
 def own_fault_place(headers: Headers, reach: Reach) -> EndpointReference | None:
     """Where the request itself wants a fault: its FaultTo, else its ReplyTo; ``None``: it leaves on the response, also
-    where nothing is sent there."""
+    where nothing is sent there, and where that is not known yet: no fault waits for a name server."""
     if headers.is_fault or headers.addressing is None:
         return None
     place = fault_endpoint_of(headers) or reply_endpoint_of(headers)
-    return place if is_sent_to(place, headers, reach) else None
+    try:
+        return place if is_sent_to(place, headers, reach) else None
+    except (NameNotKnown, NameServerSilent):
+        return None
 
 
 def is_sent_to(endpoint: EndpointReference | None, headers: Headers, reach: Reach) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wsrm_mq.delivery.application import Environ
+from wsrm_mq.destination.operations import Operations
 from wsrm_mq.queue.arrival import Arrival
 from wsrm_mq.queue.policy import QueuePolicy
 
@@ -30,6 +31,8 @@ class Peer:
     """What it runs, where that is said."""
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
+    operations: Operations | None = None
+    """Those of the service, as this peer knows them; ``None``: what the service's own WSDL says."""
     sender_fault_status: int = 500
     """The HTTP status of a SOAP 1.2 fault that is the sender's."""
     require_rm: bool = False
@@ -57,6 +60,12 @@ class Client:
     time."""
     arrivals: dict[tuple[object, ...], Arrival] = field(default_factory=dict)
     """By their kind, what messages have in common. It gives 6 µs and a dozen calls a message."""
+
+    @property
+    def who(self) -> str | None:
+        """What it may have of what there is little of is counted by: its principal where the server names it, else its
+        address."""
+        return (self.identity and self.identity[0]) or self.address
 
     def keep(self, kind: tuple[object, ...], arrival: Arrival) -> None:
         if len(self.arrivals) >= _KINDS:

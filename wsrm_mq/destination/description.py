@@ -7,7 +7,7 @@ What is made of that is another document, with a validator of its own (ETag).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.delivery.application import Environ
@@ -16,11 +16,15 @@ from wsrm_mq.envelope.content import content_type_of, parse_content_type
 from wsrm_mq.envelope.policy import Announcement, announce
 from wsrm_mq.envelope.wsdl import move_ports, parsed, remove_outputs, written
 from wsrm_mq.events.telling import Events
+from wsrm_mq.remembered import Recent
 
-__all__ = ["UNASKED", "Described", "Description", "asks_for_wsdl", "question"]
+__all__ = ["LARGEST", "UNASKED", "Described", "Description", "asks_for_wsdl", "question"]
 
-_LARGEST: Final = 16 * 1024 * 1024
+LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a document that is read; a tree of it takes several times as much."""
+_DOCUMENTS: Final = 8
+_REMEMBERED: Final = 4 * 1024 * 1024
+"""Bytes of a document that is remembered."""
 UNASKED: Final = frozenset(
     ("accept-encoding", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range")
 )
@@ -41,13 +45,20 @@ class Described(NamedTuple):
     body: bytes
 
 
+class _Made(NamedTuple):
+    """What is made of a document; none where nothing is to be added."""
+
+    document: bytes | None
+    etag: str = ""
+
+
 class Description:
-    """What is added to WSDLs: operations in ``one_way`` have no output, ``announcement`` of a request is attached,
-    where it answers one, and the service lies at ``public_url``, where that is given."""
+    """What is added to WSDLs: the operations in ``one_way`` of a request have no output, its ``announcement`` is
+    attached, where it answers one, and the service lies at ``public_url``, where that is given."""
 
     def __init__(
         self,
-        one_way: frozenset[str],
+        one_way: Callable[[Environ], frozenset[str]],
         public_url: str | None,
         announcement: Callable[[Environ], Announcement | None],
         events: Events,
@@ -57,6 +68,8 @@ class Description:
         self._announcement = announcement
         self._events = events
         self._is_told = False
+        self._made: Recent[Hashable, _Made] = Recent(_DOCUMENTS)
+        """By the digest of the application's document and what is added: whoever asks, it is made once."""
 
     def answer(self, environ: Environ, line: str, headers: Iterable[tuple[str, str]], content: bytes) -> Described:
         """The answer to ``environ``, made of what the application has answered."""
@@ -75,21 +88,32 @@ class Description:
     def _completed(
         self, environ: Environ, headers: list[tuple[str, str]], content: bytes
     ) -> tuple[list[tuple[str, str]], bytes]:
-        plain, document = expanded(tuple(headers), content, _LARGEST)
-        if len(document) > _LARGEST:
-            raise ValueError(f"larger than {_LARGEST} bytes")
+        plain, document = expanded(tuple(headers), content, LARGEST)
+        if len(document) > LARGEST:
+            raise ValueError(f"larger than {LARGEST} bytes")
+        added = self._one_way(environ), self._announcement(environ)
+        key = hashlib.sha256(document).digest(), *added
+        made = self._made.get(key)
+        if made is None:
+            made = self._with(document, *added)
+            if len(document) <= _REMEMBERED:
+                self._made.keep(key, made)
+        if made.document is None:
+            return headers, content
+        kept = [_in_utf_8(name, value) for name, value in plain if name.lower() not in _OF_THE_OTHER_DOCUMENT]
+        return [*kept, ("ETag", made.etag)], made.document
+
+    def _with(self, document: bytes, one_way: frozenset[str], announcement: Announcement | None) -> _Made:
         root = parsed(document)
-        announcement = self._announcement(environ)
         changes = (
-            remove_outputs(root, self._one_way),
+            remove_outputs(root, one_way),
             announcement is not None and announce(root, announcement),
             self._public_url is not None and move_ports(root, self._public_url),
         )
         if not any(changes):
-            return headers, content
-        document = written(root)
-        kept = [_in_utf_8(name, value) for name, value in plain if name.lower() not in _OF_THE_OTHER_DOCUMENT]
-        return [*kept, ("ETag", f'"{hashlib.sha256(document).hexdigest()[:32]}"')], document
+            return _Made(None)
+        other = written(root)
+        return _Made(other, f'"{hashlib.sha256(other).hexdigest()[:32]}"')
 
     def _tell(self, environ: Environ, headers: list[tuple[str, str]], content: bytes, error: Exception) -> None:
         """Once: what asks for a WSDL may be answered by a page, but by no WSDL that is broken."""

@@ -43,6 +43,7 @@ from wsrm_mq.destination.copies import Copies
 from wsrm_mq.destination.elsewhere import created_there, ended_there
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
 from wsrm_mq.destination.make_connection import Fetching
+from wsrm_mq.destination.operations import Operations
 from wsrm_mq.destination.reach import Reach
 from wsrm_mq.destination.stacks import takes_an_acknowledgement_for_the_reply, takes_the_end_on_a_response
 from wsrm_mq.envelope import Headers, Limits, content_type_of, scan
@@ -82,24 +83,24 @@ HandOver = Callable[[Receipt, Delivery | None], object]
 """Gives the dispatcher what a commit made deliverable: a claim, and a message that is in memory."""
 RunForRequest = Callable[[Claim, Delivery], object]
 """Has a message run whose request waits for it, in whatever way a front has."""
-CountRefusal = Callable[[str, str | None], object]
+CountRefusal = Callable[[str, str | None, str], object]
 """Counts a refusal by reason and partner."""
 MayTake = Callable[[Sender, str], bool]
 """Looks up whether a sequence may still take messages of a sender; see ``queue.lookup``."""
-Say = Callable[[OutgoingMessage, int | None], bool]
-"""Sends what is not stored, a fault, about the sequence with this key, if one; answers whether it can be sent."""
+Say = Callable[[OutgoingMessage, str | None, int | None], bool]
+"""Sends what is not stored, a fault, because of this sender, about the sequence with this key, if one; answers whether
+it can be sent."""
 
 
 class RMDestination:
-    """``one_way`` holds actions and ``{namespace}operation`` names; ``has_replies``: there are other operations too."""
+    """``described``: the operations on a path, as the service's own WSDL says, for a peer of whom nothing else does."""
 
     def __init__(
         self,
         *,
-        one_way: frozenset[str],
+        described: Callable[[str], Operations],
         understood: frozenset[str] | None,
         limits: Limits,
-        has_replies: bool,
         queue_one_way: bool,
         sender_fault_status: int,
         events: Events,
@@ -120,8 +121,7 @@ class RMDestination:
         self._say = say
         self._fetching = fetching
         self._copies = Copies()
-        self._one_way = one_way
-        self._has_replies = has_replies
+        self._described = described
         self._understood = understood
         self._limits = limits
         self._scanner = Scanner(limits)
@@ -131,7 +131,8 @@ class RMDestination:
     # begin: what to do
 
     def begin(self, client: Client, connection: str | None, body: Body, environ: Environ) -> Answer | Forward | Commit:
-        """``environ`` is what ``identify`` gets. Raises what that raises."""
+        """``environ`` is what ``identify`` gets. Raises what that raises, and ``NameNotKnown`` where a name has to be
+        looked up before it can be called again, ``NameServerSilent`` where that came to nothing."""
         status, partner = self._sender_fault_status, None
         try:
             source = source_of(client, body, self._limits)
@@ -159,7 +160,7 @@ class RMDestination:
         if error.status is None and isinstance(headers, Headers) and own_fault_place(headers, self._reach) is not None:
             if client.identity is None:
                 self._identify(environ, headers)
-            return self._fault(error.fault, headers, status)
+            return self._fault(client, error.fault, headers, status)
         return answers.unreadable(error, client.content_type, status)
 
     def _kind(self, request: Request) -> tuple[object, ...] | None:
@@ -214,7 +215,7 @@ class RMDestination:
             check_create(element, headers, self._reach)
             # What is delivered as a whole has no replies.
             held_apart = request.peer.policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-            has_replies = self._has_replies and not held_apart
+            has_replies = self.operations(request).has_replies and not held_apart
             offer = usable_offer(element, headers, self._reach) if has_replies else None
             if offer is not None and takes_the_end_on_a_response(request):
                 offer = replace(offer, endpoint=None)
@@ -270,9 +271,11 @@ class RMDestination:
         elif request.peer.require_rm:
             then = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
         else:
-            then = Forward(headers, self._is_one_way(headers))
-            if then.one_way and self._queue_one_way:
+            one_way = self._is_one_way(request)
+            if one_way and self._queue_one_way:
                 return unsequenced(request)
+            says_so = headers.is_one_way_address or headers.is_fault
+            then = Forward(headers, one_way and (says_so or not self.operations(request).pass_as_before))
         if (headers.ack_requested or headers.acknowledgements) and headers.rm is not None:
             return asking(request, sender_of(request, headers.rm), then=then)
         if isinstance(then, faults.Fault):
@@ -287,7 +290,7 @@ class RMDestination:
     def _message(self, request: Request, sender: Sender, header: SequenceHeader) -> Commit:
         client, headers, policy = request.client, request.headers, request.peer.policy
         empty_last = header.last and headers.body_name is None
-        one_way = empty_last or self._is_one_way(headers)
+        one_way = empty_last or self._is_one_way(request)
         to = None if one_way else reply_endpoint_of(headers)
         if not one_way:
             check_reply_to(headers, self._reach)
@@ -331,13 +334,12 @@ class RMDestination:
         )
         return Commit(partial(accept, arrival=arrival), request, request.body.size, arrival, receiving)
 
-    def _is_one_way(self, headers: Headers) -> bool:
-        if headers.is_one_way_address or headers.action in self._one_way or headers.is_fault:
-            return True
-        if headers.body_name is None:
-            return False
-        namespace, local = headers.body_name
-        return f"{{{namespace}}}{local}" in self._one_way or local in self._one_way
+    def operations(self, request: Request) -> Operations:
+        return request.peer.operations or self._described(request.client.queue)
+
+    def _is_one_way(self, request: Request) -> bool:
+        headers = request.headers
+        return headers.is_one_way_address or headers.is_fault or self.operations(request).is_one_way(headers)
 
     # finish: what it came to
 
@@ -410,7 +412,7 @@ class RMDestination:
             return self._fault_arrived(headers.body, receipt)
         if receipt.fault is not None:
             self._tell_refused(receipt.fault, peer.name)
-            return self._refusal(receipt, headers, peer)
+            return self._refusal(commit.request.client, receipt, headers, peer)
         if receipt.no_room:
             self._tell_no_room(receipt.no_room, peer.name)
             if peer.policy.tells_room and receipt.acknowledgement is not None:  # WCF takes a 503 for a broken line
@@ -435,31 +437,36 @@ class RMDestination:
             return then._replace(acknowledgements=receipt.others)
         if then is not None:
             self._tell_refused(then, peer.name)
-            return self._fault(then, headers, peer.sender_fault_status, receipt.others)
+            return self._fault(commit.request.client, then, headers, peer.sender_fault_status, receipt.others)
         if receipt.terminates is not None:
             return answers.terminating(receipt.terminates, headers)
         wrong = (*receipt.other_faults, *receipt.wrong_acknowledgements)
         if wrong and not receipt.others:
-            return self._fault(wrong[0], headers, peer.sender_fault_status)
+            return self._fault(commit.request.client, wrong[0], headers, peer.sender_fault_status)
         return answers.acknowledgement(headers, receipt.others)
 
     def _fault(
-        self, fault: faults.Fault, headers: Headers, status: int, others: tuple[SequenceAcknowledgement, ...] = ()
+        self,
+        client: Client,
+        fault: faults.Fault,
+        headers: Headers,
+        status: int,
+        others: tuple[SequenceAcknowledgement, ...] = (),
     ) -> Answer:
         """A fault about no sequence that is known: it leaves where the request wants it, else on the response."""
         place = own_fault_place(headers, self._reach)
         if place is not None:
             body = answers.fault(fault, headers, to=place).body
-            if self._say(own_message(place, body, headers.soap), None):
+            if self._say(own_message(place, body, headers.soap), client.who, None):
                 return answers.acknowledgement(headers, others)
         return answers.fault(fault, headers, others, sender_fault=status)
 
-    def _refusal(self, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
+    def _refusal(self, client: Client, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
         place = fault_place(receipt, headers, self._reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
             about = receipt.sequence or None
-            if fault.status >= 400 and self._say(own_message(place, fault.body, headers.soap), about):
+            if fault.status >= 400 and self._say(own_message(place, fault.body, headers.soap), client.who, about):
                 return answers.acknowledgement(headers, receipt.others)
         return answers.refused(receipt, headers, peer.sender_fault_status)
 
@@ -481,9 +488,9 @@ class RMDestination:
         return answers.as_it_is(reply) if times % 2 else answers.acknowledgement(headers, acknowledgements)
 
     def _tell_refused(self, fault: faults.Fault, partner: str | None) -> None:
-        self._refused(fault.subcode or type(fault).__name__, partner)
+        self._refused(fault.subcode or type(fault).__name__, partner, fault.reason)
         self._events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
 
     def _tell_no_room(self, no_room: str, partner: str | None) -> None:
-        self._refused(limit_named(no_room), partner)
+        self._refused(limit_named(no_room), partner, no_room)
         self._events.tell("request.no_room", reason=no_room)

@@ -1,7 +1,8 @@
 """Which endpoints this side sends to: those that a list of the operator's allows, and none where there is no list.
 
 They are judged before anything is stored, and what they resolve to is judged again when something is sent
-(``outbound``). What is told to the sender does not say what a name resolves to.
+(``outbound``). Nothing here waits for a name server: a name that has to be looked up first is raised, and the front
+knows how to wait. What is told to the sender does not say what a name resolves to.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from wsrm_mq.versions import ADDRESSING_VERSIONS, MAKE_CONNECTION_NAMESPACE, WSR
 
 if TYPE_CHECKING:
     from wsrm_mq.outbound.addresses import Allowed
+    from wsrm_mq.outbound.names import Names
 
 __all__ = ["OPTION", "Reach"]
 
@@ -37,19 +39,18 @@ class Reach:
 
     def __init__(self, listed: Sequence[str] = ()) -> None:
         self._allowed: Allowed | None = None
+        self.names: Names
+        """What is known of names; where something is ``listed``."""
         if listed:
             from wsrm_mq.outbound.addresses import Allowed
+            from wsrm_mq.outbound.names import Names
 
-            self._allowed = Allowed.listed(OPTION, listed)
+            self._allowed, self.names = Allowed.listed(OPTION, listed), Names()
         self._judged: Recent[str, bool] = Recent(_JUDGED)
 
-    @property
-    def asks_names(self) -> bool:
-        """Whether judging an address may wait for a name server."""
-        return self._allowed is not None and bool(self._allowed.is_public or self._allowed.networks)
-
     def refusal(self, endpoint: EndpointReference | None, header: str, headers: Headers) -> str:
-        """Why nothing is sent to what ``header`` says; empty: it is, or nothing has to be."""
+        """Why nothing is sent to what ``header`` says; empty: it is, or nothing has to be. Raises ``NameNotKnown`` and
+        ``NameServerSilent``."""
         addressing, rm = headers.addressing, headers.rm or WSRM_1_1
         assert addressing is not None
         if endpoint is None or endpoint.address == addressing.anonymous or rm.is_fetched(endpoint.address):
@@ -77,7 +78,7 @@ class Reach:
         from wsrm_mq.outbound.addresses import check_url
 
         try:
-            check_url(url, self._allowed)
+            check_url(url, self._allowed, self.names.known)
         except NotAllowed:
             return False
         if len(url) < 1_024:

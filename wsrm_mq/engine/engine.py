@@ -34,7 +34,7 @@ from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.janitor import Janitor
 from wsrm_mq.delivery.posted import Post
-from wsrm_mq.delivery.posting import Posting
+from wsrm_mq.delivery.posting import Posting, has_taken
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.engine.duty import Duty
@@ -47,6 +47,7 @@ from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import schema
 from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.writer import Clock, wall_clock
 
@@ -196,8 +197,10 @@ class Engine:
         store.open()
         waiters = Waiters(self._max_waiting)
         call, self.acknowledging = self._call, None
+        left_alone: MaySend = may_send
         if self._poster is not None:
-            post = Patient(self._poster())
+            post = Patient(self._poster(), knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
+            left_alone = post.left_alone
             hearing = Hearing(store, self._policy_of, self.events, self.hand_over)
             call = Posting(store, post, hearing, call)
             self.acknowledging = Acknowledging(store, post, hearing, self._policy_of, self.events)
@@ -211,6 +214,7 @@ class Engine:
             self.duty,
             request_threads=self._request_threads,
             events=self.events,
+            left_alone=left_alone,
             on_retry=lambda at: self.watch.nudge(at),
             on_left=lambda: self.watch.look_elsewhere(),
         )

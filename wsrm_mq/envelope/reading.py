@@ -28,7 +28,12 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.faults import CreateSequenceRefused, InvalidAddressingHeader, MalformedMessage
+from wsrm_mq.sequence.faults import (
+    CreateSequenceRefused,
+    InvalidAcknowledgement,
+    InvalidAddressingHeader,
+    MalformedMessage,
+)
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
 
 __all__ = ["Reader"]
@@ -79,7 +84,8 @@ class Reader:
         return AckRequested(self._identifier(self._children(block), block))
 
     def acknowledgement(self, block: Element) -> SequenceAcknowledgement:
-        """CXF writes None beside ranges: the ranges count. WCF writes "nothing" in 1.0 as range 0 to 0."""
+        """CXF writes None beside ranges: the ranges count. WCF writes "nothing" in 1.0 as range 0 to 0. Whether ranges
+        can be true is the sequence's to say."""
         children = self._children(block)
         identifier = self._identifier(children, block)
         ranges = tuple([_range(e) for e in block if e.tag == f"{self._prefix}AcknowledgementRange"])
@@ -87,11 +93,11 @@ class Reader:
         none, final = "None" in children, "Final" in children
         if ranges == ((0, 0),) and not self._rm.has_none:
             ranges, none = (), True
+        said = SequenceAcknowledgement(identifier, ranges, nacks, final)
         if not (ranges or nacks or none) or (nacks and (ranges or none or final)):
-            raise _malformed("The children of SequenceAcknowledgement do not go together.", identifier)
-        if any(not 0 < lower <= upper for lower, upper in ranges):
-            raise _malformed("An AcknowledgementRange is empty.", identifier)
-        return SequenceAcknowledgement(identifier, ranges, nacks, final)
+            reason = "The children of SequenceAcknowledgement do not go together."
+            raise EnvelopeError(InvalidAcknowledgement(reason, identifier, said=said))
+        return said
 
     def body(self, element: Element, uses_security: str | None) -> RMBody | None:
         """The RM element in Body; ``None`` for one that a destination has no use for, such as a response."""

@@ -143,6 +143,9 @@ def _rm_elements(seen: Seen, reader: Reader, limits: Limits) -> _RMElements:
         ack_requested = tuple(dict.fromkeys(filter(None, map(read, asking[: limits.ack_requested]))))
     if "SequenceAcknowledgement" in blocks:
         acknowledgements = _acknowledgements(seen, reader, limits, ignored)
+        is_alone = seen.action == seen.rms[0].action("SequenceAcknowledgement")
+        if is_alone and not (acknowledgements or ack_requested):
+            reader.acknowledgement(blocks["SequenceAcknowledgement"][0])  # raises what is wrong with it
     if seen.body_name == _MAKE_CONNECTION and seen.outline.body is not None:
         body = read_make_connection(seen.outline.body[0])
     elif seen.body_name is not None and seen.body_name[0] in RM_VERSIONS and seen.outline.body is not None:

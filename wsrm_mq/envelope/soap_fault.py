@@ -107,7 +107,9 @@ def _subcode(fault: Fault, addressing: AddressingVersion) -> str:
 def _detail(fault: Fault, addressing: AddressingVersion, rm: RMVersion) -> str:
     """The detail elements, each with its own declarations (F-001 to F-009)."""
     if isinstance(fault, InvalidAcknowledgement) and fault.said is not None:
-        return acknowledgements(rm, (fault.said,))
+        said = acknowledgements(rm, (fault.said,))
+        if said:
+            return said
     if fault.is_header_fault and fault.identifier is not None:
         detail = _element(rm, "Identifier", fault.identifier)
         if isinstance(fault, MessageNumberRollover) and rm.has_close:

@@ -6,18 +6,28 @@ corrected. And it writes the address into its WSDL that was asked for first, whi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
-from os import PathLike
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from lxml import etree
 
-__all__ = ["SOAP_BINDINGS", "move_ports", "one_way_operations", "parsed", "remove_outputs", "written", "wsdl_name"]
+__all__ = [
+    "SOAP_BINDINGS",
+    "WSDLOperations",
+    "move_ports",
+    "operations_in",
+    "parsed",
+    "remove_outputs",
+    "written",
+    "wsdl_name",
+]
 
 _WSDL: Final = "http://schemas.xmlsoap.org/wsdl/"
 SOAP_BINDINGS: Final = ("http://schemas.xmlsoap.org/wsdl/soap/", "http://schemas.xmlsoap.org/wsdl/soap12/")
+_XSD: Final = "{http://www.w3.org/2001/XMLSchema}"
+_WITHOUT_CONTENT: Final = frozenset(f"{_XSD}{local}" for local in ("sequence", "all", "choice", "annotation"))
 _ACTION_ATTRIBUTES: Final = (
     "{http://www.w3.org/2007/05/addressing/metadata}Action",
     "{http://www.w3.org/2006/05/addressing/wsdl}Action",
@@ -26,28 +36,34 @@ _ACTION_ATTRIBUTES: Final = (
 )
 
 
-def one_way_operations(wsdl: bytes | str | PathLike[str]) -> frozenset[str]:
-    """What names an operation without output: its Body element as ``{namespace}local``, and its actions.
+class WSDLOperations(NamedTuple):
+    """Operations, each by all that names it: its Body element as ``{namespace}local``, and its actions."""
 
-    ``wsdl`` is the document or its path; imports are not followed. Raises ``ValueError`` for no WSDL 1.1.
-    """
-    root = parsed(wsdl if isinstance(wsdl, bytes) else Path(wsdl).read_bytes())
-    return frozenset(
-        name
-        for port_type, operation in _operations(root, "portType")
-        if operation.find(wsdl_name("input")) is not None and operation.find(wsdl_name("output")) is None
-        for name in _names(root, port_type, operation)
-    )
+    one_way: frozenset[str]
+    """They have no output."""
+    answering: frozenset[str]
+    """Their output carries something. An output that is always empty may be what a framework writes for nothing."""
+
+
+def operations_in(document: bytes) -> WSDLOperations:
+    """What a WSDL says of its operations; imports are not followed. Raises ``ValueError`` for no WSDL 1.1."""
+    root = parsed(document)
+    one_way, answering, empty = set[str](), set[str](), _empty_messages(root)
+    for _key, operation, names in _named(root):
+        output = operation.find(wsdl_name("output"))
+        if output is None:
+            one_way |= names
+        elif _local(output.get("message")) not in empty:
+            answering |= names
+    return WSDLOperations(frozenset(one_way), frozenset(answering))
 
 
 def remove_outputs(root: Any, operations: Collection[str]) -> bool:
     """Take the outputs and faults of ``operations`` out of the port types and bindings of ``root``. Answers whether
     there were any. ``operations`` are named by Body element (``{namespace}local``) or by action."""
-    one_way = {
-        (port_type.get("name"), operation.get("name"))
-        for port_type, operation in _operations(root, "portType")
-        if not _names(root, port_type, operation).isdisjoint(operations)
-    }
+    if not operations:
+        return False
+    one_way = {key for key, _operation, names in _named(root) if not names.isdisjoint(operations)}
     answers = [
         answer
         for kind, name_of in (("portType", lambda owner: owner.get("name")), ("binding", _port_type_of))
@@ -119,29 +135,52 @@ def _operations(root: Any, kind: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _port_type_of(binding: Any) -> str:
-    return str(binding.get("type", "")).rpartition(":")[2]
+    return _local(binding.get("type"))
 
 
-def _names(root: Any, port_type: Any, operation: Any) -> set[str]:
-    """The Body elements and the actions of an operation's input."""
-    received = operation.find(wsdl_name("input"))
-    if received is None:
-        return set()
-    names = {received.get(attribute) for attribute in _ACTION_ATTRIBUTES}
-    message = received.get("message", "").rpartition(":")[2]
+def _local(name: str | None) -> str:
+    return (name or "").rpartition(":")[2]
+
+
+def _named(root: Any) -> Iterator[tuple[tuple[str, str], Any, set[str]]]:
+    """Every operation of a port type that has an input: its key, itself, and what it is named by: the Body elements
+    and the actions of its input. The document is gone through once for each kind of part: who asks may be anybody."""
+    elements, bound_names = defaultdict[str, set[str]](set), defaultdict[tuple[str, str], set[str]](set)
     for part in root.iterfind(f"{wsdl_name('message')}/{wsdl_name('part')}[@element]"):
-        if part.getparent().get("name") != message:
-            continue
-        names.add(_expanded(part, part.get("element")))
+        elements[part.getparent().get("name")].add(_expanded(part, part.get("element")))
     for binding, bound in _operations(root, "binding"):
-        if _port_type_of(binding) == port_type.get("name") and bound.get("name") == operation.get("name"):
-            for namespace in SOAP_BINDINGS:
-                names.update(e.get("soapAction") for e in bound.iterchildren(f"{{{namespace}}}operation"))
-                for body in bound.iterfind(f"{wsdl_name('input')}/{{{namespace}}}body[@namespace]"):  # RPC style
-                    names.add(f"{{{body.get('namespace')}}}{operation.get('name')}")
-    return {name for name in names if name}
+        names = bound_names[_port_type_of(binding), bound.get("name")]
+        for namespace in SOAP_BINDINGS:
+            names.update(e.get("soapAction") for e in bound.iterchildren(f"{{{namespace}}}operation"))
+            for body in bound.iterfind(f"{wsdl_name('input')}/{{{namespace}}}body[@namespace]"):  # RPC style
+                names.add(f"{{{body.get('namespace')}}}{bound.get('name')}")
+    for port_type, operation in _operations(root, "portType"):
+        received = operation.find(wsdl_name("input"))
+        if received is not None:
+            key = port_type.get("name"), operation.get("name")
+            actions = {received.get(attribute) for attribute in _ACTION_ATTRIBUTES}
+            yield key, operation, (actions | elements[_local(received.get("message"))] | bound_names[key]) - {None, ""}
 
 
 def _expanded(element: Any, name: str) -> str:
     prefix, _, local = name.rpartition(":")
     return f"{{{element.nsmap.get(prefix or None, '')}}}{local}"
+
+
+def _empty_messages(root: Any) -> frozenset[str]:
+    """The messages that carry nothing: without a part, or with one element of a type without content."""
+    types = {one.get("name"): one for one in root.iterfind(f"{wsdl_name('types')}/{_XSD}schema/{_XSD}complexType")}
+    empty = {
+        one.get("name")
+        for one in root.iterfind(f"{wsdl_name('types')}/{_XSD}schema/{_XSD}element")
+        if _has_nothing(types.get(_local(one.get("type"))) if one.get("type") else one.find(f"{_XSD}complexType"))
+    }
+    return frozenset(
+        message.get("name")
+        for message in root.iterchildren(wsdl_name("message"))
+        if {_local(part.get("element")) for part in message.iterchildren(wsdl_name("part"))} <= empty
+    )
+
+
+def _has_nothing(kind: Any) -> bool:
+    return kind is not None and {child.tag for child in kind.iterdescendants(f"{_XSD}*")} <= _WITHOUT_CONTENT

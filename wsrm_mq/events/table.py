@@ -57,8 +57,12 @@ EVENTS: Final = {
     "ack_requested.unknown": _logged(
         WARNING, "sequence", "An AckRequested beside a message names a sequence that is not known here"
     ),
-    "one_way.unknown": _logged(
-        WARNING, "reason", '`one_way="auto"` asks a Spyne application, and this is none: no operation is one-way'
+    "one_way.unknown": _reported(
+        WARNING,
+        "operation path",
+        "A message waited for its turn, and its sender for an answer, which was an empty 202 in the end: whether this "
+        "operation has an answer is not known, as no WSDL of the service says it. Name it in `one_way` if it has none, "
+        "else set `one_way = []`; told once an operation",
     ),
     "wsdl.untouched": _reported(
         WARNING,
@@ -228,6 +232,12 @@ EVENTS: Final = {
     "store.checkpoint_failed": _logged(WARNING, "error", "The write-ahead log could not be moved into the file"),
     "watch.store_error": _reported(
         ERROR, "error", "The watch cannot use the store; told again every minute while it lasts"
+    ),
+    "clock.jumped": _reported(
+        WARNING,
+        "seconds",
+        "The clock is further on by that than it was a moment ago, or than the last time in the store; negative: "
+        "it went back. What would expire by it, or be pruned, waits ten minutes, should it come back: `wsrm-mq doctor`",
     ),
     "watch.failed": _reported(ERROR, "error", "A turn of the watch failed; the next one follows"),
     "janitor.store_error": _reported(

@@ -45,10 +45,14 @@ def batch(rows: Sequence[Row], columns: Sequence[Column], target: pa.Schema) -> 
 
 
 def stored_batches(file: Path, target: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The columns of ``target`` out of a segment of Parquet, piece by piece."""
+    """The columns of ``target`` out of a segment of Parquet, piece by piece; those that an older one lacks are NULL."""
     with read_errors(file), parquet.ParquetFile(file) as opened:
+        there = set(opened.schema_arrow.names)
         for found in opened.iter_batches(PIECE, columns=target.names):
-            yield pa.RecordBatch.from_arrays([found.column(name) for name in target.names], schema=target)
+            arrays = [
+                found.column(one.name) if one.name in there else pa.nulls(found.num_rows, one.type) for one in target
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
 class ParquetWriter:

@@ -26,6 +26,8 @@ _LATEST: Final = 253_402_300_799_999
 """The end of the year 9999: what lies behind it no calendar has."""
 _COMPRESSION: Final = 4
 _QUOTE: Final = '"'
+_COMPUTED: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a cell begins with that a spreadsheet takes for a formula; it passes over white space."""
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 _IN_ZIP: Final = ("envelope", "position", "received_at")
 _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
@@ -115,6 +117,17 @@ class _CSV(_Compressed):
         self._file.write("".join(f"{line}\r\n" for line in lines).encode())
 
 
+class _Spreadsheet(_CSV):
+    """What a spreadsheet would compute begins with an apostrophe, and is text for it."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        super().write([tuple(map(_harmless, row)) for row in rows])
+
+
+def _harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_COMPUTED) else value
+
+
 def _cell(value: str | int | bool | None) -> str:
     if isinstance(value, str):
         return f'"{value.replace(_QUOTE, _QUOTE * 2)}"'
@@ -167,6 +180,7 @@ def _parquet() -> Format:
 FORMATS: Final = {
     "ndjson": Format("ndjson.gz", _NDJSON),
     "csv": Format("csv.gz", _CSV),
+    "spreadsheet": Format("csv.gz", _Spreadsheet),
     "zip": Format("zip", _ZIP, _IN_ZIP, 10_000),
 }
 _PARQUET: Final = "parquet"

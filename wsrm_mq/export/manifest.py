@@ -4,24 +4,42 @@ with a line more for each segment that is closed, from which an interrupted expo
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self, TypeVar
 
 import msgspec
 
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
-from wsrm_mq.export.schema import VERSION
+from wsrm_mq.export.schema import TABLES, VERSION
 from wsrm_mq.files import replacing
 
-__all__ = ["FORMAT", "MANIFEST", "Contents", "Manifest", "Segment", "Unfinished", "load", "unfinished"]
+__all__ = [
+    "FORMAT",
+    "HISTORY",
+    "MANIFEST",
+    "Contents",
+    "Manifest",
+    "Segment",
+    "Unfinished",
+    "is_part",
+    "load",
+    "loaded",
+    "unfinished",
+]
 
 FORMAT: Final = "wsrm-export"
 MANIFEST: Final = "manifest.json"
+HISTORY: Final = "manifests"
+"""Of an archive, where every manifest is that there was."""
 _UNFINISHED: Final = "unfinished.ndjson"
 _PRIVATE: Final = 0o600
+
+M = TypeVar("M", bound="Manifest")
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +94,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
     archive: str | None = None
     """Id of the archive that it is of, which has only what is settled; ``None``: it is of an export."""
+    digest: str = ""
+    """SHA-256 of all the rest."""
 
     def as_dict(self) -> dict[str, Any]:
         """As it is written."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
+
+    def sealed(self) -> Self:
+        """With its digest."""
+        plain = msgspec.structs.replace(self, digest="")
+        return msgspec.structs.replace(self, digest=_digest(plain))
 
     def same(self, other: Manifest) -> bool:
         """Whether both are asked for the same."""
@@ -92,20 +117,53 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(directory: Path) -> Manifest:
-    """Of a finished export. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot be read."""
-    file = directory / MANIFEST
+    """Of a finished export, or an archive. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot be
+    read, was changed or is missing."""
+    return loaded(directory / MANIFEST, Manifest)
+
+
+def loaded(file: Path, kind: type[M]) -> M:
+    """The manifest in ``file``, as ``load``."""
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=Manifest)
+        found = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
-        what = "an unfinished export; run its command again" if (directory / _UNFINISHED).exists() else "no export"
-        raise NotFound(f"{directory}: has {what}.") from None
+        raise _missing(file.parent) from None
     except (OSError, msgspec.DecodeError) as error:
-        raise ExportError(f"{file}: is no manifest that can be read: {error}.") from error
-    if found.format != FORMAT or found.version > VERSION:
-        raise ExportError(
-            f"{file}: is of format {found.format} {found.version}; this version reads {FORMAT} {VERSION}."
+        raise ExportError(f"{file}: is no manifest that can be read: {error}. Copy it again.") from error
+    what, version = found.get("format"), found.get("version")
+    if what != FORMAT or not isinstance(version, int) or version > VERSION:
+        raise ExportError(f"{file}: is of format {what} {version}; this version reads {FORMAT} {VERSION}.")
+    digest = found.get("digest")
+    if (digest or found.get("archive")) and digest != _digest(found | {"digest": ""}):  # older exports have none
+        other = f"take one of {HISTORY}/" if found.get("archive") else "export again"
+        raise ExportError(f"{file}: was changed after it was written. Copy it again, or {other}.")
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise ExportError(f"{file}: is no whole manifest: {error}.") from error
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
+
+
+def is_part(directory: Path) -> bool:
+    """Whether it has something of an export or an archive, if that is whole or not."""
+    return any((directory / name).exists() for name in (MANIFEST, _UNFINISHED, HISTORY, *TABLES))
+
+
+def _missing(directory: Path) -> NotFound | ExportError:
+    if (directory / _UNFINISHED).exists():
+        return NotFound(f"{directory}: has an unfinished export; run its command again.")
+    if history := sorted((directory / HISTORY).glob("*.json")):
+        step = shlex.join(["cp", str(history[-1]), str(directory / MANIFEST)])
+        return ExportError(f"{directory}: is an archive whose {MANIFEST} is missing. Put it back: `{step}`")
+    if is_part(directory):
+        return NotFound(
+            f"{directory}: has tables and no {MANIFEST}: it was copied in part, which is copied again; or it is an "
+            "archive whose first run was interrupted, and `wsrm-mq pipeline archive` goes on with it."
         )
-    return found
+    return NotFound(f"{directory}: has no export and no archive.")
 
 
 class Unfinished:
@@ -132,7 +190,7 @@ class Unfinished:
         self._append(segment)
 
     def finish(self, now: int) -> Manifest:
-        whole = msgspec.structs.replace(self.begun, finished_at=now, segments=tuple(self.segments))
+        whole = msgspec.structs.replace(self.begun, finished_at=now, segments=tuple(self.segments)).sealed()
         with replacing(self.directory / MANIFEST) as file:
             file.write(msgspec.json.format(msgspec.json.encode(whole), indent=1))
         (self.directory / _UNFINISHED).unlink()

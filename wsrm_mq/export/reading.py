@@ -7,7 +7,7 @@ is bounded by the keys that the store had when that was planned; the rows of two
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.database import store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.looking import connect_looker
-from wsrm_mq.store.port import Database
+from wsrm_mq.store.port import Database, Rows
 from wsrm_mq.store.schema import HEAD, known_revision
 
 __all__ = [
@@ -217,14 +217,15 @@ def pieces(db: Database, reading: Reading, after: Key, upper: int, most: int = P
             after = before(reading.table, end + 1)
 
 
-def _bounded(found: Iterable[Row], body: int) -> list[Row]:
+def _bounded(found: Rows, body: int) -> list[Row]:
     """Rows until their bodies are many bytes."""
     rows, size = [], 0
-    for row in found:
-        rows.append(row)
-        size += len(row[body] or b"")
-        if size >= PIECE_BYTES:
-            break
+    with closing(found):
+        for row in found:
+            rows.append(row)
+            size += len(row[body] or b"")
+            if size >= PIECE_BYTES:
+                break
     return rows
 
 

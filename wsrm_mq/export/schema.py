@@ -69,7 +69,8 @@ _TABLES: Final = {
     # messages have the same Body, made here and not where they arrive: that costs the service nothing.
     ("messages", "position", "received_at"): """
 position:integer queue:text sequence:text number:integer message_id:text action:text state:text reason:text
-outcome:text received_at:time settled_at:time deliveries:integer failures:integer retry_at:time last_error:text
+outcome:text received_at:time settled_at:time deliveries:integer failures:integer deaths:integer retry_at:time
+last_error:text
 principal:text connection:text peer:text body_size:integer has_body:boolean request:text wants_reply:boolean
 named:boolean origin:text replay_of:integer confirmed_at:time original_sequence:text original_number:integer
 late:boolean envelope:bytes replayable:boolean body_digest:text""",

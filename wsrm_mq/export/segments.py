@@ -16,8 +16,8 @@ import msgspec
 from wsrm_mq.errors import ConfigurationError, ExportError
 from wsrm_mq.export.formats import EPOCH
 from wsrm_mq.export.manifest import Manifest, Segment
-from wsrm_mq.export.reading import PIECE, Row
-from wsrm_mq.export.schema import Column, Kind
+from wsrm_mq.export.reading import PIECE, Bounds, Row
+from wsrm_mq.export.schema import CONTENT, Column, Kind
 
 __all__ = ["files_of", "read_errors", "rows"]
 
@@ -25,18 +25,24 @@ _READ: Final = ("parquet", "ndjson")
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def files_of(directory: Path, manifest: Manifest, table: str, columns: Sequence[Column]) -> list[Path]:
-    """The segments of a table. Raises ``ConfigurationError`` where the export has no such table, or lacks a column,
-    ``ExportError`` where a segment is not as long as it was."""
+def files_of(
+    directory: Path, manifest: Manifest, table: str, columns: Sequence[Column], keys: Sequence[Bounds] | None = None
+) -> list[Path]:
+    """The segments of a table, if ``keys`` are given those that may have some of them. Columns that an older export
+    lacks are NULL. Raises ``ConfigurationError`` where there is no such table, or where it was made without the bodies
+    that a column needs, ``ExportError`` where a segment is not as long as it was."""
     if manifest.encoding not in _READ:
         raise ConfigurationError(f"an export as {manifest.encoding} is for people; export it as {' or '.join(_READ)}.")
     contents = manifest.tables.get(table)
     if contents is None:
         raise ConfigurationError(f"the export has no table {table}; it has {', '.join(manifest.tables)}.")
-    missing = [column.name for column in columns if column.name not in contents.columns]
-    if missing:
-        raise ConfigurationError(f"the export has no column {missing[0]} of {table}; was it made with --bodies?")
-    return [_whole(directory, segment) for segment in manifest.segments if segment.table == table]
+    content = [column.name for column in columns if column.name in CONTENT]
+    if content and not manifest.bodies:
+        raise ConfigurationError(f"the export has no column {content[0]} of {table}; was it made with --bodies?")
+    its = [segment for segment in manifest.segments if segment.table == table]
+    if keys is not None:
+        its = [one for one in its if any(key.lower <= one.last[0] and key.upper >= one.first[0] for key in keys)]
+    return [_whole(directory, segment) for segment in its]
 
 
 def _whole(directory: Path, segment: Segment) -> Path:
@@ -54,7 +60,7 @@ def rows(file: Path, columns: Sequence[Column]) -> Iterator[list[Row]]:
     with read_errors(file), gzip.open(file) as lines:
         for piece in iter(lambda: list(itertools.islice(lines, PIECE)), []):
             found = map(msgspec.json.decode, piece)
-            yield [tuple(_value(row[name], convert) for name, convert in converting) for row in found]
+            yield [tuple(_value(row.get(name), convert) for name, convert in converting) for row in found]
 
 
 def _value(value: Any, convert: Callable[[Any], Any] | None) -> Any:

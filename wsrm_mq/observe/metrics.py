@@ -107,7 +107,7 @@ METRICS: Final = (
         "counter",
         ("endpoint", "fault"),
         "Attempts that failed: exception, http_error, soap_fault, answered_with_fault, refused, unstorable, not_sent, "
-        "not_told, holder_died, broke_off",
+        "not_told, never_answered, holder_died, broke_off",
         _labelled("failed"),
     ),
     Metric(

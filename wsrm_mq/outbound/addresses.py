@@ -1,15 +1,14 @@
 """Which addresses may be sent to: those of http and https that are public, and those that are configured.
 
 A name is resolved once for a connection, and what that answers is what is judged and connected to: a name server that
-answers otherwise a moment later leads nowhere.
+answers otherwise a moment later leads nowhere. What no answer could admit is not asked for.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -17,17 +16,28 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Url, parse_url
 
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.outbound.special import SPECIAL
 
-__all__ = ["PUBLIC", "Allowed", "check_url", "is_public"]
+__all__ = ["PUBLIC", "Allowed", "LookUp", "check_url", "is_public"]
 
 _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
+_SLASHES: Final = re.compile(r"[/\\]")
+_BLANK: Final = re.compile(r"[\x00-\x20]")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-_OF_CLOUDS: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Public by their number, and answered by the host of a virtual machine; those of other clouds are link-local."""
-
+_UNICAST: Final = ipaddress.ip_network("2000::/3")
+"""All that is given to networks of the Internet."""
+_ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)
+"""The middle of an address whose end is that of an IPv4 node, which packets are for (RFC 5214, 6.1)."""
+_OPEN_PORTS: Final = (80, 443)
+_UNPRIVILEGED: Final = 1024
+"""Below it are services of machines (mail, names, files) that are no partner's endpoint."""
+_CODED: Final = 3
+"""A path that is encoded so often more than once says nothing of where it leads."""
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+LookUp = Callable[[str], list[str]]
+"""What the name of a host, or its number, stands for. Raises ``OSError`` where that is nothing."""
 PUBLIC: Final = "public"
 """In a list of what is allowed: every address of the Internet."""
 
@@ -60,17 +70,19 @@ class Allowed(NamedTuple):
         parts = _parsed(url)
         return parts.host in self.hosts or any(_is_below(parts, _parsed(prefix)) for prefix in self.prefixes)
 
-    def judge(self, host: str, port: int) -> list[str]:
-        """What ``host`` resolves to now. Raises ``NotAllowed`` where one of that may not be connected to, ``OSError``
-        and ``UnicodeError`` where it resolves to nothing."""
-        found = [str(place[0]) for *_kind, place in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
+    def judge(self, host: str, port: int, look_up: LookUp) -> list[str]:
+        """What ``host`` resolves to. Raises ``NotAllowed`` where one of that may not be connected to, and what
+        ``look_up`` raises."""
+        if not (self.is_public or self.networks):
+            raise NotAllowed("is none of those that may be sent to.")
+        found = look_up(host)
         for address in found:
-            if not self._admits(address):
-                raise NotAllowed(f"leads into a private network, or to this machine ({address}).")
+            if not self._admits(address, port):
+                raise NotAllowed(f"leads into a private network, to this machine, or to a port below 1024 ({address}).")
         return found
 
-    def _admits(self, address: str) -> bool:
-        if self.is_public and is_public(address):
+    def _admits(self, address: str, port: int) -> bool:
+        if self.is_public and is_public(address) and (port in _OPEN_PORTS or port >= _UNPRIVILEGED):
             return True
         number = ipaddress.ip_address(address.partition("%")[0])
         return any(number in network for network in self.networks)
@@ -80,17 +92,18 @@ def _is_name(entry: str) -> bool:
     return bool(_NAME.fullmatch(entry)) and not entry.rsplit(".", 1)[-1].isdigit()
 
 
-def check_url(url: str, allowed: Allowed) -> None:
+def check_url(url: str, allowed: Allowed, look_up: LookUp) -> None:
     """Raises ``NotAllowed`` for what nothing is sent to: no address of http or https, one without a host, or one that
-    leads into a private network, or to this machine, and is not ``allowed``."""
+    leads into a private network, or to this machine, and is not ``allowed``. ``look_up`` says what a host's name stands
+    for; what it raises that is no ``OSError`` is raised."""
     parts = _parsed(url)
     if parts.scheme not in _PORTS or not parts.host or parts.auth is not None:
         raise NotAllowed(f"{url}: is no address that can be sent to; write http://host/path or https://host/path.")
     if allowed.lists(url):
         return
     try:
-        allowed.judge(parts.host, _port(parts))
-    except (OSError, UnicodeError) as error:
+        allowed.judge(parts.host, _port(parts), look_up)
+    except OSError as error:
         raise NotAllowed(f"{url}: there is no host {parts.host}: {error}.") from error
     except NotAllowed as error:
         raise NotAllowed(
@@ -101,18 +114,18 @@ def check_url(url: str, allowed: Allowed) -> None:
 
 def is_public(address: str) -> bool:
     """Whether a numeric address is one of the Internet, also where it is an IPv4 address in the clothes of IPv6."""
-    found = _innermost(ipaddress.ip_address(address.partition("%")[0]))
-    return found.is_global and not (found.is_multicast or found.is_reserved) and found not in _OF_CLOUDS
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return _is_plain(found)
+    inner = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)
+    if found.ipv4_mapped or found in _NAT64:
+        return _is_plain(inner)
+    is_tunnel = int(found) >> 32 & 0xFFFF_FFFF in _ISATAP
+    return found in _UNICAST and _is_plain(found) and (not is_tunnel or _is_plain(inner))
 
 
-def _innermost(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IPv4 address that packets to ``address`` are for in the end, where there is one."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    _server, client = address.teredo or (None, None)
-    return address.ipv4_mapped or address.sixtofour or client or address
+def _is_plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return not any(address in network for network in SPECIAL[address.version])
 
 
 def _parsed(url: str) -> Url:
@@ -124,13 +137,27 @@ def _parsed(url: str) -> Url:
 
 
 def _is_below(url: Url, prefix: Url) -> bool:
-    """``parse_url`` has taken ``..`` out of paths; what a server may read so is below nothing."""
+    """Whether ``url`` leads to ``prefix`` or below it, however a server there reads its path."""
     if url.scheme not in _PORTS or url.scheme != prefix.scheme:
         return False
     is_same = (url.host, _port(url)) == (prefix.host, _port(prefix))
     path, above = url.path or "", (prefix.path or "").rstrip("/")
-    climbs = ".." in unquote(path).split("/")
-    return is_same and not climbs and (not above or path == above or path.startswith(f"{above}/"))
+    return is_same and (not above or path == above or (path.startswith(f"{above}/") and not _climbs(path)))
+
+
+def _climbs(path: str) -> bool:
+    """``parse_url`` has taken ``..`` out of paths. Servers decode once more, take a backslash for a slash, and what
+    follows a semicolon for no part of the name."""
+    for _ in range(_CODED):
+        try:
+            decoded = unquote(path, errors="strict")
+        except UnicodeDecodeError:
+            return True
+        if decoded == path:
+            names = _SLASHES.split(path)
+            return any(_BLANK.sub("", name.partition(";")[0]) == ".." for name in names)
+        path = decoded
+    return True
 
 
 def _port(url: Url) -> int:

@@ -15,12 +15,14 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
+from wsrm_mq.errors import ConfigurationError, NameServerSilent, NotAllowed, NotAnswered
 from wsrm_mq.outbound.addresses import Allowed, check_url
+from wsrm_mq.outbound.names import Names
 
 __all__ = ["Answer", "Poster", "tls"]
 
 _CONNECT_SECONDS: Final = 10.0
+_LOOK_UPS: Final = 128
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 _PIECE: Final = 65_536
 
@@ -64,22 +66,19 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Plain(HTTPConnection):
+    """Connects to the very address that was looked up, and judged where ``allowed`` judges; the name stays for TLS and
+    in ``Host``."""
+
     response_class = _Response
-
-
-class _Secure(HTTPSConnection):
-    response_class = _Response
-
-
-class _Judged(_Plain):
-    """Connects to the very address that was judged; the name stays for TLS and in ``Host``."""
-
-    allowed: ClassVar[Allowed]
+    names: ClassVar[Names]
+    allowed: ClassVar[Allowed | None] = None
 
     def _new_conn(self) -> socket.socket:
-        name = self._dns_host
+        name, allowed, look_up = self._dns_host, self.allowed, self.names.look_up
         try:
-            addresses = self.allowed.judge(name, self.port)
+            addresses = look_up(name) if allowed is None else allowed.judge(name, self.port, look_up)
+        except NameServerSilent as error:
+            raise NewConnectionError(self, str(error)) from error
         except OSError as error:
             raise NewConnectionError(self, f"there is no host {name}: {error}") from error
         try:
@@ -98,21 +97,18 @@ class _Judged(_Plain):
         return super()._new_conn()
 
 
-class _JudgedTLS(_Judged, _Secure):
+class _Secure(_Plain, HTTPSConnection):
     pass
 
 
-def _judging(allowed: Allowed) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """By scheme, pools whose connections lead only where they may."""
-    plain = type("_JudgedPlain", (_Judged,), {"allowed": allowed})
-    secure = type("_JudgedSecure", (_JudgedTLS,), {"allowed": allowed})
-    return _of(plain, secure)
-
-
-def _of(plain: type[_Plain], secure: type[HTTPSConnection]) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+def _pools(names: Names, allowed: Allowed | None = None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """By scheme, pools whose connections lead only where ``allowed`` says they may; ``None``: anywhere."""
+    own = {"names": names, "allowed": allowed}
     return {
-        "http": type("_Pool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
-        "https": type("_PoolTLS", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
+        "http": type("_Pool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": type("_Connection", (_Plain,), own)}),
+        "https": type(
+            "_PoolTLS", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": type("_ConnectionTLS", (_Secure,), own)}
+        ),
     }
 
 
@@ -145,14 +141,15 @@ class Poster:
     ) -> None:
         self._allowed = allowed
         self._seconds = seconds
+        self._names = Names(_LOOK_UPS)
         timeout = urllib3.Timeout(connect=min(seconds, _CONNECT_SECONDS), read=seconds)
         options: dict[str, Any] = {"maxsize": connections, "timeout": timeout, "ssl_context": context}
         self._proxied = None if proxy is None else urllib3.ProxyManager(proxy, **options)
         self._anywhere = urllib3.PoolManager(**options)
         self._judged = urllib3.PoolManager(**options)
-        self._judged.pool_classes_by_scheme = _judging(allowed)
+        self._judged.pool_classes_by_scheme = _pools(self._names, allowed)
         for pools in filter(None, (self._proxied, self._anywhere)):
-            pools.pool_classes_by_scheme = _of(_Plain, _Secure)
+            pools.pool_classes_by_scheme = _pools(self._names)
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
         """Raises ``NotAllowed`` for an address that nothing is sent to, ``NotAnswered`` where no whole answer comes."""
@@ -184,7 +181,7 @@ class Poster:
 
     def _pools(self, url: str) -> urllib3.PoolManager:
         if self._proxied is not None:
-            check_url(url, self._allowed)
+            check_url(url, self._allowed, self._names.look_up)
             return self._proxied
         return self._anywhere if self._allowed.lists(url) else self._judged
 

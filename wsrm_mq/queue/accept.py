@@ -17,7 +17,8 @@ from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
 from wsrm_mq.queue.settle import ServiceReply, add_reply
-from wsrm_mq.sequence.inbound import Disposition, Outgrew, Step, decline, receive
+from wsrm_mq.queue.stepping import step_of
+from wsrm_mq.sequence.inbound import Disposition, Outgrew, Step, decline
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.sequence.terms import DeliveryAssurance
@@ -69,10 +70,10 @@ def accept_into(
 ) -> None:
     """Take one message of this sequence. ``has_room``: that was asked already."""
     number = arrival.header.number
-    step = receive(
-        record.value,
+    step = step_of(
+        tx,
+        record,
         arrival.header,
-        tx.now,
         bounds=arrival.policy.bounds,
         held=record.held,
         named=arrival.named,
@@ -82,7 +83,7 @@ def accept_into(
     if step.act is Act.ACCEPT and not has_room:
         lack = _lack_of_room(tx, record, arrival, step)
     if isinstance(lack, Outgrew):
-        step = receive(record.value, lack, tx.now)
+        step = step_of(tx, record, lack)
     elif lack:
         step = decline(record.value, tx.now, lack)
     accepted = number if step.act is Act.ACCEPT and step.disposition is None else None

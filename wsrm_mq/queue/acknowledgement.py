@@ -11,8 +11,8 @@ from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.lookup import find
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.room import buffer_remaining
+from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement
-from wsrm_mq.sequence.inbound import receive
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.sequence.terms import Terms
@@ -94,24 +94,31 @@ class DueAcknowledgement(NamedTuple):
 
     about: int
     """Key of the sequence."""
+    who: str | None
+    """Its sender."""
     to: EndpointReference
     terms: Terms
     said: SequenceAcknowledgement
 
 
 def due_elsewhere(tx: Transaction, policy_of: PolicyOf, count: int) -> list[DueAcknowledgement]:
-    """Take up to ``count`` acknowledgements that are to be sent now. One that is lost on its way is not sent again: the
-    next one says the same (D-ACK-025), and a source that waits for it sends its messages again."""
+    """Take up to ``count`` acknowledgements that are to be sent now, and whose host is not left alone. One that is
+    lost on its way is not sent again: the next one says the same (D-ACK-025), and a source that waits for it sends its
+    messages again."""
     tx.write_sequences()
     due = []
     for (key,) in tx.execute(ACKS_DUE, {"now": tx.now, "count": count, "foreign": tx.foreign()}).fetchall():
         record = tx.sequence(key)
         if record is None or record.acks_to is None:
             continue
+        left_alone = tx.left_alone(record.acks_to.address, record.sender, 0.0)
+        if left_alone is not None:
+            record.ack_due_at = tx.now + round(left_alone.seconds * 1000)
+            continue
         record.ack_due_at = None
         said = acknowledged(tx.db, record, policy_of(record.partner), lambda: tx.used_bytes)
         if said.ranges or record.value.terms.rm.has_none:
-            due.append(DueAcknowledgement(key, record.acks_to, record.value.terms, said))
+            due.append(DueAcknowledgement(key, record.sender, record.acks_to, record.value.terms, said))
     return due
 
 
@@ -130,7 +137,7 @@ def answer_ack_requested(
         answer = Receipt()
         record = find(tx, sender, identifier, answer)
         if record is not None:
-            step = receive(record.value, AckRequested(identifier), tx.now)
+            step = step_of(tx, record, AckRequested(identifier))
             apply_step(tx, record, step)
             answer.fault = step.fault
         if record is None or answer.fault is not None:

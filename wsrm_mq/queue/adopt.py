@@ -8,17 +8,19 @@ the operator says so, and then as a possible redelivery.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.ownership import free
-from wsrm_mq.sequence.inbound import GaveUp, receive
+from wsrm_mq.queue.stepping import step_of
+from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import entries, identity, queues, sequences
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["ADOPTED", "Adopted", "adopt", "confirm"]
+__all__ = ["ADOPTED", "Adopted", "adopt", "confirm", "rehearse"]
 
 ADOPTED = "store_adopted"
 """What dead letters are marked with, and how their sequences ended."""
@@ -49,12 +51,24 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
 def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
     """Make this the store, because an operator knows that it is the newest state: it goes on as it is. What a process
     of the place that it comes from was running has no owner now."""
+    _take_from_elsewhere(tx)
+    _take(tx, "confirmed", reason, actor)
+    return Adopted(0, 0)
+
+
+def rehearse(tx: Transaction, path: Path) -> None:
+    """Make this a copy on which acts are tried. Raises ``NotAllowed`` where a store is in use at ``path``, or was."""
+    identity.mark_for_rehearsal(tx, path)
+    _take_from_elsewhere(tx)
+    tx.execute(queues.END_INSTANCES, {"now": tx.now})
+
+
+def _take_from_elsewhere(tx: Transaction) -> None:
+    """No process of the place that it comes from runs anything here."""
     for (key,) in tx.execute(sequences.OWNED).fetchall():
         record = tx.sequence(key)
         assert record is not None
         take_from_dead(tx, record)
-    _take(tx, "confirmed", reason, actor)
-    return Adopted(0, 0)
 
 
 def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
@@ -68,7 +82,7 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
         record.blocked = None
         record.wait(tx.now, None)
     if is_open or gives_up:
-        step = receive(record.value, GaveUp(ADOPTED if gives_up else None), tx.now)
+        step = step_of(tx, record, GaveUp(ADOPTED if gives_up else None))
         apply_step(tx, record, step, reason=ADOPTED)
     if unsettled and deliver:
         record.redelivery_below = max(record.redelivery_below, record.value.received.highest + 1)

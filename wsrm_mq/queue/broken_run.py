@@ -16,7 +16,7 @@ from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["let_go", "let_go_dropped", "mark_redelivery", "take_from_dead", "take_over"]
 
-_DIED: Final = "its holder died while it ran"
+_DIED: Final = "its process died while it ran: instance {} (process {} on {})"
 _DROPPED: Final = "its run was dropped: an error came where none was expected"
 _BROKE_OFF: Final = "broke_off"
 _MOST_DEATHS: Final = 3
@@ -64,15 +64,18 @@ class Left(NamedTuple):
     number: int
     failures: int
     deaths: int
+    why: str
 
 
 def take_from_dead(
-    tx: Transaction, record: SequenceRecord, event: str = "holder_died", why: str = _DIED
+    tx: Transaction, record: SequenceRecord, event: str = "holder_died", why: str | None = None
 ) -> Left | None:
     """Free a sequence whose owner died, or whose run did. What it may have been running is marked as a possible
     redelivery; its death counts as a delivery of the message that it was at, from the third in a row also as a
     failure. ``None`` where nothing is deliverable."""
     since = record.running_since
+    if why is None:
+        why = _DIED.format(*tx.execute(queues.PROCESS, {"key": record.owner}).fetchone())
     free(record)
     mark_redelivery(tx, record)
     if not record.is_unsettled:
@@ -84,7 +87,7 @@ def take_from_dead(
     tx.execute(entries.COUNT_DEATH, {"key": position, "error": why})
     failures, deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(event, record, number=number, position=position, attempt=deaths, reason=why)
-    return Left(position, number, failures, deaths)
+    return Left(position, number, failures, deaths, why)
 
 
 def _ran(tx: Transaction, record: SequenceRecord, since: int | None) -> int:
@@ -97,13 +100,15 @@ def _ran(tx: Transaction, record: SequenceRecord, since: int | None) -> int:
     return record.cursor if number is None else int(number)
 
 
-def _end_run(tx: Transaction, record: SequenceRecord, policy_of: PolicyOf, event: str, why: str) -> None:
+def _end_run(
+    tx: Transaction, record: SequenceRecord, policy_of: PolicyOf, event: str = "holder_died", why: str | None = None
+) -> None:
     """``take_from_dead``, and what follows where it is a failure."""
     left = take_from_dead(tx, record, event, why)
     if left is not None and left.deaths >= _MOST_DEATHS and tx.serves(record.queue):
         failed(tx, record.queue, event)
         policy = policy_of(record.partner)
-        after_failure(tx, record, left.position, left.number, left.failures, policy, why)
+        after_failure(tx, record, left.position, left.number, left.failures, policy, left.why)
 
 
 def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
@@ -114,7 +119,7 @@ def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
         record = tx.sequence(key)
         if record is None or record.owner != instance:
             continue
-        _end_run(tx, record, policy_of, "holder_died", _DIED)
+        _end_run(tx, record, policy_of)
     if ended:
         tx.ledger("instance_gone", reason=f"instance {instance}")
     return len(keys)

@@ -16,9 +16,10 @@ from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.offered import accept_offer
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
+from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointReference, Offer
 from wsrm_mq.sequence.faults import CreateSequenceRefused
-from wsrm_mq.sequence.inbound import Lapsed, grant, receive
+from wsrm_mq.sequence.inbound import Lapsed, grant
 from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import sequences
@@ -72,7 +73,7 @@ def _create(
         record = tx.sequence_named(known[0]) if known else None
         lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
         is_enough = request.expires is None or lifetime <= request.expires
-        if record is not None and is_enough and _still_answers(record, sender, tx.now):
+        if record is not None and is_enough and _still_answers(record, sender, tx.reached):
             receipt.created, receipt.lifetime = record.value, lifetime
             receipt.is_offer_accepted = _is_answered_in(record, request.offer)
             return
@@ -156,15 +157,15 @@ def _make_way(tx: Transaction, principal: str | None, address: str | None, room:
     who = address if principal is None else principal
     ended = key = 0
     for _ in range(_MOST):
-        row = {"who": who, "before": tx.now - UNUSED_AFTER, "after": key}
+        row = {"who": who, "before": tx.reached - UNUSED_AFTER, "after": key}
         (key,) = tx.execute(unused, row).fetchone()
         if key is None:
             break
         record = tx.sequence(key)
-        if record is None or record.value.received or record.value.active_at > tx.now - UNUSED_AFTER:
+        if record is None or record.value.received or record.value.active_at > tx.reached - UNUSED_AFTER:
             continue  # used by now, in this very transaction
         if record.value.state not in ENDED:  # else by an earlier request of this transaction, unseen by a query
-            apply_step(tx, record, receive(record.value, Lapsed(), tx.now), reason="unused; max_sequences was reached")
+            apply_step(tx, record, step_of(tx, record, Lapsed()), reason="unused; max_sequences was reached")
         ended += 1
         if not too_many_sequences(tx, principal, address, room, but=ended):
             return True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["NOT_TOLD", "UNKNOWN", "Diagnosis"]
+__all__ = ["NEVER_ANSWERED", "NOT_TOLD", "UNKNOWN", "Diagnosis"]
 
 
 class Diagnosis(NamedTuple):
     kind: str = ""
     """One of a few words: ``exception``, ``http_error``, ``soap_fault``, ``answered_with_fault``, ``refused``,
-    ``unstorable``; ``not_sent`` of what this side sends, ``not_told`` of an end that is not told again."""
+    ``unstorable``; ``not_sent`` of what this side sends, ``not_told`` of an end that is not told again,
+    ``never_answered`` of what could not be sent for so long that it is given up."""
     code: str | None = None
     """Of the SOAP fault that the application answered, as it wrote it."""
     exception: str | None = None
@@ -26,4 +27,6 @@ class Diagnosis(NamedTuple):
 
 NOT_TOLD: Final = "not_told"
 """The end of a sequence was sent a few times and not taken: the other side is gone, or has forgotten it already."""
+NEVER_ANSWERED: Final = "never_answered"
+"""Its host has never answered, and left it no room to be tried for a day."""
 UNKNOWN: Final = Diagnosis()

@@ -9,7 +9,8 @@ from __future__ import annotations
 from wsrm_mq.queue.cursor import count_unsettled
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.offered import end_outgoing
-from wsrm_mq.sequence.inbound import InboundSequence, Step, TimePassed, receive
+from wsrm_mq.queue.stepping import step_of
+from wsrm_mq.sequence.inbound import InboundSequence, Step, TimePassed
 from wsrm_mq.store import entries, sequences
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -56,7 +57,7 @@ def _follow(tx: Transaction, record: SequenceRecord, value: InboundSequence, acc
 
 def due(tx: Transaction, count: int) -> list[int]:
     """The keys of sequences whose time may be over."""
-    return [key for (key,) in tx.execute(sequences.DUE, {"now": tx.now, "count": count})]
+    return [key for (key,) in tx.execute(sequences.DUE, {"now": tx.reached, "count": count})]
 
 
 def expire(tx: Transaction, key: int) -> bool:
@@ -67,7 +68,7 @@ def expire(tx: Transaction, key: int) -> bool:
     if record.kind == "outgoing":
         forget(tx, record)
         return True
-    step = receive(record.value, TimePassed(), tx.now)
+    step = step_of(tx, record, TimePassed())
     if step.ended_now:
         apply_step(tx, record, step)
     else:

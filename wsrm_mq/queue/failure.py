@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import move_past
-from wsrm_mq.queue.diagnosis import NOT_TOLD, UNKNOWN, Diagnosis
+from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, UNKNOWN, Diagnosis
 from wsrm_mq.queue.ending import apply_step, bury
-from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
+from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine, wait_for_host
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
-from wsrm_mq.sequence.inbound import GaveUp, receive
+from wsrm_mq.queue.stepping import step_of
+from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.storable import storable
@@ -19,6 +20,10 @@ from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["Aftermath", "Failed", "after_failure", "fail", "leave_alone"]
+
+
+_PUT_ASIDE: Final = (ANSWERED_WITH_FAULT, NEVER_ANSWERED)
+"""What has failed so is no longer tried."""
 
 
 class Aftermath(enum.Enum):
@@ -60,8 +65,8 @@ def fail(
         "failed", record, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
     )
     failed(tx, record.queue, diagnosis.kind, seconds)
-    if diagnosis.kind == ANSWERED_WITH_FAULT:
-        aftermath = _put_aside(tx, record, position, number, ANSWERED_WITH_FAULT)
+    if diagnosis.kind in _PUT_ASIDE:
+        aftermath = _put_aside(tx, record, position, number, diagnosis.kind)
     elif diagnosis.kind == NOT_TOLD:
         aftermath = _discard(tx, record, position, number)
     else:
@@ -75,11 +80,10 @@ def fail(
     return Failed(aftermath, failures, record.retry_at, released)
 
 
-def leave_alone(tx: Transaction, held: Claim, position: int, wait: int, why: str) -> Failed:
-    """Nothing of this sequence can leave for ``wait`` ms, and nothing has failed: no step of a ladder is taken."""
+def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why: str) -> Failed:
+    """Nothing of this sequence can leave for so long, and nothing has failed: no step of a ladder is taken."""
     record = still_mine(tx, held)
-    tx.execute(entries.SAY_WHY, {"key": position, "error": storable(why)})
-    record.wait(tx.now, tx.now + wait)
+    wait_for_host(tx, record, position, seconds, why)
     free(record)
     return Failed(Aftermath.RETRY, 0, record.retry_at, released=True)
 
@@ -142,7 +146,7 @@ def _discard(tx: Transaction, record: SequenceRecord, position: int, number: int
 
 def _terminate(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
     tx.execute(entries.FREE_RETRY, {"key": position})
-    apply_step(tx, record, receive(record.value, GaveUp(), tx.now), reason=error)
+    apply_step(tx, record, step_of(tx, record, GaveUp()), reason=error)
     return Aftermath.ENDED
 
 

@@ -36,7 +36,7 @@ def tell_gaps(tx: Transaction, keys: list[int]) -> list[DueAcknowledgement]:
         tx.ledger(GAP_OPEN, record, number=first, reason=f"missing {missing}")
         if record.acks_to is not None:
             said = SequenceAcknowledgement(value.terms.identifier, nacks=_first_numbers(missing))
-            nacks.append(DueAcknowledgement(key, record.acks_to, value.terms, said))
+            nacks.append(DueAcknowledgement(key, record.sender, record.acks_to, value.terms, said))
     return nacks
 
 

@@ -9,12 +9,20 @@ from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import EndReceipt, Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.lookup import find, look_around
-from wsrm_mq.queue.offered import answered_by, end_of, is_answered_with_end, is_ended_there, is_open, take_outgoing
+from wsrm_mq.queue.offered import (
+    answered_by,
+    end_of,
+    is_answered_with_end,
+    is_ended_there,
+    is_open,
+    may_end,
+    take_outgoing,
+)
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, SequenceFault, TerminateSequence
-from wsrm_mq.sequence.inbound import receive
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.store import entries, queues
 from wsrm_mq.store.records import SequenceRecord
@@ -53,7 +61,7 @@ def lifecycle(
             receipt.acknowledgement = record.value.acknowledgement()
             if is_answered_with_end(record, element) or (was_open and is_ended_there(record)):
                 receipt.terminates = end_of(record)
-        elif (answered := answered_by(tx, sender, element.identifier)) is not None:
+        elif (answered := answered_by(tx, sender, element.identifier)) is not None and may_end(answered, sender):
             take_outgoing(tx, answered, element)
             receipt.fault = None
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, identifier)
@@ -72,7 +80,7 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
         return _about_replies(tx, sender, arrived, arrived.identifier, receipt)
     if record.value.state in ENDED:
         return receipt
-    step = receive(record.value, arrived, tx.now)
+    step = step_of(tx, record, arrived)
     said = {"sequence": record.id, "event": "fault_received", "reason": arrived.code}
     if step.act is Act.END or tx.execute(queues.IN_LEDGER, said).fetchone() is None:
         tx.ledger("fault_received", record, reason=arrived.code)
@@ -88,9 +96,11 @@ def _about_replies(
 ) -> Receipt:
     """Take a fault about the sequence that the source has offered, if it is that."""
     record = answered_by(tx, sender, identifier)
-    if record is None:
+    if record is None or not may_end(record, sender):
         return receipt
     receipt.fault, receipt.act = None, Act.IGNORE
+    if not is_open(record):
+        return receipt
     take_outgoing(tx, record, arrived)
     reason = f"{arrived.code}, about {identifier}"
     said = {"sequence": record.id, "event": "fault_received", "reason": reason}
@@ -102,7 +112,7 @@ def _about_replies(
 def _end(
     tx: Transaction, record: SequenceRecord, element: CloseSequence | TerminateSequence, receipt: EndReceipt
 ) -> None:
-    step = receive(record.value, element, tx.now)
+    step = step_of(tx, record, element)
     running = max((upper for _lower, upper in record.value.unnamed), default=None)
     apply_step(tx, record, step)
     receipt.act, receipt.fault = step.act, step.fault

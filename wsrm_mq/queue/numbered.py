@@ -12,7 +12,8 @@ from wsrm_mq.store.transaction import Transaction
 __all__ = ["acknowledged", "give_up", "is_sent", "wanted"]
 
 ENDED = "sequence_ended"
-"""Reason of dead letters: the sequence that they had their numbers in has ended, and they were not acknowledged."""
+"""Reason of dead letters: the sequence that they had their numbers in was closed or has ended, and they were not
+acknowledged."""
 
 
 def acknowledged(tx: Transaction, record: SequenceRecord, numbers: AckRanges) -> None:
@@ -32,8 +33,8 @@ def wanted(tx: Transaction, record: SequenceRecord, numbers: AckRanges) -> None:
 
 
 def give_up(tx: Transaction, record: SequenceRecord) -> None:
-    """The sequence that the source of ``record`` has offered has ended: what is not acknowledged goes to the dead
-    letters, or is forgotten where its source was to fetch it."""
+    """The sequence that the source of ``record`` has offered is closed or has ended: what is not acknowledged goes to
+    the dead letters, or is forgotten where its source was to fetch it."""
     for channel in _numbered(tx, record):
         if channel.due_at is not None:  # it is fetched
             forget(tx, channel)

@@ -37,6 +37,7 @@ __all__ = [
     "is_answered_with_end",
     "is_ended_there",
     "is_open",
+    "may_end",
     "number_reply",
     "take_outgoing",
 ]
@@ -95,7 +96,8 @@ def acknowledged_with(
         record = answered_by(tx, sender, said.identifier)
         if record is not None:
             was_open = is_open(record)
-            fault = take_outgoing(tx, record, said).fault
+            told = said if may_end(record, sender) else said._replace(final=False)
+            fault = take_outgoing(tx, record, told).fault
             wrong += [] if fault is None else [fault]
             if (is_alone and _is_ended_here(record)) or (was_open and is_ended_there(record)):
                 terminates = end_of(record)
@@ -115,6 +117,12 @@ def answered_by(tx: Transaction, sender: Sender, identifier: str) -> SequenceRec
     if record is None or record.principal != sender.principal or record.value.terms.rm is not sender.rm:
         return None
     return record if record.queue == tx.queue_named(sender.queue) and tx.serves(record.queue) else None
+
+
+def may_end(record: SequenceRecord, sender: Sender) -> bool:
+    """Whether ``sender`` may end the offered sequence: without a principal only the address that has created it. What
+    it acknowledges counts from any: a source that has moved, or is many nodes, would get its replies for ever."""
+    return record.principal is not None or record.peer == sender.peer
 
 
 def take_outgoing(
@@ -188,13 +196,12 @@ def _is_over(record: SequenceRecord) -> bool:
 def _step(tx: Transaction, record: SequenceRecord, event: Input) -> OutboundStep:
     assert record.outgoing is not None
     before = record.outgoing.value
-    step = take(before, event, tx.now)
+    step = take(before, event, tx.reached)
     if step.sequence != before:
         record.outgoing = record.outgoing.follow(step.sequence, tx.now)
     left = step.sequence.unacknowledged
-    is_channel_gone = before.state is not step.sequence.state and event is Own.CHANNEL_ENDED and left
-    if step.in_doubt:
+    is_closed_now = step.sequence.state is OutboundState.CLOSED and before.state is not OutboundState.CLOSED
+    if left and (step.in_doubt or is_closed_now):  # nothing of it leaves again (S-RET-012)
         give_up(tx, record)
-    if step.in_doubt or is_channel_gone:
         tx.ledger("replies_in_doubt", record, reason=f"not acknowledged: {left} of {before.terms.identifier}")
     return step

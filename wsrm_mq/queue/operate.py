@@ -14,8 +14,9 @@ from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
 from wsrm_mq.queue.ending import apply_step, bury
 from wsrm_mq.queue.idle import make_idle, owner_lives
 from wsrm_mq.queue.plans import is_held_by_plan
+from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.inbound import GaveUp, Late, OperatorClose, forced, receive
+from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Late, OperatorClose, forced
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import ENDED, Act, State
 from wsrm_mq.store import entries
@@ -97,10 +98,18 @@ class Forced(NamedTuple):
 
 
 def force(
-    tx: Transaction, identifier: str, *, to: int | None = None, late: Late = Late.ACCEPT, actor: str, reason: str
+    tx: Transaction,
+    identifier: str,
+    *,
+    past: int | None = None,
+    to: int | None = None,
+    late: Late = Late.ACCEPT,
+    actor: str,
+    reason: str,
 ) -> Forced:
-    """Deliver what is held across a gap: the next received run; or across every gap up to number ``to``, and what
-    follows that without a gap. ``late`` rules the missing numbers of the sequence from now on."""
+    """Deliver what is held across the next gap, of which ``past`` is a number: said twice, it goes past one gap. Or
+    across every gap up to number ``to``. What follows without a gap goes along. ``late`` rules the missing numbers of
+    the sequence from now on."""
     record = _named(tx, identifier)
     before, held = record.value, record.held
     behavior, highest = before.terms.behavior, before.received.highest
@@ -111,13 +120,33 @@ def force(
         )
     if not record.held:
         raise NotAllowed(f"{identifier} holds nothing behind a gap; there is nothing to force.")
-    if to is not None and not before.limit <= to <= highest:
+    if to is None:
+        to = _end_of_gap(before, past)
+    elif not before.limit <= to <= highest:
         raise NotAllowed(f"what {identifier} holds lies from {before.limit} to {highest}; number {to} does not.")
     step = forced(before, to, late)
     last = step.sequence.limit - 1
     tx.ledger("forced", record, number=last, reason=reason, actor=actor)
     apply_step(tx, record, step)
     return Forced(last, held - record.held, step.released_across)
+
+
+def _end_of_gap(value: InboundSequence, past: int | None) -> int:
+    """The last number of the next gap, where ``past`` lies in it."""
+    identifier = value.terms.identifier
+    first, last = AckRanges(((value.limit, value.received.highest),)).without(value.received).ranges[0]
+    if past is not None and first <= past <= last:
+        return last
+    if past is None:
+        why = f"{identifier}: past which gap?"
+    elif past < value.limit:
+        why = f"{identifier} has gone past number {past} already."
+    elif past in value.received:
+        why = f"number {past} of {identifier} has come, and waits for others."
+    else:
+        why = f"number {past} of {identifier} is not in its next gap."
+    gap = f"number {first}" if first == last else f"numbers {first}-{last}"
+    raise NotAllowed(f"{why} It waits for {gap}: --past {first} gives that up.")
 
 
 class Ended(NamedTuple):
@@ -134,7 +163,7 @@ class Ended(NamedTuple):
 def close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> Ended:
     """Close a sequence in its source's stead: it takes no new number, and its behavior rules what is held."""
     record = _named(tx, identifier)
-    step = receive(record.value, OperatorClose(), tx.now)
+    step = step_of(tx, record, OperatorClose())
     if step.act is not Act.CLOSE:
         raise NotAllowed(f"{identifier} {_why_not_closed(record)}")
     apply_step(tx, record, step, reason=reason, actor=actor)
@@ -167,7 +196,7 @@ def terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reas
             take_from_dead(tx, record)
         record.on_hold_since = record.blocked = None
         record.wait(tx.now, None)
-    step = receive(record.value, GaveUp(None if drain else TERMINATED), tx.now)
+    step = step_of(tx, record, GaveUp(None if drain else TERMINATED))
     tx.ledger("terminated", record, reason=reason, actor=actor)
     apply_step(tx, record, step, reason=None if drain else TERMINATED, actor=actor)
     return _left(tx, record)

@@ -8,13 +8,16 @@ that stops, failed or broke off gives it back as it is; then the watch of any pr
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import entries, queues, sequences
+from wsrm_mq.store.channels import LEAVING
 from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "runnable",
     "still_mine",
     "take",
+    "wait_for_host",
 ]
 
 RUN_AHEAD: Final = 64
@@ -49,7 +53,7 @@ def take(tx: Transaction, record: SequenceRecord, *, has_thread: bool = False) -
     if record.owner is not None or record.delivery_state(tx.now) is not DeliveryState.READY:
         return None
     is_outgoing = record.kind == "outgoing"
-    if not (tx.serves(record.queue) and (has_thread or tx.takes_slot(is_outgoing=is_outgoing))):
+    if not tx.serves(record.queue) or not (has_thread or (_may_leave(tx, record) if is_outgoing else tx.takes_slot())):
         return None
     record.owner = tx.instance
     record.fence += 1
@@ -57,6 +61,27 @@ def take(tx: Transaction, record: SequenceRecord, *, has_thread: bool = False) -
     if record.retry_at is not None:
         record.wait(tx.now, None)
     return Claim(record.id, record.fence, is_outgoing)
+
+
+def _may_leave(tx: Transaction, record: SequenceRecord) -> bool:
+    """Whether what it has may be sent now; else it waits, and says why. What has waited for too long is taken, to be
+    given up."""
+    head = tx.execute(LEAVING, {"sequence": record.id, "number": record.cursor}).fetchone()
+    if head is None:
+        return True
+    address, position, received_at = head
+    left_alone = tx.left_alone(address, record.sender, (tx.now - received_at) / 1000)
+    if left_alone is None or left_alone.is_given_up:
+        return True
+    wait_for_host(tx, record, position, left_alone.seconds, str(left_alone))
+    return False
+
+
+def wait_for_host(tx: Transaction, record: SequenceRecord, position: int, seconds: float, why: str) -> None:
+    """Nothing of a sequence can leave for so long. Long waits end together: the watch looks once for all of them."""
+    tx.execute(entries.SAY_WHY, {"key": position, "error": storable(why)})
+    until = tx.now + math.ceil(seconds * 1000)
+    record.wait(tx.now, until if seconds < 1 else -(-until // 1000) * 1000)
 
 
 def claim(tx: Transaction, key: int) -> Claim | None:
@@ -120,14 +145,15 @@ def _all_wait_until(tx: Transaction, record: SequenceRecord) -> int | None:
     return int(due) if due is not None else tx.now
 
 
-def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = True) -> list[Claim]:
+def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = False) -> list[Claim]:
     """Take up to ``count`` sequences that are deliverable and have no owner. In turn: those that follow the key
-    ``after``, then the others. Those that were freed earlier in this transaction are among them. ``sends``: those of
-    kind outgoing too."""
+    ``after``, then the others. Those that were freed earlier in this transaction are among them. ``sends``: those that
+    are sent, else those that are delivered to the application."""
     tx.write_sequences()
     claims: list[Claim] = []
+    statement = sequences.RUNNABLE_SENDS if sends else sequences.RUNNABLE
     for begin in (after, 0) if after else (0,):
         search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign(sends=sends), "after": begin}
-        keys = [key for (key,) in tx.execute(sequences.RUNNABLE, search)]
+        keys = [key for (key,) in tx.execute(statement, search)]
         claims += [taken for key in keys if (taken := claim(tx, key)) is not None]
     return claims

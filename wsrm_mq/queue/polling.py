@@ -59,7 +59,7 @@ def fetch(
     receipt = FetchReceipt()
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
     tx.write_sequences()
-    whose = {"address": address, "principal": sender.principal}
+    whose = {"address": address, "principal": sender.principal, "peer": sender.peer}
     waiting = tx.execute(fetching.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
     keys = [key for (key,) in tx.execute(fetching.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
     about = {record.id: record for key in keys if (record := _about(tx, key)) is not None}

@@ -72,8 +72,8 @@ class Settled(NamedTuple):
     """The place that the reply has got in the offered sequence."""
     sends: Claim | None = None
     """On what is to be sent because of it."""
-    is_ack_due: bool = False
-    """An acknowledgement is to be sent by itself."""
+    needs_watch: bool = False
+    """An acknowledgement is to be sent by itself; or what is left of a sequence without order waits for retries."""
     outgoing_position: int | None = None
     """Position of the reply as it waits to be sent or fetched."""
     terminates: TerminateSequence | None = None
@@ -128,14 +128,14 @@ def settle(
         record.ack_waits = False
     goes_on = record.has_next
     released = release and _give_back_quickly(tx, held, record, goes_on)
-    is_ack_due = record.ack_due_at == tx.now
+    needs_watch = record.ack_due_at == tx.now or (released and record.retry_at is not None)
     terminates = None
     if record.value.state in ENDED and is_open(record):
         end_outgoing(tx, record)
         terminates = end_of(record) if is_ended_there(record) else None
     return Settled(
         *(released, waiter, goes_on, record.cursor, acknowledgement, reply_header),
-        *(sent.claim, is_ack_due, sent.position, terminates),
+        *(sent.claim, needs_watch, sent.position, terminates),
     )
 
 

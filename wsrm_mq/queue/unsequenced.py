@@ -12,8 +12,9 @@ from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import apply_step, expire
 from wsrm_mq.queue.room import crowded, full, not_ours
+from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
-from wsrm_mq.sequence.inbound import InboundSequence, receive
+from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import sequences
@@ -41,7 +42,7 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None 
     if asking is not None:
         answer_ack_requested(tx, asking, arrival.policy, arrival.ack_requested, receipt, None)
     if record.connection is None:  # nothing can follow it: its end is no news
-        record.follow(receive(record.value, TerminateSequence(header.identifier), tx.now).sequence)
+        record.follow(step_of(tx, record, TerminateSequence(header.identifier)).sequence)
         record.ended_at = tx.now
     return receipt
 
@@ -60,7 +61,7 @@ def end_connections(tx: Transaction, names: list[str]) -> int:
         for (key,) in tx.execute(sequences.OPEN_OF_CONNECTIONS, {"connection": name}).fetchall():
             record = tx.sequence(key)
             if record is not None and record.value.state not in ENDED:
-                apply_step(tx, record, receive(record.value, TerminateSequence(record.value.terms.identifier), tx.now))
+                apply_step(tx, record, step_of(tx, record, TerminateSequence(record.value.terms.identifier)))
                 ended += 1
     return ended
 

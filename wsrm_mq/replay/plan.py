@@ -18,6 +18,7 @@ from wsrm_mq.errors import NotAllowed, NotFound
 
 __all__ = [
     "BREAKS_ORDER",
+    "COPIED",
     "DUPLICATE",
     "FORMAT",
     "KEY_HEADER",
@@ -38,6 +39,8 @@ DUPLICATE: Final = "duplicate"
 """The service has taken it before."""
 BREAKS_ORDER: Final = "breaks_order"
 """It runs before messages that precede it in its sequence, or after messages that follow it."""
+COPIED: Final = "copied"
+"""More than one store has it: one of them was put back from a copy."""
 OLD: Final = "old"
 """It is older than the marks that the service keeps of what it has done."""
 

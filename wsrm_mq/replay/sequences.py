@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.delivery.outgoing_messages import tell_end
@@ -35,6 +36,7 @@ __all__ = [
     "close",
     "force",
     "hold",
+    "move_given_up",
     "note",
     "perform",
     "resume",
@@ -113,16 +115,18 @@ def force(
     store: str | PathLike[str],
     which: Sequences,
     *,
+    past: int | None = None,
     to: int | None = None,
     late: Late | str = Late.ACCEPT,
     actor: str,
     reason: str,
     dry_run: bool = False,
 ) -> list[SequenceAct]:
-    """Deliver what is held across a gap: the next received run; or across every gap up to number ``to``, and what
-    follows that without a gap. A missing number that comes later is delivered at once, marked ``wsrm.late``
-    (``accept``), or goes to the dead letters (``refuse``). The result is an ``operate.Forced``."""
-    verb = partial(operate.force, to=to, late=Late(late), actor=actor, reason=reason)
+    """Deliver what is held across the next gap, of which ``past`` is a number: said twice, it goes past one gap. Or
+    across every gap up to number ``to``. What follows without a gap goes along. A missing number that comes later is
+    delivered at once, marked ``wsrm.late`` (``accept``), or goes to the dead letters (``refuse``). The result is an
+    ``operate.Forced``."""
+    verb = partial(operate.force, past=past, to=to, late=Late(late), actor=actor, reason=reason)
     return perform(store, which, verb, dry_run=dry_run)
 
 
@@ -198,6 +202,12 @@ def _giving_up(store: str | PathLike[str], which: Sequences, verb: Verb, *, dry_
     path = store_path(store)
     with closing(connect_looker(path)) as db, store_errors(path):
         is_served = bool(live_instances(db))
-    while not (dry_run or is_served) and run_once(path, lambda tx: bury_tails(tx, BURIED)):
-        pass
+    if not (dry_run or is_served):
+        move_given_up(path)
     return acts
+
+
+def move_given_up(path: Path) -> None:
+    """Move what was given up to the dead letters, as a process would that lives."""
+    while run_once(path, lambda tx: bury_tails(tx, BURIED)):
+        pass

@@ -46,9 +46,10 @@ def check_address(url: str, allowed: Sequence[str], *, connects: bool = False) -
     private network or to this machine and does not begin with one of ``allowed``. ``connects``: it is connected to as
     well, and nothing is sent; raises ``NotAnswered`` where that fails."""
     from wsrm_mq.outbound.addresses import Allowed, check_url
+    from wsrm_mq.outbound.names import Names
     from wsrm_mq.outbound.posting import Poster
 
-    check_url(url, Allowed(_OPTION, allowed))
+    check_url(url, Allowed(_OPTION, allowed), Names().look_up)
     if connects:
         Poster(Allowed(_OPTION, allowed), seconds=_CONNECT_SECONDS).connect(url)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wsrm_mq.replay.plan import BREAKS_ORDER, DUPLICATE, KEY_HEADER, OLD
+from wsrm_mq.replay.plan import BREAKS_ORDER, COPIED, DUPLICATE, KEY_HEADER, OLD
 
 __all__ = ["warnings"]
 
@@ -35,6 +35,11 @@ def warnings(
         texts.append(
             f"Out of the order of their sequences: {counts[BREAKS_ORDER]}. Messages that this plan leaves out should"
             " come before them, or were delivered after them."
+        )
+    if counts[COPIED]:
+        texts.append(
+            f"In more than one store: {counts[COPIED]}. One of them was put back from a copy (`wsrm-mq store adopt`);"
+            " the plan has each of these messages once."
         )
     if unsettled and is_copied:
         texts.append(

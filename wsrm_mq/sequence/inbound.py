@@ -203,16 +203,18 @@ def receive(
     held: int | None = None,
     named: bool = True,
     empty_last: bool = False,
+    reached: int | None = None,
 ) -> Step:
     """Take one event and answer the next sequence and what must happen because of it.
 
-    ``now`` is in ms since the epoch. ``held``: how many accepted numbers wait, where some that lie behind a gap were
+    ``now`` is in ms since the epoch; ``reached`` is the time by which the sequence may end, where that is another one,
+    as the clock is doubted. ``held``: how many accepted numbers wait, where some that lie behind a gap were
     settled before their turn; ``None``: all that lie there. ``named=False`` accepts the message without letting
     acknowledgements name it yet; ``empty_last`` says that the message is a 1.0 LastMessage with an empty body. A
     sequence whose time is over ends first, and the event meets the ended one.
     """
     due_at = sequence.due_at
-    if due_at is not None and now >= due_at:
+    if due_at is not None and (now if reached is None else reached) >= due_at:
         expired = _move(sequence, Trigger.EXPIRED, event, now)
         if isinstance(event, TimePassed):
             return expired
@@ -347,13 +349,12 @@ def decline(sequence: InboundSequence, now: int, no_room: str) -> Step:
     return Step(following, no_room=no_room)
 
 
-def forced(sequence: InboundSequence, to: int | None, late: Late) -> Step:
-    """Let delivery go on past a gap: to the end of the next received run; or past every gap up to ``to``, which is not
-    below ``limit`` and not above the highest number received, and on to the next gap. What is missing there is treated
-    as ``late`` from now on. Only for a sequence whose behavior is NoDiscard: another was announced to the source."""
+def forced(sequence: InboundSequence, to: int, late: Late) -> Step:
+    """Let delivery go on past every gap up to ``to``, which is not below ``limit`` and not above the highest number
+    received, and on to the next gap. What is missing there is treated as ``late`` from now on. Only for a sequence
+    whose behavior is NoDiscard: another was announced to the source."""
     before, received = sequence.limit, sequence.received
-    last = received.first_from(before, received.highest) if to is None else to
-    following = sequence._replace(limit=received.end_of(last + 1) + 1, late=late)
+    following = sequence._replace(limit=received.end_of(to + 1) + 1, late=late)
     return Step(following, released_across=AckRanges(((before, following.limit - 1),)).without(received))
 
 

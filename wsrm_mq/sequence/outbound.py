@@ -122,8 +122,8 @@ class OutboundStep(NamedTuple):
 
 
 def take(sequence: OutboundSequence, event: Input, now: int) -> OutboundStep:
-    """Take one event and answer the next sequence and what must happen because of it. ``now`` is in ms since the epoch.
-    A sequence whose time is over ends first, and the event meets the ended one."""
+    """Take one event and answer the next sequence and what must happen because of it. ``now`` is in ms since the epoch,
+    as far as the clock is believed. A sequence whose time is over ends first, and the event meets the ended one."""
     expires_at = sequence.terms.expires_at
     if sequence.is_open and expires_at is not None and now >= expires_at:
         expired = _move(sequence, OutboundTrigger.EXPIRED, event)

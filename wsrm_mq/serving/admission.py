@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from asyncio import WriteTransport
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from operator import itemgetter
@@ -15,7 +14,7 @@ __all__ = ["Admission", "Closable", "ConnectionBounds", "files_for"]
 SPARE_FILES: Final = 256
 """Files that a process needs beside its connections: the store's, those of large bodies, the application's own."""
 _REFUSED_PART: Final = 10
-"""One connection in so many more may be open, to be answered that there is no room."""
+"""One connection in so many more may be open, to be answered that there is no room, and to have that read."""
 _TELL_SECONDS: Final = 60.0
 _AT_ONCE: Final = 64
 _REST_SECONDS: Final = 0.05
@@ -37,10 +36,9 @@ class ConnectionBounds:
 
 
 class Closable(Protocol):
-    @property
-    def transport(self) -> WriteTransport: ...
-
     def may_go(self, now: float) -> tuple[int, float] | None: ...
+
+    def turn_away(self, *, patiently: bool) -> object: ...
 
 
 class Admission:
@@ -50,6 +48,8 @@ class Admission:
         self.bounds = bounds
         self.tell = tell
         self._open: Collection[Closable] = ()
+        self._leaving: set[Closable] = set()
+        """Those among them that are turned away, and may still read why."""
         self._goes_next: list[tuple[tuple[int, float], Closable]] = []
         """The last first."""
         self._looks_again_at = 0.0
@@ -63,18 +63,25 @@ class Admission:
 
     def admit(self, newcomer: Closable, now: float) -> bool:
         """Whether ``newcomer``, which is open already, may stay: there is room, or another one makes room."""
-        excess = len(self._open) - self.bounds.connections
-        if excess <= 0:
+        if self._kept() <= self.bounds.connections:
             return True
         goes = self._least(newcomer, now)
-        if goes is not None:
-            self._closed += 1
-            goes.transport.close()
-            return True
-        self._refused += 1
-        if excess > max(1, self.bounds.connections // _REFUSED_PART):
-            newcomer.transport.abort()
-        return False
+        self._closed += goes is not None
+        self._refused += goes is None
+        self._turn_away(goes or newcomer)
+        return goes is not None
+
+    def _kept(self) -> int:
+        return len(self._open) - len(self._leaving)
+
+    def left(self, one: Closable) -> None:
+        """It is closed."""
+        self._leaving.discard(one)
+
+    def _turn_away(self, one: Closable) -> None:
+        patiently = len(self._leaving) < max(1, self.bounds.connections // _REFUSED_PART)
+        self._leaving.add(one)
+        one.turn_away(patiently=patiently)
 
     def _least(self, newcomer: Closable, now: float) -> Closable | None:
         """The one that is closed most readily. Looked for many at a time: in a flood it costs little for each."""
@@ -97,7 +104,7 @@ class Admission:
             return
         if self._told_at is None or now - self._told_at >= _TELL_SECONDS:
             self._told_at = now
-            self.tell("serve.crowded", connections=len(self._open), closed=self._closed, refused=self._refused)
+            self.tell("serve.crowded", connections=self._kept(), closed=self._closed, refused=self._refused)
             self._closed = self._refused = 0
 
     def _look_for_files(self) -> None:

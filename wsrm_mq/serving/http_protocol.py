@@ -8,7 +8,6 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from wsrm_mq.asgi_calls import Receive, Scope, Send
 from wsrm_mq.serving.admission import Admission
 
 __all__ = ["BoundedProtocol"]
@@ -17,9 +16,20 @@ HEAD_BYTES: Final = 64 * 1024
 """What the request line and the headers may be together, beside what came with their first byte."""
 _OFFER: Final = (b"upgrade", b"http2-settings")
 _MALFORMED: Final = "Invalid HTTP request received."
-_READ_IN_VAIN: Final = 1024 * 1024
-"""Bytes of a refused body: a client that is cut off while it sends may not read the answer."""
+_ON_ITS_WAY_SECONDS: Final = 2.0
+"""So long a request may be on its way on a connection that makes room for another one: it is answered."""
+_READ_IN_VAIN_SECONDS: Final = 10.0
+"""Of what comes after the answer: a client that is cut off while it sends may not read it."""
 RETRY_AFTER_SECONDS: Final = 5
+_TEXT: Final = b"Too many connections are open. Send again later.\n"
+_NO_ROOM: Final = b"".join(
+    (
+        b"HTTP/1.1 503 Service Unavailable\r\nserver: wsrm-mq\r\n",
+        b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(_TEXT),
+        b"retry-after: %d\r\nconnection: close\r\n\r\n" % RETRY_AFTER_SECONDS,
+        _TEXT,
+    )
+)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -27,7 +37,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     An offer to go on in another protocol (``Upgrade: h2c``, which Java's HTTP client makes by itself) is declined: the
     request is answered as if it had made none (RFC 9110, 7.8). A client that closes its side has its answers. One that
-    comes when there is no room is answered 503.
+    comes when there is no room, or has to make room for another one, is answered 503, and can read that.
     """
 
     def __init__(self, admission: Admission, *arguments: Any, **options: Any) -> None:
@@ -47,12 +57,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """Of several requests on their way, the one that is being answered."""
         self._stuck_since: float | None = None
         """Since when the client does not read what it is sent."""
-        if not self._admission.admit(self, self._begun):
-            self.app = _turned_away
+        self._is_leaving = self._is_answered = False
+        self._leaves_at: asyncio.TimerHandle | None = None
+        self._admission.admit(self, self._begun)
 
     # what comes
 
     def data_received(self, data: bytes) -> None:
+        if self._is_leaving:
+            return self._say_no_room()
         self._unset_keepalive_if_required()
         self._is_new = False
         try:
@@ -108,6 +121,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if before is not None and not self.pipeline and not before.response_complete:
             self._first = before
         super().on_headers_complete()
+        if self.cycle is not None and not self.cycle.keep_alive:
+            self.cycle.transport = _LastAnswer(self)  # type: ignore[assignment]
+
+    @property
+    def is_request_here(self) -> bool:
+        """Whether the last request has come in whole."""
+        return self._due is None
 
     def on_message_complete(self) -> None:
         if self._is_offer:
@@ -124,7 +144,40 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends no more; it may still read."""
-        return self._close_when_answered()
+        return not self._is_leaving and self._close_when_answered()
+
+    def turn_away(self, *, patiently: bool) -> None:
+        """There is no room: what comes is answered so. A close that meets an unread request would be a reset, and
+        nothing would say why. ``patiently``: what comes next is read for a while, so that the answer is."""
+        self._unset_keepalive_if_required()
+        self._is_leaving, self._due = True, None
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if patiently:
+            self._leaves_at = self.loop.call_later(_ON_ITS_WAY_SECONDS, self._leave)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nothing has come: who has no answer here is told all the same."""
+        if (self.cycle is None or not self.cycle.response_started) and not self.transport.is_closing():
+            self.transport.write(_NO_ROOM)
+        self.transport.close()
+
+    def _say_no_room(self) -> None:
+        if self._is_answered or self.transport.is_closing():
+            return
+        self.transport.write(_NO_ROOM)
+        self.close_when_read()
+
+    def close_when_read(self) -> None:
+        """Say that this was the last answer, and close when the client has seen it: it may still send."""
+        self._is_leaving, self._is_answered, self._due = True, True, None
+        if self._leaves_at is not None:
+            self._leaves_at.cancel()
+        self._leaves_at = self.loop.call_later(_READ_IN_VAIN_SECONDS, self.transport.abort)
+        self.transport.write_eof()
 
     def _close_when_answered(self) -> bool:
         """Read no more, answer what is here in whole, then close. Answers whether there is anything."""
@@ -141,6 +194,9 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._admission.left(self)
+        if self._leaves_at is not None:
+            self._leaves_at.cancel()
         if self.pipeline and self._first is not None:
             self._first.disconnected = True
             self._first.message_event.set()
@@ -169,7 +225,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def may_go(self, now: float) -> tuple[int, float] | None:
         """How readily this connection is closed for another one, the least first: one on which nothing comes and
         nothing is answered, one whose head, then one whose body takes very long. None: not at all."""
-        if self.transport.is_closing():
+        if self._is_leaving or self.transport.is_closing():
             return None
         if self._due is None:
             is_idle = self.cycle is not None and self.cycle.response_complete and not self.pipeline
@@ -188,24 +244,21 @@ class BoundedProtocol(HttpToolsProtocol):
             super().shutdown()
 
 
+class _LastAnswer:
+    """The transport of a request after which the client wants no other one. It may be answered before it is here."""
+
+    def __init__(self, connection: BoundedProtocol) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection.transport, name)
+
+    def close(self) -> None:
+        if self._connection.is_request_here or self._connection.transport.is_closing():
+            self._connection.transport.close()
+        else:
+            self._connection.close_when_read()
+
+
 def _left_unread(_data: bytes) -> None:
     """What comes after the end."""
-
-
-async def _turned_away(scope: Scope, receive: Receive, send: Send) -> None:
-    """There is no room for one more connection."""
-    length, is_expecting = 0, any(name == b"expect" for name, _ in scope["headers"])
-    while not is_expecting and length < _READ_IN_VAIN:
-        message = await receive()
-        length += len(message.get("body", b""))
-        if not message.get("more_body"):
-            break
-    text = b"Too many connections are open. Send again later.\n"
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", b"%d" % len(text)),
-        (b"retry-after", b"%d" % RETRY_AFTER_SECONDS),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": text})

@@ -5,19 +5,22 @@ from __future__ import annotations
 import difflib
 import glob
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
-from wsrm_mq.export.manifest import MANIFEST
+from wsrm_mq.export.manifest import is_part
 from wsrm_mq.export.reading import Bounds
 from wsrm_mq.export.schema import Column, Table, chosen, table_named
 
-__all__ = ["OPTIONS", "Options", "found_paths", "parse"]
+__all__ = ["OPTIONS", "Options", "found_paths", "local", "parse"]
 
 
+_FILE: Final = re.compile(r"^file:(//(localhost)?)?(?=/)", re.I)
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _KEYS: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
@@ -72,7 +75,9 @@ OPTIONS: Final[dict[str, Option]] = {
     "headers": Option(_names, "headers", "request headers that are given, with commas between"),
     "withSecurity": Option(_truth, "security", "`true`: envelopes keep their `wsse:Security`; default `false`"),
     "numPartitions": Option(_count, "partitions", "partitions over all stores; default one for 250,000 rows"),
-    "keys": Option(_keys, "keys", "of a store only rows with these keys, ascending, such as `1-49,60`"),
+    "keys": Option(
+        _keys, "keys", "only rows with these keys, ascending, such as `1-49,60`; of an export only segments with such"
+    ),
     "copies": Option(
         _truth, "copies", "`true`: paths with one identity, as a backup has, are all read; default `false`"
     ),
@@ -111,14 +116,26 @@ def _paths(given: Mapping[str, str]) -> Sequence[str]:
     return json.loads(given["paths"]) if "paths" in given else [given["path"]] if "path" in given else []
 
 
+def local(path: str) -> str:
+    """A path of this machine, absolute, also of an address ``file:``. Raises ``ConfigurationError`` for any other
+    address."""
+    plain = _FILE.sub("", path)
+    if (address := _ADDRESS.match(plain)) and not os.path.lexists(plain):
+        raise ConfigurationError(
+            f"{path}: addresses with {address[1]}: are not supported yet. Mount it, or copy it to this machine, and "
+            "name its path."
+        )
+    return os.path.abspath(plain)
+
+
 def found_paths(paths: Sequence[str]) -> tuple[str, ...]:
     """The stores and exports that are meant: by ``*`` and the like, or by a directory that has several archives."""
     if not paths:
         raise ConfigurationError("there is no path: load('/stores/*.db'), or the directory of an export.")
     found: list[str] = []
     for path in paths:
-        plain = str(path).removeprefix("file://")
-        there = sorted(glob.glob(plain)) if glob.has_magic(plain) else [plain]
+        plain = local(path)
+        there = [plain] if os.path.lexists(plain) else sorted(glob.glob(plain))
         if not there or not all(Path(one).exists() for one in there):
             raise StoreUnavailable(f"{path}: there is no such store or export.", "Name files that this machine has.")
         found += [each for one in there for each in _below(Path(one))]
@@ -126,5 +143,7 @@ def found_paths(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _below(path: Path) -> list[str]:
-    below = sorted(path.glob(f"*/{MANIFEST}")) if path.is_dir() and not (path / MANIFEST).exists() else []
-    return [str(one.parent) for one in below] or [str(path)]
+    """One that has no manifest is among them: nothing that is missing is passed over."""
+    if not path.is_dir() or is_part(path):
+        return [str(path)]
+    return sorted(str(one) for one in path.iterdir() if one.is_dir() and is_part(one)) or [str(path)]

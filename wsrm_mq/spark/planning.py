@@ -9,21 +9,22 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 
 from wsrm_mq.errors import NotAllowed, NotFound, QueryError
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.replay import Wishes
 from wsrm_mq.replay.divided import JOURNALS, PARTS, Manifest, Part, PartLine, encoded_line, freeze
-from wsrm_mq.replay.plan import BREAKS_ORDER, DUPLICATE, FORMAT, OLD, LeftOut
+from wsrm_mq.replay.plan import BREAKS_ORDER, COPIED, DUPLICATE, FORMAT, OLD, LeftOut
 from wsrm_mq.replay.wording import warnings
+from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.spark.jobs.replay import MISSING, planned
-from wsrm_mq.spark.options import found_paths
+from wsrm_mq.spark.options import found_paths, local
 from wsrm_mq.spark.source import read
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Sources", "make_plan", "refuse_existing"]
 
-_NOT_SAID: Final = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")
-"""Of an error of Spark's."""
+_WRONG: Final = re.compile(r"\[[A-Z_.0-9]+\]\s+(.+?)\s*SQLSTATE: (?:22|42)")
+"""What Spark says of a condition that cannot be read, or that has values of another type than it takes."""
 
 Batches = Iterator["RecordBatch"]
+Keys = tuple[AckRange, ...]
 
 
 class Sources(NamedTuple):
@@ -45,9 +47,12 @@ class Sources(NamedTuple):
     headers: tuple[str, ...] = ()
     security: bool = False
 
-    def messages(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-        """Rows of one message may be there more than once: an archive has what its store has."""
+    def messages(self, spark: SparkSession, columns: Sequence[str], within: Keys = ()) -> DataFrame:
+        """Rows of one message may be there more than once: an archive has what its store has. ``within``: what has none
+        of these positions is left unread."""
         options = {"headers": ",".join(self.headers), "withSecurity": str(self.security).lower(), "copies": "true"}
+        if within:
+            options["keys"] = ",".join(f"{lower}-{upper}" for lower, upper in within)
         return read(spark, *self.paths, columns=columns, **options)
 
 
@@ -75,7 +80,7 @@ def make_plan(spark: SparkSession, sources: Sources, wishes: Wishes, output: Pat
     directory cannot be made.
     """
     output = output.absolute()
-    sources = sources._replace(paths=tuple(map(os.path.abspath, sources.paths)))
+    sources = sources._replace(paths=tuple(map(local, sources.paths)))
     frame = _frame(spark, sources, wishes.query, parts)
     refuse_existing(output)
     try:
@@ -85,7 +90,8 @@ def make_plan(spark: SparkSession, sources: Sources, wishes: Wishes, output: Pat
         raise NotAllowed(f"{output}: cannot be made: {error.strerror}. No plan was made.") from error
     try:
         old = now - wishes.marks_kept if wishes.marks_kept is not None else None
-        rows = frame.mapInArrow(_writer(output / PARTS, old), "told binary").collect()
+        with _query_errors(wishes.query):
+            rows = frame.mapInArrow(_writer(output / PARTS, old), "told binary").collect()
         written = sorted((msgspec.json.decode(row.told, type=_Written) for row in rows), key=lambda one: one.part)
         manifest = _manifest(written, wishes, sources, now, _deleted(spark, sources))
         _sweep(output / PARTS, manifest)
@@ -110,12 +116,20 @@ def _frame(spark: SparkSession, sources: Sources, query: str, parts: int) -> Dat
     from pyspark.sql import functions as f
 
     given = [column.name for column in TABLES["messages"].given]
-    try:
-        frame = planned(sources.messages(spark, [*given, "replayable"]), f.expr(query), parts)
-    except AnalysisException as error:
-        said = _NOT_SAID.sub("", str(error).strip().partition("\n")[0])  # the parser's words begin with an empty line
-        raise QueryError(f"the condition {query!r} cannot be read: {said}") from error
+    with _query_errors(query):
+        wanted = f.expr(f"({query}\n)")  # else it could end with the name of a column, or with a comment
+        frame = planned(sources.messages(spark, [*given, "replayable"]), wanted, parts)
     return frame.repartitionById(parts, "part").sortWithinPartitions("released", "group", "number")
+
+
+@contextmanager
+def _query_errors(query: str) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        if said := _WRONG.search(str(error)):
+            raise QueryError(f"the condition {query!r} cannot be read: {said[1]}") from error
+        raise
 
 
 def _sweep(directory: Path, manifest: Manifest) -> None:
@@ -239,6 +253,7 @@ def _line(row: dict[str, Any], old: int | None) -> PartLine:
     flags = {
         DUPLICATE: row["state"] == "delivered",
         BREAKS_ORDER: row["breaks_order"],
+        COPIED: row["copied"],
         OLD: old is not None and row["received_at"] < old,
     }
     taken: Final = {name: row[name] for name in _TAKEN}

@@ -64,7 +64,8 @@ class Reader(DataSourceReader):
             if Path(path).is_dir():
                 manifest = load(Path(path))
                 found.append((path, manifest.store))
-                files = files_of(Path(path), manifest, self.options.table.name, self.options.columns)
+                asked = self.options
+                files = files_of(Path(path), manifest, asked.table.name, asked.columns, asked.keys)
                 exports += [OfExport(str(file), manifest.encoding) for file in files]
                 continue
             with opened(Path(path)) as db:

@@ -7,7 +7,6 @@ what was sent, is the business of the journals (``replay.journal``), so no attem
 from __future__ import annotations
 
 import fcntl
-import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,9 @@ from wsrm_mq.replay.divided import JOURNALS, DividedPlan
 from wsrm_mq.replay.journal import Journal, State, state_of
 from wsrm_mq.replay.pace import Pace
 from wsrm_mq.replay.parts import Content, PartRun, Tally, rehearse
+from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.spark.jobs.replay import CONTENT, contents
+from wsrm_mq.spark.options import local
 from wsrm_mq.spark.planning import Sources
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = ["run_plan"]
 
 BATCH: Final = 200
 """Messages that a task has in memory at a time; they may be large."""
+FEW: Final = 1_000
 LOOK_SECONDS: Final = 0.5
 _LOCK: Final = "run"
 _LINES: Final = "part int, line long, store string, position long"
@@ -94,7 +96,7 @@ def run_plan(
         dry,
     )
     sources = sources or Sources(manifest.sources, manifest.headers, manifest.security)
-    sources = sources._replace(paths=tuple(map(os.path.abspath, sources.paths)))
+    sources = sources._replace(paths=tuple(map(local, sources.paths)))
     with _alone(plan), _small_batches(spark):
         over = sum(state.delivered for state in _states(plan))
         if over == manifest.messages:
@@ -148,8 +150,20 @@ def _parts(spark: SparkSession, plan: DividedPlan, sources: Sources, task: _Task
     earliest, latest = (f.timestamp_millis(f.lit(at)) for at in (plan.manifest.earliest, plan.manifest.latest))
     parts = len(plan.manifest.parts)
     lines = spark.range(0, parts, 1, parts).mapInArrow(_lines(task), _LINES)
-    messages = sources.messages(spark, [*CONTENT, "received_at"]).where(f.col("received_at").between(earliest, latest))
+    few = _few(plan)
+    messages = sources.messages(spark, [*CONTENT, "received_at"], few)
+    messages = messages.where(f.col("received_at").between(earliest, latest))
+    if few:
+        messages = messages.where(f.col("position").isin([one for run in few for one in range(run[0], run[1] + 1)]))
     return contents(lines, messages, parts).mapInArrow(_running(task), _TOLD)
+
+
+def _few(plan: DividedPlan) -> tuple[AckRange, ...]:
+    """The positions of a small plan: nothing else is read for it. Empty: they are too many to be named."""
+    if plan.manifest.messages > FEW:
+        return ()
+    parts = range(len(plan.manifest.parts))
+    return AckRanges.of(line.position for part in parts for _number, line in plan.lines(part)).ranges
 
 
 def _collected(frame: DataFrame, plan: DividedPlan, on_progress: Callable[[int], object]) -> list[Tally]:

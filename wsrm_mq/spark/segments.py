@@ -13,10 +13,10 @@ from wsrm_mq.export.reading import opened, origin
 from wsrm_mq.export.segments import files_of
 from wsrm_mq.spark.options import Options
 
-__all__ = ["check_once", "divided"]
+__all__ = ["PATTERN", "check_once", "divided"]
 
-_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
-"""What Spark would take for a pattern in the name of a file."""
+PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""What Spark takes for a pattern in the name of a file."""
 
 
 def divided(options: Options) -> tuple[list[str], tuple[str, ...]]:
@@ -36,10 +36,9 @@ def divided(options: Options) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _files(path: str, manifest: Manifest, options: Options) -> list[str]:
-    directory = Path(path).absolute()  # the JVM stays in the directory in which it was begun
-    if manifest.encoding != "parquet" or _PATTERN.search(str(directory)):
+    if manifest.encoding != "parquet" or PATTERN.search(path):
         return []
-    return [str(file) for file in files_of(directory, manifest, options.table.name, options.columns)]
+    return [str(file) for file in files_of(Path(path), manifest, options.table.name, options.columns, options.keys)]
 
 
 def _store(path: str, manifests: dict[str, Manifest]) -> str:

@@ -7,9 +7,7 @@ here before it is used.
 from __future__ import annotations
 
 import functools
-import glob
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
@@ -69,6 +67,5 @@ def read(spark: SparkSession, *paths: str, table: str = "messages", **options: A
         reader = spark.read.schema(schema_of(known.columns)).option("recursiveFileLookup", "true")
         frames.append(reader.parquet(*segments))
     if others:
-        named = [glob.escape(os.path.abspath(path)) for path in others]  # Spark stays where it was begun
-        frames.append(spark.read.format(DefaultSource.name()).options(**given).load(named))
+        frames.append(spark.read.format(DefaultSource.name()).options(**given).load(list(others)))
     return functools.reduce(lambda one, other: one.unionByName(other), frames)

@@ -10,7 +10,7 @@ from pathlib import Path
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 
-__all__ = ["beside", "content_of", "is_locked", "keep_private", "witness_file"]
+__all__ = ["beside", "content_of", "is_locked", "keep_private", "rehearsal_file", "witness_file"]
 
 
 def beside(store: Path) -> Path:
@@ -21,6 +21,11 @@ def beside(store: Path) -> Path:
 def witness_file(store: Path) -> Path:
     """What tells that a store was in use here, and how far it was; see ``identity``."""
     return beside(store) / "witness"
+
+
+def rehearsal_file(store: Path) -> Path:
+    """What tells that acts may be tried on a copy here; see ``identity``."""
+    return beside(store) / "rehearsal"
 
 
 def content_of(file: Path) -> bytes:

@@ -128,6 +128,10 @@ REFUSALS: Final = BulkInsert(
     refusal,
     conflict=lambda plain: plain.on_conflict_do_update(
         index_elements=["reason", "partner"],
-        set_={"times": refusal.c.times + plain.excluded.times, "last_at": plain.excluded.last_at},
+        set_={
+            "times": refusal.c.times + plain.excluded.times,
+            "last_at": plain.excluded.last_at,
+            "said": plain.excluded.said,
+        },
     ),
 )

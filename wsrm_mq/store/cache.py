@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from wsrm_mq.errors import LeftAlone
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.records import SequenceRecord
 
@@ -103,6 +104,16 @@ class SequenceCache:
             self.held_in_all = (self.held_in_all[0] + messages, self.held_in_all[1] + size)
 
 
+MaySend = Callable[[str, str | None, float, int], LeftAlone | None]
+"""Why nothing is sent now to an address because of a sender, after so many seconds, where a transaction has taken so
+many sequences that lead to addresses; ``None``: it may be."""
+
+
+def may_send(_url: str, _who: str | None, _waited: float, _taken: int) -> LeftAlone | None:
+    """Wherever it is to."""
+    return None
+
+
 class Cache:
     """``serving`` is what the process serves."""
 
@@ -114,8 +125,9 @@ class Cache:
         """Keys by name, the first that was asked for first out."""
         self.served: set[int] = set()
         """Keys of queues that the process may run. No other takes one of them away while this one lives."""
-        self.has_slot: Callable[[int, bool], bool] = lambda _taken, _is_outgoing: True
+        self.has_slot: Callable[[int], bool] = lambda _taken: True
         """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
+        self.left_alone: MaySend = may_send
         self.last_position: int | None = None
         """The last that was given; ``None``: not asked yet."""
         self._version: int | None = None

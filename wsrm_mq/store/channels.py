@@ -9,14 +9,16 @@ from sqlalchemy import and_, bindparam, case, delete, func, insert, select, upda
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import channel, entry, sequence
+from wsrm_mq.store.tables import channel, entry, message, sequence
 
 __all__ = [
     "ACKS_DUE",
     "ADD_CHANNEL",
+    "ANSWERED_THERE",
     "CHANNEL",
     "CHANNELS_NUMBERED",
     "DROP_CHANNEL",
+    "LEAVING",
     "NEXT_ACK_DUE",
     "SEND_AGAIN",
     "SENT",
@@ -26,6 +28,7 @@ __all__ = [
     "endpoint_text",
 ]
 
+_LOOKED_AT: Final = 100
 p = bindparam
 _P: Final[dict[str, Any]] = {column.name: p(column.name) for column in channel.columns}
 
@@ -39,6 +42,27 @@ CHANNELS_NUMBERED: Final = compiled(
     select(channel.c.sequence).where(channel.c.answers == p("answers"), channel.c.is_numbered == 1)
 )
 """The keys of those that have numbers of the offered sequence."""
+LEAVING: Final = compiled(
+    select(channel.c.address, entry.c.id, message.c.received_at)
+    .join(entry, and_(entry.c.sequence == channel.c.sequence, entry.c.number == p("number")))
+    .join(message, message.c.id == entry.c.message)
+    .where(channel.c.sequence == p("sequence"))
+)
+"""Where the message with this number is sent, its position, and since when it is there."""
+_THERE: Final = (
+    select(channel.c.sequence)
+    .where(channel.c.address >= p("origin"), channel.c.address < p("beyond"))
+    .order_by(channel.c.address.desc())
+    .limit(_LOOKED_AT)
+    .subquery()
+)
+ANSWERED_THERE: Final = compiled(
+    select(entry.c.id)
+    .join(_THERE, _THERE.c.sequence == entry.c.sequence)
+    .where(entry.c.outcome == "delivered")
+    .limit(1)
+)
+"""A row if something has been taken at one of the addresses from ``:origin`` to ``:beyond``."""
 _LIVE: Final = and_(entry.c.sequence == p("sequence"), entry.c.outcome.is_(None))
 SETTLE_RANGE: Final = compiled(
     update(entry)

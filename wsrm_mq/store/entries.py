@@ -57,6 +57,7 @@ _RUN: Final = (
         message.c.connection,
         message.c.body_size,
         case((message.c.body_size <= INLINE_BODY, message.c.body)),
+        message.c.received_at,
     )
     .join(message, message.c.id == entry.c.message)
     .where(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, not_, select, update
+from sqlalchemy import and_, bindparam, not_, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
@@ -28,13 +28,33 @@ FORGOTTEN: Final = "not_fetched"
 
 p = bindparam
 
+_first = sequence.alias()
+_FIRST_PEER: Final = (
+    select(_first.c.peer)
+    .join_from(channel, _first, _first.c.id == channel.c.sequence)
+    .where(channel.c.address == p("address"), _first.c.principal.is_(None))
+    .order_by(_first.c.id)
+    .limit(1)
+    .scalar_subquery()
+)
+_IS_THEIRS: Final = and_(
+    sequence.c.principal.is_not_distinct_from(p("principal")),
+    or_(
+        sequence.c.principal.is_not(None),
+        sequence.c.peer.is_not_distinct_from(p("peer")),
+        sequence.c.peer.is_not_distinct_from(_FIRST_PEER),
+    ),
+)
+"""An address belongs to one principal (MC-019). Where there is none, it has what was created from where the poll comes,
+and what is of the first for whom something was put there: a client may move, and a stranger may name its address."""
+
 WAITING: Final = compiled(
     select(entry.c.id, entry.c.number, channel.c.answers, channel.c.is_numbered)
     .join_from(channel, sequence, sequence.c.id == channel.c.sequence)
     .join(entry, entry.c.sequence == sequence.c.id)
     .where(
         channel.c.address == p("address"),
-        sequence.c.principal.is_not_distinct_from(p("principal")),
+        _IS_THEIRS,
         sequence.c.cursor < sequence.c.limit,
         entry.c.outcome.is_(None),
         not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now"))),
@@ -42,13 +62,13 @@ WAITING: Final = compiled(
     .order_by(entry.c.id)
     .limit(p("count"))
 )
-"""The oldest first. Addresses are the same character by character (MC-003), and belong to one principal (MC-019)."""
+"""The oldest first. Addresses are the same character by character (MC-003)."""
 ACKNOWLEDGEMENTS: Final = compiled(
     select(sequence.c.id)
     .where(
         sequence.c.acks_fetched_by == p("address"),
         sequence.c.ack_waits == 1,
-        sequence.c.principal.is_not_distinct_from(p("principal")),
+        _IS_THEIRS,
     )
     .order_by(sequence.c.id)
     .limit(p("count"))
@@ -76,9 +96,9 @@ FORGET: Final = compiled(
 )
 
 
-def is_anything_waiting(db: Database, address: str, principal: str | None, now: int) -> bool:
+def is_anything_waiting(db: Database, address: str, principal: str | None, peer: str | None, now: int) -> bool:
     """Asked before a transaction is begun: one who polls for what is not there costs a look (SEC-029)."""
-    who = {"address": address, "principal": principal, "count": 1}
+    who = {"address": address, "principal": principal, "peer": peer, "count": 1}
     if db.execute(WAITING, {**who, "now": now}).fetchone() is not None:
         return True
     return db.execute(ACKNOWLEDGEMENTS, who).fetchone() is not None

@@ -15,7 +15,8 @@ from typing import Any, Final
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import Serving
-from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.believed import Believed
+from wsrm_mq.store.cache import Cache, MaySend
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.database import begin, connect_writer, translate
 from wsrm_mq.store.guard import Guard
@@ -46,6 +47,7 @@ class GroupCommit:
         path: Path,
         *,
         clock: Clock,
+        believed: Believed,
         tally: Tally,
         events: Events,
         reserve: Reserve | None,
@@ -58,6 +60,7 @@ class GroupCommit:
         self.guard = Guard(path, events)
         self._cache = Cache(serving)
         self._clock = clock
+        self._believed = believed
         self._events = events
         self._reserve = reserve
         self._has_open: Callable[[FileIds], None] = lambda _files: None
@@ -70,8 +73,8 @@ class GroupCommit:
         self.commits = 0
         self.committed_verbs = 0
 
-    def bound(self, has_slot: Callable[[int, bool], bool]) -> None:
-        self._cache.has_slot = has_slot
+    def bound(self, has_slot: Callable[[int], bool], left_alone: MaySend) -> None:
+        self._cache.has_slot, self._cache.left_alone = has_slot, left_alone
 
     @property
     def is_open(self) -> bool:
@@ -116,7 +119,8 @@ class GroupCommit:
             if not self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0]):
                 self.guard.check_newest(db)
             session = Session(db, self._cache, self.instance, self.instance_name, self.tally)
-            tx = Transaction(session, self._clock())
+            now = self._clock()
+            tx = Transaction(session, now, self._believed.by(now))
             for write in batch:
                 write.error = None
                 write.result = write.verb(tx)

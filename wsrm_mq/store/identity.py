@@ -9,6 +9,8 @@ messages and deliver others twice, in silence. Two things tell:
   something is written. Commit first, then the witness: it may lag behind what is durable and never leads it. A store
   with less than its witness was put there from elsewhere.
 
+On a copy acts may be tried where an operator has said so (``begin_rehearsal``): it stays a copy, which nothing serves.
+
 What neither can tell: a snapshot of the whole directory takes the witness along; and of a file copied from under a
 running service, the last seconds. What was made of the state that was lost so, as an archive is, is known by its
 **epoch**: each run of the service has a random token, and the store knows which mark was reached in which.
@@ -26,10 +28,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wsrm_mq.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.events.telling import tell
-from wsrm_mq.hints import about
-from wsrm_mq.store.beside import content_of, witness_file
+from wsrm_mq.hints import about, store_flag
+from wsrm_mq.store.beside import content_of, rehearsal_file, witness_file
 from wsrm_mq.store.database import connect_reader, store_errors
 from wsrm_mq.store.port import Database
 
@@ -44,11 +46,15 @@ __all__ = [
     "admit",
     "advance",
     "begin_epoch",
+    "begin_rehearsal",
     "convict",
+    "end_rehearsal",
     "epoch_at",
     "identify",
+    "is_for_rehearsal",
     "is_of_another_past",
     "is_older",
+    "mark_for_rehearsal",
     "rename",
     "stamp",
     "why_unconfirmed",
@@ -180,20 +186,53 @@ class Witness:
         self._known = committed
 
 
-def admit(path: Path) -> Witness:
+def admit(path: Path, *, for_act: bool = False) -> Witness:
     """The witness of a store that is going to be written. Raises ``StoreUnconfirmed`` for one that may have forgotten
-    what it acknowledged."""
+    what it acknowledged; ``for_act``: not for a copy on which acts are tried."""
     witness = Witness(path)
     with closing(connect_reader(path)) as db, store_errors(path):
         doubt = why_unconfirmed(db, path)
         seen, found = witness.seen(), identify(db)
-    if doubt is not None:
+        is_tried = for_act and is_for_rehearsal(db, path)
+    if doubt is not None and not is_tried:
         raise StoreUnconfirmed(f"{path}: {doubt.what}", about(path, doubt.hint))
     if seen is None or seen.id != found.id:
         if seen is not None:
             tell("store.new", path=path)
         witness.begin(found)
     return witness
+
+
+def is_for_rehearsal(db: Database, path: Path) -> bool:
+    """Whether it is a copy on which acts are tried."""
+    return identify(db).copied_at is not None and rehearsal_file(path).exists()
+
+
+def mark_for_rehearsal(tx: Transaction, path: Path) -> None:
+    """Mark this as a copy, so that nothing serves it. Raises ``NotAllowed`` where a service uses the store, or has used
+    one in this place."""
+    is_copy = why_unconfirmed(tx, path) is not None and Witness(path).seen() is None
+    if not is_copy and not is_for_rehearsal(tx, path):
+        raise NotAllowed(
+            f"{path}: a store is in use in this place, or was. Make a copy and rehearse on that: "
+            f"`wsrm-mq store backup FILE{store_flag(path)}`, `wsrm-mq store rehearse --store FILE`."
+        )
+    tx.execute("UPDATE identity SET copied_at = coalesce(copied_at, ?)", (tx.now,))
+
+
+def begin_rehearsal(path: Path) -> None:
+    """From now on acts may be tried on this copy, which is marked as one."""
+    file = rehearsal_file(path)
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        file.touch(0o600)
+    except OSError as error:
+        raise StoreUnavailable(f"{file}: cannot be written: {error.strerror}.") from error
+
+
+def end_rehearsal(path: Path) -> None:
+    """What acts were tried on is going to be served."""
+    rehearsal_file(path).unlink(missing_ok=True)
 
 
 def convict(path: Path, known: Identity) -> None:
@@ -231,6 +270,7 @@ _OLDER: Final = (
     "Put the newest store in its place, if there is one. Else go on with this one: `wsrm-mq store adopt` does that, "
     "and with --dry-run says what is lost by it."
 )
+_TRY: Final = "To try a repair on a copy that nothing serves: `wsrm-mq store rehearse`."
 _PERHAPS: Final = (
     "If this is its newest state, as when it was moved with the service stopped, say so with `wsrm-mq store adopt "
     "--current`. If it is an older one, or you are not sure: `wsrm-mq store adopt`."
@@ -241,7 +281,7 @@ def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | No
     if found.copied_at is not None:
         made = datetime.fromtimestamp(found.copied_at // 1000, UTC)
         text = f"is a copy of {made:%Y-%m-%d %H:%M:%S} UTC; it has forgotten what was acknowledged since."
-        return Doubt(text, _OLDER)
+        return Doubt(text, f"{_OLDER} {_TRY}")
     if seen is not None and seen.id == found.id and found.mark < seen.mark:
         return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
     if is_empty:

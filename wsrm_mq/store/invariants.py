@@ -18,6 +18,7 @@ from wsrm_mq.store.schema import HEAD, revision
 
 __all__ = [
     "ACCOUNTED_FOR",
+    "HAS_MESSAGE",
     "INVARIANTS",
     "IN_RANGES",
     "ONE_OUTCOME",
@@ -30,6 +31,7 @@ __all__ = [
 ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
 IN_RANGES: Final = "every entry's number is in the ranges"
 ONE_OUTCOME: Final = "a settled entry has one outcome, a time, and may be acknowledged"
+HAS_MESSAGE: Final = "an entry has its message, and its body until it is settled"
 """These are asked of exports too, and of many stores at once: see ``spark.jobs.audit``."""
 
 PIECE: Final = 5_000
@@ -190,7 +192,7 @@ INVARIANTS: Final = (
         WHERE e.id BETWEEN :lower AND :upper AND (e.outcome IS NULL OR e.outcome = 'dead')""",
     ),
     Invariant(
-        "an entry has its message, and its body until it is settled",
+        HAS_MESSAGE,
         "entry",
         """SELECT e.id, CASE WHEN m.id IS NULL THEN 'no message ' || e.message ELSE 'no body' END
         FROM entry e LEFT JOIN message m ON m.id = e.message

@@ -22,6 +22,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    not_,
     or_,
     select,
     union_all,
@@ -77,6 +78,7 @@ __all__ = [
     "sequence_messages",
     "sequences",
     "texts",
+    "undelivered",
 ]
 
 VERSION: Final = 1
@@ -266,7 +268,7 @@ messages: Final = _view(
         case((_is_settled, entry.c.outcome), else_=entry_state(NOW)).label("state"),
         case((_is_settled, entry.c.reason), else_=entry_reason(NOW)).label("reason"),
         *(entry.c.outcome, message.c.received_at, entry.c.settled_at),
-        *(entry.c.deliveries, entry.c.failures, entry.c.retry_at, entry.c.last_error),
+        *(entry.c.deliveries, entry.c.failures, entry.c.deaths, entry.c.retry_at, entry.c.last_error),
         *(message.c.principal, message.c.connection),
         func.json_extract(message.c.environ, "$.REMOTE_ADDR").label("peer"),
         message.c.body_size,
@@ -340,6 +342,38 @@ faulted: Final = _view(
         select(sequence.c.identifier).where(sequence.c.id == entry.c.sequence).scalar_subquery().label("sequence"),
         *(entry.c.number, entry.c.settled_at, entry.c.outcome, entry.c.confirmed_at),
     ).where(entry.c.reason == ANSWERED_WITH_FAULT),
+)
+
+_again: Final = entry.alias("again")
+
+
+def _of_its_message(*where: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether its message has such an entry: itself, or one that replays it."""
+    return select(_again.c.id).where(_again.c.message == entry.c.message, *where).exists()
+
+
+_NOT_OWED: Final = ("empty_last_message", "not_told", "not_fetched")
+"""Reasons of what has nothing to deliver, or was this side's to tell and nobody's to get any more."""
+_is_written_off: Final = or_(
+    and_(_again.c.outcome == "dead", _again.c.confirmed_at.is_not(None)),
+    and_(_again.c.outcome == "discarded", _again.c.reason == "by_operator"),
+)
+
+undelivered: Final = _view(
+    "undelivered",
+    # Without joins: whether a sequence has one is asked with every look at it.
+    select(
+        entry.c.sequence.label("key"),
+        *(entry.c.number, entry.c.id.label("position"), entry.c.outcome, entry.c.reason, entry.c.settled_at),
+        case((_of_its_message(_is_written_off), 1), else_=0).label("confirmed"),
+    ).where(
+        # In the words of the index that has them.
+        literal_column("entry.outcome IN ('dead', 'discarded')"),
+        *(entry.c.reason.is_distinct_from(reason) for reason in _NOT_OWED),
+        not_(_of_its_message(_again.c.outcome == "delivered")),
+        # A replay that is gone was delivered: retention takes no other.
+        or_(entry.c.reason.is_distinct_from("replayed"), _of_its_message(_again.c.id > entry.c.id)),
+    ),
 )
 
 # connections
@@ -436,4 +470,6 @@ counters: Final = _view(
     ),
 )
 
-refusals: Final = _view("refusals", select(refusal.c.reason, refusal.c.partner, refusal.c.times, refusal.c.last_at))
+refusals: Final = _view(
+    "refusals", select(refusal.c.reason, refusal.c.partner, refusal.c.times, refusal.c.last_at, refusal.c.said)
+)

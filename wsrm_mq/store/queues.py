@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, insert, select, update
+from sqlalchemy import Table, bindparam, func, insert, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import instance, ledger, queue, sequence
+from wsrm_mq.store.tables import instance, ledger, message, queue, sequence
 
 p = bindparam
 
@@ -41,7 +41,18 @@ REVIVE_INSTANCE: Final = compiled(
 )
 END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
 INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
+PROCESS: Final = compiled(select(instance.c.name, instance.c.pid, instance.c.host).where(instance.c.id == p("key")))
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
+_LAST_TIMES: Final = tuple(
+    select(at).where(key == select(func.max(key)).scalar_subquery()).scalar_subquery()
+    for key, at in (
+        (ledger.c.id, ledger.c.at),
+        (message.c.id, message.c.received_at),
+        (instance.c.id, func.coalesce(instance.c.ended_at, instance.c.started_at)),
+    )
+)
+LAST_KNOWN: Final = compiled(select(func.nullif(func.max(*(func.coalesce(last, 0) for last in _LAST_TIMES)), 0)))
+"""The last time that was written down; ms since the epoch."""
 ADD_LEDGER: Final = compiled(insert(ledger).values(_values(ledger, "id")))
 IN_LEDGER: Final = compiled(
     select(ledger.c.id).where(

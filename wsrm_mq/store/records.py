@@ -102,6 +102,11 @@ class SequenceRecord:
     def __post_init__(self) -> None:
         self.due_at = self.value.due_at
 
+    @property
+    def sender(self) -> str | None:
+        """Whom it is counted for what is sent because of it."""
+        return self.partner or self.principal or self.peer
+
     @classmethod
     def read(cls, db: Database, key: int) -> SequenceRecord:
         """The sequence with this ``key``, which is there, as it is committed: to be looked at."""

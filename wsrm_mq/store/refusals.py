@@ -1,4 +1,5 @@
-"""What was refused: counters by reason and partner, with the time of the last. Nothing else is kept of it.
+"""What was refused: counters by reason and partner, with the time of the last, and what that was answered. Nothing else
+is kept of it.
 
 A process counts in memory and, for readers while the store is locked or full, in a file of fixed size beside its
 lock. What it has counted goes into the store with a later commit, and then out of the file. What a process leaves that
@@ -15,10 +16,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wsrm_mq.errors import ConfigurationError, NotAuthenticated, StoreBusy, StoreError, StoreFull, StoreOverloaded
+from wsrm_mq.errors import (
+    ConfigurationError,
+    NameServerSilent,
+    NotAuthenticated,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreOverloaded,
+)
 from wsrm_mq.store.beside import beside, content_of, is_locked
 
-__all__ = ["ACK_NOT_SENT", "FILE_BYTES", "MOST", "OTHER", "Refusal", "Refusals", "in_files", "limit_named", "reason_of"]
+__all__ = [
+    "ACK_NOT_SENT",
+    "FILE_BYTES",
+    "MOST",
+    "OTHER",
+    "SAID",
+    "Refusal",
+    "Refusals",
+    "in_files",
+    "limit_named",
+    "reason_of",
+]
 
 _LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
 _REASONS: Final = (
@@ -27,6 +47,7 @@ _REASONS: Final = (
     (StoreFull, "disk_full"),
     (StoreError, "store_unavailable"),
     (NotAuthenticated, "not_authenticated"),
+    (NameServerSilent, "name_server_silent"),
     (ConfigurationError, "misconfigured"),
 )
 
@@ -34,9 +55,11 @@ MOST: Final = 64
 """Kinds of refusals that a process tells apart until they are in the store."""
 ACK_NOT_SENT: Final = "acknowledgement_not_sent"
 """Counted where the other side refuses: an acknowledgement or fault that its address did not take."""
+SAID: Final = 320
+"""So many characters of what was answered are kept."""
 OTHER: Final = "other"
 """The reason of what comes beyond that."""
-_SLOT: Final = struct.Struct("<40s72sQq")
+_SLOT: Final = struct.Struct("<40s72sQq320s")
 FILE_BYTES: Final = MOST * _SLOT.size
 _SUFFIX: Final = ".refused"
 _MODE: Final = os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_NOFOLLOW
@@ -49,6 +72,13 @@ class Refusal(NamedTuple):
     partner: str
     times: int
     last_at: int
+    said: str = ""
+    """What the last was answered, cut short."""
+
+    def after(self, earlier: Refusal) -> Refusal:
+        """Both as one; what the later said stays."""
+        last = max(self, earlier, key=lambda one: one.last_at)
+        return last._replace(times=self.times + earlier.times)
 
 
 class Refusals:
@@ -86,14 +116,13 @@ class Refusals:
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def note(self, reason: str, partner: str | None, at: int, times: int = 1) -> None:
+    def note(self, reason: str, partner: str | None, at: int, times: int = 1, said: str = "") -> None:
         key = (reason, partner or "")
         with self._lock:
             if key not in self._waiting and len(self._waiting) >= MOST - 1:
                 key = (OTHER, "")
-            known = self._waiting.get(key)
-            before, last_at = (known.times, known.last_at) if known is not None else (0, at)
-            self._waiting[key] = Refusal(*key, before + times, max(last_at, at))
+            noted, known = Refusal(*key, times, at, said[:SAID]), self._waiting.get(key)
+            self._waiting[key] = noted if known is None else noted.after(known)
             self._show(key)
 
     def waiting(self) -> list[Refusal]:
@@ -123,7 +152,9 @@ class Refusals:
             self._places[key] = place
         if row is None:
             del self._places[key]
-        slot = _SLOT.pack(*map(str.encode, key), row.times, row.last_at) if row is not None else bytes(_SLOT.size)
+        slot = bytes(_SLOT.size)
+        if row is not None:
+            slot = _SLOT.pack(*map(_bytes, key), row.times, row.last_at, _bytes(row.said))
         try:
             os.pwrite(self._file, slot, place * _SLOT.size)
         except OSError:
@@ -140,7 +171,7 @@ class Refusals:
             except OSError:  # another process has it
                 continue
             for row in _read(taken):
-                self.note(row.reason, row.partner, row.last_at, row.times)
+                self.note(row.reason, row.partner, row.last_at, row.times, row.said)
             taken.unlink(missing_ok=True)
 
 
@@ -156,9 +187,13 @@ def _read(file: Path) -> Iterator[Refusal]:
     except OSError:
         return
     whole = len(content) // _SLOT.size * _SLOT.size
-    for reason, partner, times, last_at in _SLOT.iter_unpack(content[:whole]):
+    for reason, partner, times, last_at, said in _SLOT.iter_unpack(content[:whole]):
         if times:
-            yield Refusal(_text(reason), _text(partner), times, last_at)
+            yield Refusal(_text(reason), _text(partner), times, last_at, _text(said))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _text(padded: bytes) -> str:

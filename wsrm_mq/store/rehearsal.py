@@ -25,7 +25,7 @@ def refuse_unwritable(path: Path, *, unconfirmed: bool = False) -> None:
     """Raise what a transaction would meet that cannot be written; ``unconfirmed``: of a store that needs no operator's
     confirmation for it."""
     if not unconfirmed:
-        admit(path)
+        admit(path, for_act=True)
     refuse_place(path)
     with closing(connect_looker(path)) as db:
         obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)

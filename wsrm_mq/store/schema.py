@@ -37,6 +37,7 @@ KNOWN: Final = (
     "0012",
     "0013",
     "0014",
+    "0015",
 )
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 

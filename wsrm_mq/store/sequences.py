@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, fun
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import delivery_is
-from wsrm_mq.store.tables import channel, outgoing, plan, range_, sequence
+from wsrm_mq.store.tables import channel, outgoing, plan, queue, range_, sequence
 
 p = bindparam
 
@@ -134,11 +134,15 @@ OWNED_BY: Final = compiled(select(sequence.c.id).where(sequence.c.owner == p("ow
 _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
 _OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
-RUNNABLE: Final = compiled(
+_RUNNABLE: Final = (
     select(sequence.c.id)
     .where(delivery_is(DeliveryState.READY, now=p("now")), _OURS, sequence.c.id + 0 > p("after"))
     .limit(p("count"))  # the sum keeps the search in the partial index
 )
+RUNNABLE: Final = compiled(_RUNNABLE)
+_SENDS: Final = select(queue.c.id).where(queue.c.kind == "outgoing")
+RUNNABLE_SENDS: Final = compiled(_RUNNABLE.where(sequence.c.queue.in_(_SENDS)))
+"""What is sent again by an operator too, which has a sequence of replays."""
 NEXT_RETRY: Final = compiled(
     select(func.min(sequence.c.retry_at)).where(
         delivery_is(DeliveryState.RETRYING, DeliveryState.READY, now=p("now")), _OURS, sequence.c.retry_at.is_not(None)

@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ from wsrm_mq.store.rehearsal import rehearse
 from wsrm_mq.store.reserve import Reserve, is_spent
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.unit_of_work import Session
-from wsrm_mq.store.writer import Clock, Verb, Writer, wall_clock
+from wsrm_mq.store.writer import Clock, Verb, Writer, believed_of, wall_clock
 
 __all__ = ["Store", "store_path"]
 
@@ -75,6 +75,7 @@ class Store:
         self._keep_headers = keep_headers
         self.serving = serving
         self.clock = clock
+        self.believed = believed_of(clock)
         self._events = events or Events()
         self.presence: Presence | None = None
         self.refusals = Refusals()
@@ -85,6 +86,7 @@ class Store:
         self.writer = Writer(
             self.path,
             clock=clock,
+            believed=self.believed,
             reserve=self._reserve,
             max_requests=max_queued,
             max_request_bytes=max_queued_bytes,
@@ -141,14 +143,18 @@ class Store:
         db = connect_writer(self.path)
         try:
             with store_errors(self.path):
+                now = self.clock()
                 row = {
                     "name": name,
                     "host": socket.gethostname(),
                     "pid": os.getpid(),
-                    "started_at": self.clock(),
+                    "started_at": now,
                     "application": self.serving.application,
                     "paths": self.serving.stored_paths,
                 }
+                with suppress(sqlite3.DatabaseError):  # what is damaged is told where it is needed
+                    (known,) = db.execute(queues.LAST_KNOWN).fetchone()
+                    self.believed.know(now if known is None else known, now)
                 db.execute("BEGIN IMMEDIATE")
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
@@ -178,6 +184,10 @@ class Store:
             self.refusals.close(self.path, self.presence.name)
             self.presence.close()
             self.presence = None
+
+    def reached(self) -> int:
+        """The time by which what ends for ever is judged: the clock's, as far as that is believed."""
+        return self.believed.by(self.clock())
 
     def bear_witness(self) -> None:
         """Tell the witness, where something was written since it was told."""
@@ -263,11 +273,11 @@ def run_once(
     path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False, dry_run: bool = False
 ) -> R:
     """One transaction from outside a running instance (CLI): committed, then the live instances are woken. ``dry_run``:
-    only rehearsed. Raises ``StoreUnconfirmed`` as ``Store.open`` does, but for what is allowed on an ``unconfirmed``
-    store."""
+    only rehearsed. Raises ``StoreUnconfirmed`` as ``Store.open`` does, but on a copy that acts are tried on, and for
+    what is allowed on an ``unconfirmed`` store."""
     if dry_run:
         return rehearse(path, verb, clock())
-    witness = Witness(path) if unconfirmed else identity.admit(path)
+    witness = Witness(path) if unconfirmed else identity.admit(path, for_act=True)
     db = connect_writer(path)
     try:
         with store_errors(path):

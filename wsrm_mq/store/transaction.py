@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from wsrm_mq.errors import LeftAlone
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.states import State
@@ -32,11 +33,11 @@ _NOTHING: Final[Mapping[str, str | None]] = MappingProxyType({})
 class Transaction(UnitOfWork):
     """A transaction in progress; see ``UnitOfWork``."""
 
-    def __init__(self, session: Session, now: int) -> None:
-        super().__init__(session, now)
+    def __init__(self, session: Session, now: int, reached: int | None = None) -> None:
+        super().__init__(session, now, reached)
         self._sequences = session.cache.sequences
         self._touched: dict[int, SequenceRecord] = {}
-        self._taken = 0
+        self._taken = self._sent = 0
         self._held = self._held_bytes = 0
         """How much more is held after it."""
 
@@ -51,11 +52,17 @@ class Transaction(UnitOfWork):
         self._touched[key] = record
         return record
 
-    def takes_slot(self, *, is_outgoing: bool = False) -> bool:
+    def takes_slot(self) -> bool:
         """Whether there is a thread for one sequence more; then it is that one's."""
-        has_slot = self._cache.has_slot(self._taken, is_outgoing)
+        has_slot = self._cache.has_slot(self._taken)
         self._taken += has_slot
         return has_slot
+
+    def left_alone(self, url: str, who: str | None, waited: float) -> LeftAlone | None:
+        """Why nothing is sent to ``url`` because of ``who`` now; ``None``: it has its place among those that are."""
+        left_alone = self._cache.left_alone(url, who, waited, self._sent)
+        self._sent += left_alone is None
+        return left_alone
 
     def sequence_named(self, identifier: str) -> SequenceRecord | None:
         key = self._sequences.keys.get(identifier)

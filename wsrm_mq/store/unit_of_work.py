@@ -39,11 +39,13 @@ class Session(NamedTuple):
 
 
 class UnitOfWork:
-    """A transaction in progress. ``now`` is one time for all of it, ms since the epoch."""
+    """A transaction in progress. ``now`` is one time for all of it, ms since the epoch; by ``reached`` it is judged
+    what ends for ever: another time while the clock is doubted."""
 
-    def __init__(self, session: Session, now: int) -> None:
+    def __init__(self, session: Session, now: int, reached: int | None = None) -> None:
         self.db, cache, self.instance, self.instance_name, tally = session
         self.now = now
+        self.reached = now if reached is None else reached
         self.connections = cache.connections
         self.counts: dict[Key, int] = defaultdict(int)
         """What this transaction counts; see ``counting`` for when that is in the store."""

@@ -32,6 +32,8 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.believed import Believed, since_boot
+from wsrm_mq.store.cache import MaySend
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.group_commit import Clock, GroupCommit
 from wsrm_mq.store.lasting import Lasting
@@ -42,7 +44,7 @@ from wsrm_mq.store.rescue import FileIds
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQueue
 
-__all__ = ["Clock", "Verb", "Writer", "wall_clock"]
+__all__ = ["Clock", "Verb", "Writer", "believed_of", "wall_clock"]
 
 R = TypeVar("R")
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -63,6 +65,11 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+def believed_of(clock: Clock) -> Believed:
+    """How far ``clock`` is believed: wholly, where it is not the machine's own."""
+    return Believed(since_boot if clock is wall_clock else None)
+
+
 class Writer:
     """Runs verbs in transactions, in the order they came, in its own thread."""
 
@@ -71,6 +78,7 @@ class Writer:
         path: Path,
         *,
         clock: Clock = wall_clock,
+        believed: Believed | None = None,
         reserve: Reserve | None = None,
         max_requests: int = 1_024,
         max_request_bytes: int = 64 * 1024 * 1024,
@@ -85,6 +93,7 @@ class Writer:
         self._commit = GroupCommit(
             path,
             clock=clock,
+            believed=believed or believed_of(clock),
             tally=self.tally,
             events=self._events,
             reserve=reserve,
@@ -187,9 +196,10 @@ class Writer:
         self._idle = False
         self._changed.notify()
 
-    def bound(self, has_slot: Callable[[int, bool], bool]) -> None:
-        """Take no more sequences than ``has_slot`` says there are threads for; see ``Cache``."""
-        self._commit.bound(has_slot)
+    def bound(self, has_slot: Callable[[int], bool], left_alone: MaySend) -> None:
+        """Take no more sequences than ``has_slot`` says there are threads for, and none whose host is ``left_alone``:
+        see ``Cache``."""
+        self._commit.bound(has_slot, left_alone)
 
     def attend(self, attended: bool) -> None:
         """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes no thread."""

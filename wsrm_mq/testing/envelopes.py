@@ -1,4 +1,4 @@
-"""Requests as an RM Source writes them, in one combination of versions.
+"""Requests as an RM Source writes them, in one combination of versions, and the operations that they call.
 
 The factory writes whatever it is told: ``None`` leaves a part out, a string stands where a number is due, and
 ``headers`` is put into the Header as it is. The prefixes ``soap``, ``wsa`` and ``wsrm`` are declared.
@@ -6,17 +6,53 @@ The factory writes whatever it is told: ``None`` leaves a part out, a string sta
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from html import escape, unescape
 from typing import Any, Final, Self
 from uuid import uuid4
 
 from wsrm_mq.versions import MAKE_CONNECTION, WSA_2005, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["FRESH", "EnvelopeFactory"]
+__all__ = ["FRESH", "EnvelopeFactory", "Operation"]
 
 FRESH: Final = "fresh"
 """As ``message_id``: a new one."""
 _PUT: Final = '<p:put xmlns:p="urn:example:orders"><p:text>hello</p:text></p:put>'
+_ACTION: Final = re.compile(rb"<wsa:Action>([^<]*)<")
+OF_BODY: Final = "of the body"
+"""As ``action``: that of the operation."""
+
+
+class Operation(str):
+    """The Body of a message that calls an operation: ``Operation("{urn:example:orders}put", text="two seats")``.
+
+    A parameter is an element in the namespace of the operation. It is text or a number, a mapping for an element with
+    children, a list for one that is repeated, ``None`` for one that is not there. ``action`` is the namespace, a slash
+    and the name; a service that reads another one gets it by ``send(…, action="…")``.
+    """
+
+    action: str
+
+    def __new__(cls, name: str, /, **parameters: Any) -> Self:
+        namespace, _, local = name.rpartition("}")
+        namespace = namespace.removeprefix("{")
+        made = super().__new__(cls, f'<{local} xmlns="{escape(namespace)}">{_children(parameters)}</{local}>')
+        made.action = f"{namespace}/{local}"
+        return made
+
+
+def _children(parameters: Mapping[str, Any]) -> str:
+    repeated = ((name, value if isinstance(value, list) else [value]) for name, value in parameters.items())
+    each = ((name, one) for name, values in repeated for one in values if one is not None)
+    return "".join(f"<{name}>{_content(one)}</{name}>" for name, one in each)
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _children(value)
+    return escape(str(value).lower() if isinstance(value, bool) else str(value), quote=False)
 
 
 @dataclass(frozen=True)
@@ -32,6 +68,13 @@ class EnvelopeFactory:
     def content_type(self) -> str:
         """For the Content-Type field; it names no action."""
         return f"{self.soap.media_type}; charset=utf-8"
+
+    def fields(self, envelope: bytes) -> dict[str, str]:
+        """The header fields of a request with an envelope of this factory: SOAP 1.1 has SOAPAction."""
+        found = _ACTION.search(envelope)
+        if self.soap is not SOAPVersion.SOAP_1_1 or found is None:
+            return {"Content-Type": self.content_type}
+        return {"Content-Type": self.content_type, "SOAPAction": f'"{unescape(found[1].decode())}"'}
 
     @property
     def anonymous(self) -> str:
@@ -83,7 +126,7 @@ class EnvelopeFactory:
         number: int | str | None,
         body: str = _PUT,
         *,
-        action: str | None = "urn:example:orders/put",
+        action: str | None = OF_BODY,
         last: bool | str = False,
         ack_requested: bool = False,
         must_understand: bool = True,
@@ -91,10 +134,13 @@ class EnvelopeFactory:
         reply_to: str | None = "none",
         headers: str = "",
     ) -> bytes:
-        """A message of a sequence. ``last`` is the 1.0 marker; as a string, its content.
+        """A message of a sequence. ``body`` is an ``Operation``, or XML. ``last`` is the 1.0 marker; as a string, its
+        content.
 
         ``reply_to`` is an address, ``"none"`` for one-way, ``""`` for anonymous.
         """
+        if action == OF_BODY:
+            action = body.action if isinstance(body, Operation) else "urn:example:orders/put"
         sequence = self.sequence_header(identifier, number, last=last, must_understand=must_understand)
         if ack_requested:
             sequence += self.ack_requested_header(identifier)

@@ -1,4 +1,4 @@
-"""Wires to an application in this process, without a server. Many threads may post on one."""
+"""Wires to an application in this process, without a server, and its lifespan. Many threads may post on one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import io
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import unquote_to_bytes
 
 from wsrm_mq.testing.wire import HTTPAnswer
 
-__all__ = ["ASGIWire", "WSGIWire"]
+__all__ = ["ASGIWire", "Lifespan", "WSGIWire"]
 
 Message = MutableMapping[str, Any]
 ASGIApplication = Callable[
@@ -136,6 +136,45 @@ class ASGIWire:
             raise ConnectionError("the application sent no answer")
         answered = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in sent[0]["headers"]}
         return HTTPAnswer(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+class Lifespan:
+    """Starts an ASGI application in the loop of ``ASGIWire`` and stops it, as a server does: ``with Lifespan(app):``.
+
+    One that knows no lifespan is left as it is. Raises ``RuntimeError`` where it fails to start or to stop."""
+
+    def __init__(self, app: ASGIApplication) -> None:
+        self._app = app
+        self.state: dict[str, Any] = {}
+        """What the application puts there at its start; ``ASGIWire(app, scope={"state": …})`` gives it to requests."""
+
+    def __enter__(self) -> Self:
+        self._told: asyncio.Queue[Message] = asyncio.Queue()
+        self._said: asyncio.Queue[Message] = asyncio.Queue()
+        self._run = asyncio.run_coroutine_threadsafe(self._live(), _loop())
+        self._announce("startup")
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if not self._run.done():
+            self._announce("shutdown")
+            self._run.result(_SECONDS)
+
+    async def _live(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        try:
+            await self._app(scope, self._told.get, self._said.put)
+        finally:
+            await self._said.put({"type": "lifespan.none"})
+
+    def _announce(self, event: str) -> None:
+        async def tell() -> Message:
+            await self._told.put({"type": f"lifespan.{event}"})
+            return await self._said.get()
+
+        said = asyncio.run_coroutine_threadsafe(tell(), _loop()).result(_SECONDS)
+        if said["type"].endswith(".failed"):
+            raise RuntimeError(f"{event}: {said.get('message') or 'failed'}")
 
 
 @cache

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.testing.delivered import wait_until_delivered
 from wsrm_mq.testing.envelopes import EnvelopeFactory
+from wsrm_mq.testing.reply import Reply
 from wsrm_mq.testing.wire import HTTPAnswer, Wire
 
 __all__ = ["RMSender", "Refused", "Unacknowledged", "shuffled_windows"]
@@ -105,7 +107,7 @@ class RMSender(Generic[W]):
         """Send an envelope; what its answer acknowledges is remembered. Raises ``OSError`` where the wire breaks; the
         next message opens another."""
         try:
-            answer = self.wire.post(envelope, {"Content-Type": self.envelopes.content_type})
+            answer = self.wire.post(envelope, self.envelopes.fields(envelope))
         except OSError:
             self.disconnect()
             raise
@@ -139,20 +141,45 @@ class RMSender(Generic[W]):
         return self._write(self.identifier, number, *content, **options)
 
     def send(self, number: int, *content: Any, **options: Any) -> HTTPAnswer:
-        """Send a message once. Status 503 says that it is to be sent again. Raises ``OSError`` and ``Refused``."""
+        """Send a message once: ``content`` is its Body, best an ``Operation``; ``options`` are those of
+        ``EnvelopeFactory.message``. Status 503 says that it is to be sent again. Raises ``OSError`` and ``Refused``."""
         return self.checked(self.post(self.message(number, *content, **options)))
 
     def send_until_acknowledged(self, number: int, *content: Any, seconds: float = 30, **options: Any) -> None:
         """Raises ``Unacknowledged`` after ``seconds``, and ``Refused``."""
+        for answer in self._sent_again(number, content, options, seconds):
+            if answer is not None:
+                self.checked(answer)
+            if number in self.acknowledged:
+                return
+
+    def call(self, number: int, *content: Any, seconds: float = 30, **options: Any) -> Reply:
+        """Send a request until its reply is there, which may be a fault. Raises ``Unacknowledged`` after
+        ``seconds``."""
+        for answer in self._sent_again(number, content, {"reply_to": "", **options}, seconds):
+            if answer is not None and answer.is_soap and answer.reply.body is not None:
+                return answer.reply
+        raise AssertionError("it is sent until it is answered, or too late")
+
+    def _sent_again(
+        self, number: int, content: tuple[Any, ...], options: dict[str, Any], seconds: float
+    ) -> Iterator[HTTPAnswer | None]:
+        """The answers to one message, sent again and again; ``None`` where the wire broke."""
         envelope = self.message(number, *content, **options)
         end = time.monotonic() + seconds
-        while number not in self.acknowledged:
+        while True:
+            try:
+                yield self.post(envelope)
+            except OSError:
+                yield None
             if time.monotonic() > end:
                 raise Unacknowledged(f"message {number} of {self.identifier}, {seconds} s long")
-            with suppress(OSError):
-                self.checked(self.post(envelope))
-            if number not in self.acknowledged:
-                time.sleep(_PAUSE_SECONDS)
+            time.sleep(_PAUSE_SECONDS)
+
+    def wait_until_delivered(self, store: str | os.PathLike[str], *, seconds: float = 10) -> None:
+        """Wait until the service has taken all that is acknowledged: its store is this file, of this machine. Raises
+        ``Undelivered``."""
+        wait_until_delivered(store, self.identifier, self.acknowledged, seconds=seconds)
 
     def send_all(
         self,

@@ -75,9 +75,22 @@ MEASURES: Final = {
     "nothing_taken": Measure(
         "reasons in 5 minutes why no message is taken at all (max_store, disk_full, store_locked, "
         "store_unavailable, overloaded)",
-        lambda s: len(s.at.takes_nothing(s.now)),
+        lambda s: len(store_findings.nothing_taken(s)),
         store_findings.nothing_taken,
         critical="0",
+    ),
+    "recovered": Measure(
+        "1: no message was taken within the last 5 minutes, for a reason that is over",
+        lambda s: bool(store_findings.recovered(s)),
+        store_findings.recovered,
+        warning="0",
+    ),
+    "deadly": Measure(
+        "messages that two or more processes in a row have died with",
+        lambda s: len(findings.deadly(s)),
+        findings.deadly,
+        critical="0",
+        listing="wsrm-mq sequence explain verdict:blocked,running",
     ),
     "instances": Measure("processes that live", lambda s: len(s.at.instances), store_findings.instances, critical="1:"),
     "unserved": Measure(
@@ -108,6 +121,13 @@ MEASURES: Final = {
         store_findings.refused,
         warning="0",
         listing="wsrm-mq failure list",
+    ),
+    "turned_away": Measure(
+        "partners that were refused a sequence in 24 h, and have no newer one",
+        lambda s: len(store_findings.turned_away(s)),
+        store_findings.turned_away,
+        warning="0",
+        listing="wsrm-mq failure list reason:CreateSequenceRefused",
     ),
     "unsent": Measure(
         "1: something waits for a minute to be sent, and no process takes it up",
@@ -198,6 +218,11 @@ MEASURES: Final = {
     "dead_instances": Measure(
         "processes that died unnoticed", lambda s: s.at.dead_instances, store_findings.dead_instances, warning="0"
     ),
+    "strangers_turned_away": Measure(
+        "1: a source that fits no partner was refused a sequence in 24 h, and none has a newer one",
+        lambda s: len(store_findings.strangers_turned_away(s)),
+        store_findings.strangers_turned_away,
+    ),
     "retrying": Measure(
         "sequences whose message is tried again",
         lambda s: len(findings.retrying(s)),
@@ -211,7 +236,10 @@ MEASURES: Final = {
         listing="wsrm-mq sequence explain verdict:waiting",
     ),
     "ready": Measure(
-        "messages that wait for the application", lambda s: sum(one.ready for one in s.at.waiting.values())
+        "messages that wait for the application",
+        lambda s: sum(one.ready for one in s.at.waiting.values()),
+        findings.backlog,
+        listing="wsrm-mq sequence explain verdict:running",
     ),
 }
 """Worst first: the order of findings that are equally severe."""

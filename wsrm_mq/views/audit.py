@@ -37,7 +37,7 @@ _ACTS: Final = select(*(_event[name] for name in Act._fields)).where(_event.acto
 def acts(db: Database, query: Query, *, before: int | None = None, limit: int = 50) -> list[Act]:
     """The last ``limit`` acts that fit, of those with a key below ``before``; the newest is the last."""
     named = having_verdict(db, query)
-    wanted = conditions(resolved(db, query), views.ledger_events)
+    wanted = conditions(resolved(db, query, views.ledger_events), views.ledger_events)
     if named is not None:
         wanted += (_event.sequence.in_(named),)
     listed = _ACTS.where(_event.key < bindparam("before"), *wanted).order_by(_event.key.desc()).limit(limit)

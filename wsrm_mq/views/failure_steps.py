@@ -54,6 +54,7 @@ _CHOICES: Final = (
         _is_taken,
         _ALARMING,
     ),
+    _Choice("wsrm-mq config show", "what {option} is now: another value allows it", lambda one: one.option is not None),
     _Choice("wsrm-mq status", "what is refused now, and what to do", lambda one: one.event == REFUSED),
 )
 
@@ -65,4 +66,6 @@ def failure_steps(failure: Failure, query: str = "") -> tuple[Step, ...]:
         which = typed(f"failure:{failure.key} {query}", *one.words)
         return one.command.format(messages=which, position=failure.position)
 
-    return tuple(Step(command(one), one.effect) for one in _CHOICES if one.applies(failure))
+    return tuple(
+        Step(command(one), one.effect.format(option=failure.option)) for one in _CHOICES if one.applies(failure)
+    )

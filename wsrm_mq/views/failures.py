@@ -21,7 +21,7 @@ from wsrm_mq.views.filters import failed_like
 from wsrm_mq.views.naming import ELLIPSIS
 from wsrm_mq.views.query import Query, Term, parse
 from wsrm_mq.views.reading import what_fits
-from wsrm_mq.views.refusals import Refusal, refusals
+from wsrm_mq.views.refusals import Refusal, key_of, option_named, refusals
 
 __all__ = ["LOOKED_AT", "REFUSED", "Attempt", "Failure", "Failures", "attempts", "failures", "find_failures"]
 
@@ -65,6 +65,10 @@ class Failure(NamedTuple):
     taken: int = 0
     position: int | None = None
     """Of the newest message."""
+    said: str | None = None
+    """What the last was answered that was refused."""
+    option: str | None = None
+    """Of the configuration: what would allow it."""
 
 
 class Failures(NamedTuple):
@@ -188,7 +192,7 @@ def _grouped(newest: Select[Any]) -> Select[Any]:
 
 
 def _group(row: tuple[Any, ...]) -> Failure:
-    found = Failure._make(row)
+    found = Failure(*row)
     return found._replace(queues=_names(found.queues), partners=_names(found.partners))
 
 
@@ -218,8 +222,10 @@ def _refused(db: Database, query: Query) -> Iterator[Failure]:
     for one in refusals(db, file_of(db)):
         if all(_fits(one, term) for term in query.terms):
             partners = (one.partner,) if one.partner else ()
-            key = "@".join((one.reason, *partners))
-            yield Failure(key, REFUSED, one.reason, None, None, None, one.times, None, one.last_at, (), partners)
+            found = Failure(
+                key_of(one), REFUSED, one.reason, None, None, None, one.times, None, one.last_at, (), partners
+            )
+            yield found._replace(said=one.said or None, option=option_named(one.said))
 
 
 def _fits(one: Refusal, term: Term) -> bool:

@@ -8,14 +8,16 @@ from typing import Final
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.next_steps import Step
 from wsrm_mq.views.plans import PlanView
-from wsrm_mq.views.sentences import counted, explanation, moment, span
+from wsrm_mq.views.sentences import counted, explanation, first_line, moment, span
 from wsrm_mq.views.sight import Fact, Sight
-from wsrm_mq.views.typed import queue_word
-from wsrm_mq.views.verdict import Cause, Verdict
+from wsrm_mq.views.typed import queue_word, typed
+from wsrm_mq.views.verdict import BACKLOG, Cause, Situation, Verdict
 
 __all__ = [
+    "backlog",
     "blocked",
     "dead_letters",
+    "deadly",
     "expiring",
     "faulted",
     "gaps",
@@ -33,6 +35,8 @@ __all__ = [
 
 WAITING_FOR: Final = 300_000
 """A gap of less, in ms, needs no attention: its source sends again."""
+NAMED: Final = 3
+"""So many partners or queues are named."""
 RUNNING_FOR: Final = 300_000
 """An operation that has run for less, in ms, needs no attention."""
 
@@ -54,19 +58,83 @@ def _judged(sight: Sight, word: str) -> list[Verdict]:
     return [one for one in sight.verdicts.found if one.word == word]
 
 
+_RUNS_AGAIN: Final = (Cause.ORPHANED, Cause.TAKEN_OVER, Cause.STOPPED, Cause.RETRYING, Cause.RUNNING)
+
+
+def _is_deadly(one: Verdict) -> bool:
+    return one.cause in _RUNS_AGAIN and one.at.is_deadly
+
+
+def deadly(sight: Sight) -> list[Fact]:
+    return _of_sequences([one for one in sight.verdicts.found if _is_deadly(one)])
+
+
 def blocked(sight: Sight) -> list[Fact]:
-    return _of_sequences([one for one in _judged(sight, "blocked") if one.cause is Cause.BLOCKED])
+    """Those that one cause has stopped are one finding."""
+    causes: dict[str, list[Verdict]] = {}
+    for one in _judged(sight, "blocked"):
+        if one.cause is Cause.BLOCKED:
+            causes.setdefault(_cause_of(one.at), []).append(one)
+    facts = [
+        _of_one_cause(cause, found) if len(found) > 1 else _of_sequences(found)[0] for cause, found in causes.items()
+    ]
+    return sorted(facts, key=lambda fact: -fact.messages if fact.view is None else 0)
+
+
+def _cause_of(at: Situation) -> str:
+    return at.exception or first_line((at.head.last_error if at.head is not None else None) or "")
+
+
+def _of_one_cause(cause: str, found: list[Verdict]) -> Fact:
+    at = found[0].at
+    which = typed("verdict:blocked", *([f"exception:{at.exception}"] if at.exception is not None else []))
+    error = first_line((at.head.last_error if at.head is not None else None) or cause)
+    partners = sorted({one.at.view.partner or one.at.view.principal or one.at.view.peer or "?" for one in found})
+    queues = sorted({one.at.view.queue for one in found})
+    return Fact(
+        f"{len(found)} sequences are stopped by the same cause, of {_few(partners)} in {_few(queues)}: {error!r}.",
+        (
+            Step(f"wsrm-mq sequence resume {which} --reason TEXT", "try them all again, when the cause is repaired"),
+            Step(f"wsrm-mq sequence list {which}", "which they are"),
+        ),
+        len(found) + sum(one.at.view.held for one in found),
+        min(one.at.head.received_at for one in found if one.at.head is not None),
+        verdict="blocked",
+        queue=queues[0] if len(queues) == 1 else None,
+    )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (" and more" if len(names) > NAMED else "")
 
 
 def retrying(sight: Sight) -> list[Fact]:
-    return _of_sequences([one for one in _judged(sight, "blocked") if one.cause is Cause.RETRYING])
+    return _of_sequences(
+        [one for one in _judged(sight, "blocked") if one.cause is Cause.RETRYING and not _is_deadly(one)]
+    )
 
 
 def running(sight: Sight) -> list[Fact]:
     before = sight.now - RUNNING_FOR
     return _of_sequences(
-        [one for one in _judged(sight, "running") if (one.at.view.running_since or before + 1) <= before]
+        [
+            one
+            for one in _judged(sight, "running")
+            if (one.at.view.running_since or before + 1) <= before and not _is_deadly(one)
+        ]
     )
+
+
+def backlog(sight: Sight) -> list[Fact]:
+    """What is under way, and will be for a while."""
+    found = [one for one in sight.verdicts.found if one.cause is Cause.RUNNING and one.at.ready >= BACKLOG]
+    shown = {fact.view for fact in (*running(sight), *deadly(sight))}
+    return [
+        fact._replace(messages=one.at.ready)
+        for one in found
+        if one.at.view not in shown
+        for fact in _of_sequences([one])
+    ]
 
 
 def waiting(sight: Sight) -> list[Fact]:
@@ -83,7 +151,7 @@ def _is_old(one: Verdict) -> bool:
 
 
 def silent(sight: Sight) -> list[Fact]:
-    return _of_sequences([one for one in _judged(sight, "silent") if one.at.view.held])
+    return _of_sequences([one for one in _judged(sight, "silent") if one.at.view.held or one.at.missing])
 
 
 def expiring(sight: Sight) -> list[Fact]:
@@ -138,7 +206,7 @@ def replays(sight: Sight) -> list[Fact]:
         Fact(
             f"The replay by plan {one.id[:8]} has stopped at line {one.line} of {one.messages}.",
             (
-                Step(f"wsrm-mq replay run {shlex.quote(one.file)}", "go on where it was"),
+                *([] if sight.doubt else [Step(f"wsrm-mq replay run {shlex.quote(one.file)}", "go on where it was")]),
                 Step(f"wsrm-mq replay cancel {one.id} --reason TEXT", "give up what is left of it"),
             ),
             one.messages - one.line,

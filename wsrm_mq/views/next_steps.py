@@ -14,7 +14,7 @@ from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.verdict import Cause, Situation
 
-__all__ = ["Step", "steps"]
+__all__ = ["REHEARSE", "Step", "steps"]
 
 
 class Step(NamedTuple):
@@ -22,6 +22,9 @@ class Step(NamedTuple):
 
     command: str
     effect: str
+
+
+REHEARSE: Final = Step("wsrm-mq store rehearse", "first: this is a copy; let repairs be tried on it")
 
 
 class _Choice(NamedTuple):
@@ -36,8 +39,24 @@ def _has_head(at: Situation) -> bool:
     return at.head is not None
 
 
+def _has_failed(at: Situation) -> bool:
+    return at.head is not None and at.head.failures > 0
+
+
+def _is_untried(at: Situation) -> bool:
+    return at.head is not None and not at.head.failures
+
+
 def _goes_to_a_target(at: Situation) -> bool:
     return at.view.queue.startswith(OUTGOING)
+
+
+def _is_deadly(at: Situation) -> bool:
+    return at.is_deadly and at.view.blocked is None and at.view.on_hold_since is None
+
+
+def _is_deadly_and_stands(at: Situation) -> bool:
+    return _is_deadly(at) and not at.owner_lives
 
 
 def _lacks_numbers(at: Situation) -> bool:
@@ -49,20 +68,29 @@ def _holds(at: Situation) -> bool:
 
 
 def _may_be_forced(at: Situation) -> bool:
-    return at.view.held > 0 and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
+    return bool(at.missing) and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
 
 
 def _is_open(at: Situation) -> bool:
     return at.view.state != "ended"
 
 
+def _has_letters(at: Situation) -> bool:
+    return at.undelivered.letters > 0
+
+
 def _gave_up(at: Situation) -> bool:
-    return at.view.discard_from is not None
+    return _has_letters(at) or at.view.discarding
+
+
+def _has_discarded(at: Situation) -> bool:
+    return at.undelivered.open.count() > at.undelivered.letters
 
 
 _RESUME: Final = _Choice(
-    "wsrm-mq sequence resume {sequence} --reason TEXT", "try it again, when its cause is repaired", _has_head
+    "wsrm-mq sequence resume {sequence} --reason TEXT", "try it again, when its cause is repaired", _has_failed
 )
+_TRY: Final = _Choice("wsrm-mq sequence resume {sequence} --reason TEXT", "try it now, without waiting", _is_untried)
 _PLAN: Final = _Choice(
     "wsrm-mq replay status {plan}",
     "the plan that it is of: `replay run` with its file tries it again",
@@ -87,7 +115,9 @@ _TO_PARTNER: Final = _Choice(
 )
 _LIVE: Final = _Choice("wsrm-mq message list --sequence {sequence} --outcome live", "what waits", _holds)
 _FORCE: Final = _Choice(
-    "wsrm-mq sequence force {sequence} --reason TEXT", "deliver what is held, past the gap", _may_be_forced
+    "wsrm-mq sequence force {sequence} --past {missing} --reason TEXT",
+    "deliver what is held, past the gap",
+    _may_be_forced,
 )
 _HOLD: Final = _Choice("wsrm-mq sequence hold {sequence} --reason TEXT", "keep what waits, beyond the end", _holds)
 _END: Final = _Choice(
@@ -95,12 +125,30 @@ _END: Final = _Choice(
     "end it, as its behavior says; its source is told by its next message",
     _is_open,
 )
-_DEAD: Final = _Choice("wsrm-mq dead-letter list seq:{sequence}", "its dead letters", _gave_up)
+_DEADLY: Final = (
+    _SKIP._replace(applies=_is_deadly_and_stands),
+    _Choice("wsrm-mq sequence hold {sequence} --reason TEXT", "nothing of it runs until it is resumed", _is_deadly),
+    _SHOW._replace(applies=_is_deadly),
+)
+"""Before anything else."""
+_UNDELIVERED: Final = (
+    _Choice("wsrm-mq dead-letter list seq:{sequence}", "its dead letters", _gave_up),
+    _Choice("wsrm-mq message list seq:{sequence} outcome:discarded", "what was not delivered, and why", _has_discarded),
+    _Choice(
+        "wsrm-mq dead-letter redrive seq:{sequence} confirmed:no --reason TEXT", "deliver them again", _has_letters
+    ),
+    _Choice(
+        "wsrm-mq dead-letter confirm seq:{sequence} confirmed:no --reason TEXT",
+        "they are dealt with, and alarm no more",
+        _has_letters,
+    ),
+)
+"""Whatever else is to be done about it."""
 
 _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
     Cause.ON_HOLD: (_REPLAYED, _Choice("wsrm-mq sequence resume {sequence} --reason TEXT", "let it go on")),
     Cause.TO_FETCH: (_Choice("wsrm-mq message list --sequence {sequence} --outcome live", "what waits"),),
-    Cause.BLOCKED: (_PLAN, _RESUME, _SHOW, _SKIP, _VERIFY),
+    Cause.BLOCKED: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP, _VERIFY),
     Cause.RUNNING: (_Choice("wsrm-mq message show {position}", "the message that runs", _has_head), _AGAIN),
     Cause.TAKEN_OVER: (_AGAIN,),
     Cause.ORPHANED: (_DOCTOR,),
@@ -108,7 +156,7 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
         _DOCTOR,
         _Choice("wsrm-mq store application {application} NEW --reason TEXT", "the application has a new name"),
     ),
-    Cause.RETRYING: (_PLAN, _RESUME, _SHOW, _SKIP),
+    Cause.RETRYING: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP),
     Cause.READY: (_PLAN,),
     Cause.SENT: (),
     Cause.STOPPED: (_DOCTOR,),
@@ -123,11 +171,11 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
             "they are dealt with, and alarm no more",
         ),
     ),
-    Cause.ENDED: (_DEAD,),
+    Cause.ENDED: (),
     Cause.EXPIRING: (_TO_PARTNER, _LIVE, _FORCE, _HOLD),
     Cause.SILENT: (_TO_PARTNER, _LIVE, _FORCE, _END),
     Cause.WAITING: (_TO_PARTNER, _LIVE, _FORCE, _END),
-    Cause.SETTLED: (_DEAD,),
+    Cause.SETTLED: (),
 }
 
 
@@ -139,9 +187,13 @@ def steps(cause: Cause, at: Situation) -> tuple[Step, ...]:
         "plan": at.view.plan,
         "application": shlex.quote((at.unserved.application if at.unserved is not None else None) or "none"),
         "replayed_by": at.replayed_by,
+        "missing": next((first for first, _last in at.missing), ""),
         "number": head.number if head is not None else "",
         "position": head.position if head is not None else "",
     }
-    return tuple(
-        Step(choice.command.format_map(names), choice.effect) for choice in _CHOICES[cause] if choice.applies(at)
+    found = (
+        Step(choice.command.format_map(names), choice.effect)
+        for choice in (*_DEADLY, *_CHOICES[cause], *_UNDELIVERED)
+        if choice.applies(at)
     )
+    return tuple({one.command: one for one in reversed([*found])}.values())[::-1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, known_instances, live_instances
 from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.reading import sequence
-from wsrm_mq.views.refusals import ACK_NOT_SENT, Refusal, refusals
+from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 __all__ = [
@@ -46,6 +46,9 @@ FAULTED_WITHIN: Final = 86_400_000
 
 REFUSED_WITHIN: Final = 300_000
 """So long, in ms, a refusal alarms: what is refused comes again, and is refused again, within that."""
+
+TURNED_AWAY_WITHIN: Final = 86_400_000
+"""So long, in ms, it is told that somebody was refused a sequence."""
 
 STORE_WIDE: Final = ("max_store", "disk_full", "store_locked", "store_unavailable", "overloaded")
 """Reasons of refusals that say that nothing new is taken at all."""
@@ -103,6 +106,12 @@ class Overview(NamedTuple):
     """When the first of the settled messages that no archive holds was settled."""
     unsent: int | None = None
     """Since when something is to be sent to an address of a source, and no process sends it."""
+    unwritten: frozenset[str] = frozenset()
+    """Reasons of refusals that no process could write into the store yet."""
+    newest_at: int = 0
+    """When the newest message was received."""
+    newest_sequences: Mapping[str, int] = {}
+    """When the newest sequence of a partner was made that was refused one."""
     unacknowledged: Sequence[OutgoingView] = ()
     """Sequences of replies that their sources do not acknowledge."""
 
@@ -120,6 +129,16 @@ class Overview(NamedTuple):
             one
             for one in self.refused
             if now - one.last_at <= REFUSED_WITHIN and one.reason.startswith((*_NO_ROOM, *STORE_WIDE))
+        ]
+
+    def turned_away(self, now: int) -> list[Refusal]:
+        """Who was refused a sequence, and has none that is newer."""
+        return [
+            one
+            for one in self.refused
+            if one.reason == NO_SEQUENCE
+            and now - one.last_at <= TURNED_AWAY_WITHIN
+            and self.newest_sequences.get(one.partner, 0) <= one.last_at
         ]
 
     def not_sent_lately(self, now: int) -> list[Refusal]:
@@ -166,6 +185,16 @@ _FAULTED_IN_ALL: Final = compiled(
 )
 
 
+_NEWEST_MESSAGE: Final = compiled(
+    select(views.messages.c.received_at).order_by(views.messages.c.position.desc()).limit(1)
+)
+_NEWEST_OF: Final = compiled(
+    select(func.coalesce(func.max(_sequence.created_at), 0)).where(
+        _sequence.partner.is_not_distinct_from(p("partner")), _sequence.kind == "rm"
+    )
+)
+
+
 def overview(db: Database, now: int) -> Overview:
     """To be called in a ``snapshot``."""
     known = known_instances(db)
@@ -177,6 +206,9 @@ def overview(db: Database, now: int) -> Overview:
     waiting = {queue: Waiting(*counts) for queue, *counts in db.execute(_WAITING)}
     letters = [row for row in db.execute(_DEAD_LETTERS) if row[1]]
     disk = os.statvfs(path.parent)
+    refused = refusals(db, path)
+    turned_away = {one.partner for one in refused if one.reason == NO_SEQUENCE}
+    newest = {one: at for one in turned_away for (at,) in db.execute(_NEWEST_OF, {"partner": one or None})}
     return Overview(
         instances=[one for one, holds_lock in known if holds_lock],
         dead_instances=sum(holds_lock is False for _one, holds_lock in known),
@@ -188,7 +220,7 @@ def overview(db: Database, now: int) -> Overview:
         unacknowledged_replies=dict(db.execute(_UNACKNOWLEDGED_REPLIES).fetchall()),
         faulted=dict(db.execute(_FAULTED, {"since": now - FAULTED_WITHIN}).fetchall()),
         faulted_in_all=db.execute(_FAULTED_IN_ALL).fetchone()[0],
-        refused=refusals(db, path),
+        refused=refused,
         file_bytes=_size(path),
         wal_bytes=_size(path.with_name(path.name + "-wal")),
         disk_free=disk.f_bavail * disk.f_frsize,
@@ -198,6 +230,9 @@ def overview(db: Database, now: int) -> Overview:
         unarchived=next((at for (at,) in db.execute(archiving.OLDEST_UNARCHIVED)), None),
         unsent=unsent_since(db, now),
         unacknowledged=unacknowledged(db),
+        unwritten=frozenset(one.reason for one in in_files(path)),
+        newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
+        newest_sequences=newest,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from textwrap import fill
 from typing import Final
 
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.views.outgoing import OutgoingView
-from wsrm_mq.views.sentences import moment
+from wsrm_mq.views.sentences import counted, moment
 from wsrm_mq.views.verdict import Cause, Situation, Verdict
 
 __all__ = ["partner_report"]
@@ -24,6 +24,7 @@ def partner_report(verdict: Verdict, replies: OutgoingView | None = None) -> str
         raise NotAllowed(f"{view.identifier} is numbered on this side: no partner knows of it.")
     asked = _REQUESTS.get(verdict.cause)
     request = asked(at) if asked else _nothing(at) if verdict.cause in _AS_IT_SHOULD_BE else _OURS
+    undelivered = at.undelivered.open.union(at.undelivered.written_off)
     facts = [
         ("Sequence", view.identifier),
         ("Protocol", f"WS-ReliableMessaging {view.rm}"),
@@ -32,15 +33,18 @@ def partner_report(verdict: Verdict, replies: OutgoingView | None = None) -> str
         ("Created", moment(view.created_at)),
         ("Last message received", moment(view.active_at)),
         ("Numbers received", _numbers(view.received)),
-        ("Numbers missing", _numbers(at.missing)),
-        *([("Missing, not waited for", _numbers(at.given_up))] if at.given_up else []),
+        ("Numbers missing", _numbers(at.never_came)),
+        *([("Missing, not waited for", _numbers(gone))] if (gone := at.never_came.without(at.missing)) else []),
         ("Received, not processed yet", str(view.received.count(view.cursor))),
+        *([("Received, and put aside", _numbers(undelivered))] if undelivered else []),
         *(_of_replies(replies) if replies is not None else []),
         ("Ends", _end(at)),
     ]
     width = max(len(name) for name, _ in facts) + 1
     lines = [f"{name + ':':<{width}} {value}" for name, value in facts]
-    return "\n".join([f"State of a reliable message sequence, {moment(at.now)}", "", *lines, "", fill(request, 80)])
+    asides = [fill(text, 80) for text in (request, *_asides(at, undelivered)) if text]
+    title = f"State of a reliable message sequence, {moment(at.now)}"
+    return "\n".join([title, "", *lines, "", *asides])
 
 
 def _of_replies(replies: OutgoingView) -> list[tuple[str, str]]:
@@ -68,6 +72,7 @@ _OURS: Final = (
     "them again in another sequence."
 )
 _OVER: Final = "The sequence is over: please send further messages in a new one."
+_ANEW: Final = " They are not taken any more: please send what they were as new messages."
 _LATE: Final = {
     "accept": "If they come they are still processed, out of their order.",
     "refuse": "If they come they are not processed any more: send them as new messages.",
@@ -75,25 +80,44 @@ _LATE: Final = {
 
 
 def _nothing(at: Situation) -> str:
-    if not at.given_up or at.view.late is None:
-        return "Nothing is missing; no action is needed."
-    return f"We went on without the missing numbers. {_LATE[at.view.late]}"
+    """``_asides`` has the rest."""
+    if at.missing:
+        return _resend(at)
+    is_all = not (at.never_came or at.undelivered.open or at.undelivered.written_off or at.view.discarding)
+    return "Nothing is missing; no action is needed." if is_all else ""
+
+
+def _asides(at: Situation, undelivered: AckRanges) -> Iterator[str]:
+    """What is lost, whatever else is asked for."""
+    if at.never_came.without(at.missing):
+        late = "" if at.view.late is None or at.view.state != "created" else f" {_LATE[at.view.late]}"
+        yield f"We went on without the missing numbers.{late or _ANEW}"
+    if undelivered:
+        yield (
+            f"The service has not got {counted(undelivered.count(), 'message')} that we received and acknowledged: "
+            f"number {_numbers(undelivered)}. Please ask us before you send that again."
+        )
+    if at.view.discarding:
+        yield "Messages that we received and acknowledged are being put aside: the service does not get them."
 
 
 def _resend(at: Situation) -> str:
     if not at.missing:
         return "Please say that the sequence is complete: close or terminate it. What we received is processed then."
+    behind = "What we received behind them is kept, and is processed when they arrive. "
+    kept = behind if at.view.held else ""
     return (
-        "Please send the missing numbers again, in this sequence, as they were. What we received behind them is kept, "
-        "and is processed when they arrive. If you cannot, tell us which messages they were, and whether we may go on "
-        "without them."
+        f"Please send the missing numbers again, in this sequence, as they were. {kept}If you cannot, tell us which "
+        "messages they were, and whether we may go on without them."
     )
 
 
 def _silent(at: Situation) -> str:
-    if at.view.held:
+    if at.view.held or at.missing:
         return _resend(at)
-    return "All that was received is processed. If you need the sequence no longer, please terminate it."
+    is_all = not (at.undelivered.open or at.undelivered.written_off or at.view.discarding)
+    processed = "All that was received is processed. " if is_all else ""
+    return f"{processed}If you need the sequence no longer, please terminate it."
 
 
 def _answered(at: Situation) -> str:

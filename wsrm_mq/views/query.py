@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from wsrm_mq.store.tables import OUTCOMES, SEQUENCE_STATES
 from wsrm_mq.views.rows import LIVE
 from wsrm_mq.views.verdict import WORDS
 
-__all__ = ["KEYS", "PART", "Key", "Query", "Term", "parse", "words"]
+__all__ = ["KEYS", "PART", "Key", "Query", "Term", "meant", "parse", "words"]
 
 LONGEST: Final = 4_000
 """Characters of a query."""
@@ -51,6 +51,8 @@ class Term(NamedTuple):
     alternatives: tuple[Any, ...]
     """Texts, truth values or ``Bounds``, as the key says. It fits what fits one of them."""
     is_negated: bool = False
+    places: tuple[tuple[int, int], ...] = ()
+    """Where each of them stands in the query, and its length; none where it did not come as a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Query:
     """The time that verdicts are judged at."""
     text: str
     """As it was written."""
+    partners: tuple[str, ...] = ()
+    """Those of the configuration: known, though nothing may have come from them."""
 
     def having(self, **values: str | None) -> Query:
         """This query, and for each key what ``parse`` makes of its value as a whole; ``None`` adds nothing."""
@@ -92,7 +96,7 @@ def _text(value: str, _now: int) -> str:
 def _choice(*words: str) -> Callable[[str, int], str]:
     def read(value: str, _now: int) -> str:
         if value not in words:
-            raise ValueError(f"{_shown(value)} is none of {', '.join(words)}{_meant(value, words)}")
+            raise ValueError(f"{_shown(value)} is none of {', '.join(words)}{meant(value, words)}")
         return value
 
     return read
@@ -207,11 +211,21 @@ _WORD: Final = re.compile(
 )
 _ALTERNATIVE: Final = re.compile(r"""(?:^|,)((?:"[^"]*"|'[^']*'|[^"',])*)""")
 _QUOTES: Final = re.compile(r""""([^"]*)"|'([^']*)'""")
+_OPERATOR: Final = re.compile(
+    r"(?P<any>(?:OR|\|+)$)|(?P<all>(?:AND|&+)$)|(?P<none>NOT$|!)|(?P<within>[()])", re.IGNORECASE
+)
+_INSTEAD: Final = {
+    "any": "alternatives of one key stand with commas, state:held,ready; for those of two keys ask twice",
+    "all": "all words have to hold, so leave it out",
+    "none": "write -key:value for what is not to fit, -state:delivered",
+    "within": "its words have no order, and alternatives of one key stand with commas, state:held,ready",
+}
+"""What other languages have for it, and what to write here."""
 _SCHEMES: Final = ("urn", "uuid", "http", "https")
 """What an identifier begins with is no key."""
 
 
-def parse(text: str, now: int | None = None, **values: str | None) -> Query:
+def parse(text: str, now: int | None = None, *, partners: Iterable[str] = (), **values: str | None) -> Query:
     """The query that ``text`` is, at the time ``now`` (ms since the epoch; default: now), and ``Query.having`` these.
     Raises ``QueryError``, which points at the word that is wrong."""
     at = time.time_ns() // 1_000_000 if now is None else now
@@ -220,7 +234,7 @@ def parse(text: str, now: int | None = None, **values: str | None) -> Query:
     terms = tuple(_term(text, word, at) for word in _words(text))
     if len(terms) > MOST:
         raise QueryError(f"A query may have {MOST} words; this one has {len(terms)}.")
-    return Query(terms, at, text).having(**values)
+    return Query(terms, at, text, tuple(partners)).having(**values)
 
 
 def words(text: str) -> list[str]:
@@ -252,27 +266,30 @@ def _term(text: str, word: re.Match[str], now: int) -> Term:
         part = _unquoted(text[start : word.end()])
         if not part:
             raise QueryError("There is no word here.").pointing(text, word.start(), word.end() - word.start())
+        if (operator := _OPERATOR.match(text[start : word.end()])) is not None:
+            said = f"There is no {operator[0].upper()} in a query: {_INSTEAD[operator.lastgroup or '']}."
+            raise QueryError(said).pointing(text, start, len(operator[0]))
         return Term(PART, (part,), is_negated)
     name, value = word["key"], word["value"]
     start = word.start("key")
     if name not in KEYS:
-        known = f"There is no key {name}{_meant(name, KEYS)}. Keys: {', '.join(KEYS)}."
+        known = f"There is no key {name}{meant(name, KEYS)}. Keys: {', '.join(KEYS)}."
         raise QueryError(known).pointing(text, start, len(name))
     if not value:
         of_shell = " A shell takes > and < for itself: put the word in quotes." if name == "age" else ""
         raise QueryError(f"{name}: has no value.{of_shell}").pointing(text, start, len(name) + 1)
-    alternatives = tuple(_alternatives(text, name, word.start("value"), value, now))
-    if len(alternatives) > MOST:
+    found = [(one[1], word.start("value") + one.start(1)) for one in _ALTERNATIVE.finditer(value)]
+    if len(found) > MOST:
         raise QueryError(f"{name}: may have {MOST} alternatives.").pointing(text, start, len(name))
-    return Term(name, alternatives, is_negated)
+    alternatives = tuple(_alternative(text, name, part, at, now) for part, at in found)
+    return Term(name, alternatives, is_negated, tuple((at, len(part)) for part, at in found))
 
 
-def _alternatives(text: str, name: str, start: int, value: str, now: int) -> Iterator[Any]:
-    for found in _ALTERNATIVE.finditer(value):
-        try:
-            yield _read(name, _unquoted(found[1]), now)
-        except QueryError as error:
-            raise error.pointing(text, start + found.start(1), len(found[1])) from None
+def _alternative(text: str, name: str, part: str, at: int, now: int) -> Any:
+    try:
+        return _read(name, _unquoted(part), now)
+    except QueryError as error:
+        raise error.pointing(text, at, len(part)) from None
 
 
 def _read(name: str, value: str, now: int) -> Any:
@@ -290,6 +307,7 @@ def _shown(value: str) -> str:
     return value if len(value) <= 60 else f"{value[:59]}…"
 
 
-def _meant(word: str, known: Any) -> str:
+def meant(word: str, known: Iterable[str]) -> str:
+    """The one of ``known`` that is near to ``word``, as a question; empty where none is."""
     near = difflib.get_close_matches(word, list(known), 1, 0.6)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -21,6 +21,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.views.connections import find_connection
 from wsrm_mq.views.filters import conditions
 from wsrm_mq.views.instances import live_instances
+from wsrm_mq.views.known_names import refuse_unknown
 from wsrm_mq.views.naming import find_sequence
 from wsrm_mq.views.query import Query, Term
 from wsrm_mq.views.rows import LedgerView, MessageDetail, MessageView, SequenceView
@@ -210,8 +211,10 @@ def _is_of_the_last(term: Term) -> bool:
 """Words of a query for messages that say which sequences are to be judged."""
 
 
-def resolved(db: Database, query: Query) -> Query:
-    """The query with whole identifiers and names instead of parts of them. Raises ``NotFound``."""
+def resolved(db: Database, query: Query, view: Table = views.messages) -> Query:
+    """The query with whole identifiers and names instead of parts of them. Raises ``NotFound``, and ``QueryError`` for
+    a name that nothing can have."""
+    refuse_unknown(db, query, view)
     finds = {"seq": find_sequence, "connection": find_connection}
     terms = (
         term._replace(alternatives=tuple(finds[term.key](db, part) for part in term.alternatives))

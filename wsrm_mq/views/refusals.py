@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,24 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import ACK_NOT_SENT, Refusal, in_files
 
-__all__ = ["ACK_NOT_SENT", "Refusal", "in_files", "refusals"]
+__all__ = ["ACK_NOT_SENT", "NO_SEQUENCE", "Refusal", "in_files", "key_of", "option_named", "refusals"]
+
+NO_SEQUENCE: Final = "CreateSequenceRefused"
+"""The reason of a refusal that keeps a partner from beginning."""
+_OPTION: Final = re.compile(r"\b(decoupled|max_\w+|window|application|require_rm)\b")
 
 _STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refusal._fields)))
+
+
+def key_of(refusal: Refusal) -> str:
+    """What ``failure show`` takes: ``CreateSequenceRefused@acme``."""
+    return "@".join(filter(None, (refusal.reason, refusal.partner)))
+
+
+def option_named(said: str) -> str | None:
+    """The option that the sentence of a refusal names: another value would allow what was refused."""
+    found = _OPTION.search(said)
+    return found[1] if found is not None else None
 
 
 def refusals(db: Database | None, store: Path) -> list[Refusal]:
@@ -24,7 +40,5 @@ def refusals(db: Database | None, store: Path) -> list[Refusal]:
     stored = [] if db is None else db.execute(_STORED).fetchall()
     for row in [*map(Refusal._make, stored), *in_files(store)]:
         known = found.get(row[:2])
-        if known is not None:
-            row = row._replace(times=row.times + known.times, last_at=max(row.last_at, known.last_at))
-        found[row[:2]] = row
+        found[row[:2]] = row if known is None else row.after(known)
     return sorted(found.values(), key=lambda row: row.last_at, reverse=True)

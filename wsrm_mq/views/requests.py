@@ -12,7 +12,7 @@ from wsrm_mq.store.applications import FETCHED, SENT
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 
-__all__ = ["StoredRequest", "last_told", "newest_requests"]
+__all__ = ["StoredRequest", "last_told", "newest_requests", "overdue"]
 
 
 class StoredRequest(NamedTuple):
@@ -34,6 +34,17 @@ _NEWEST: Final = compiled(
 )
 _LAST_EVENT: Final = compiled(select(func.max(views.ledger_events.c.key)))
 _TOLD_AT: Final = compiled(select(views.ledger_events.c.at).where(views.ledger_events.c.key == bindparam("key")))
+
+
+_OVERDUE: Final = compiled(
+    select(func.count(), func.min(views.sequences.c.due_at)).where(views.sequences.c.due_at < bindparam("before"))
+)
+
+
+def overdue(db: Database, before: int) -> tuple[int, int | None]:
+    """How many sequences have not ended that were to before that, and when the first was; ms since the epoch."""
+    count, first = db.execute(_OVERDUE, {"before": before}).fetchone()
+    return count, first
 
 
 def newest_requests(db: Database, count: int) -> list[StoredRequest]:

@@ -39,7 +39,9 @@ class Explanation(NamedTuple):
 
 def explanation(verdict: Verdict) -> Explanation:
     words = _SENTENCES if verdict.at.view.sends_to is None else _OF_OUTGOING
-    return Explanation(f"{words[verdict.cause](verdict.at)}{_forced(verdict.at)}", steps(verdict.cause, verdict.at))
+    at = verdict.at
+    more = (_draining(at), _deadly(at), _forced(at), _lost(verdict))
+    return Explanation("".join((words[verdict.cause](at), *more)), steps(verdict.cause, at))
 
 
 def _on_hold(at: Situation) -> str:
@@ -47,10 +49,10 @@ def _on_hold(at: Situation) -> str:
     waiting = counted(at.view.received.count(at.view.cursor), "message waits", "messages wait")
     by, why = (at.hold.actor, at.hold.reason) if at.hold is not None else (None, None)
     because = f": {first_line(why).rstrip('.')}" if why else ""
-    return (
-        f"{by or 'An operator'} holds it since {moment(since)} ({span(at.now - since)}){because}. "
-        f"{waiting}, and nothing is delivered until it is resumed."
-    )
+    held = f"{by or 'An operator'} holds it since {moment(since)} ({span(at.now - since)}){because}"
+    if at.replayed_by is not None:
+        return f"{held}. {waiting} until the plan has ended, or the sequence is resumed."
+    return f"{held}. {waiting}, and nothing is delivered until it is resumed."
 
 
 def _blocked(at: Situation) -> str:
@@ -72,8 +74,9 @@ def _running(at: Situation) -> str:
 
 
 def _dead(at: Situation) -> str:
-    process = f"process {at.owner.pid} on {at.owner.host}" if at.owner else "a process without a name"
-    return f"The process that ran it died ({process})"
+    owner, ran = at.owner, f"number {at.head.number}" if at.head is not None else "it"
+    process = f"process {owner.pid} on {owner.host}, instance {owner.name}" if owner else "a process without a name"
+    return f"The process that ran {ran} died ({process})"
 
 
 def _taken_over(at: Situation) -> str:
@@ -81,13 +84,33 @@ def _taken_over(at: Situation) -> str:
 
 
 def _orphaned(at: Situation) -> str:
-    return f"{_dead(at)} and no other lives: start the service, it goes on by itself."
+    goes_on = " start the service, it goes on by itself." if not at.is_deadly else " the next one that starts runs it."
+    return f"{_dead(at)} and no other lives:{goes_on}"
+
+
+def _deadly(at: Situation) -> str:
+    """What speaks against a message that processes die with; empty where nothing does."""
+    if at.head is None or not at.is_deadly or at.view.blocked is not None:
+        return ""
+    number = at.head.number
+    return (
+        f" Each of the last {at.deaths} processes that ran number {number} died while it ran: it may be what kills "
+        "them. Skip it, or hold the sequence, before the next one runs it; no process has to live for that."
+    )
 
 
 def _unserved(at: Situation) -> str:
     name = at.unserved.application if at.unserved is not None else None
     application = f"the application {name}" if name else "an application without a name"
     return f"What {at.view.queue} has is for {application}, which no process that lives serves on this path: start it."
+
+
+def _draining(at: Situation) -> str:
+    """How long what is deliverable takes, where that is much and it is under way."""
+    if at.pace is None:
+        return ""
+    takes = span(int(at.ready / at.pace * 1000))
+    return f" {at.ready} messages are ready; {at.pace:.3g} a second are delivered, which takes {takes}."
 
 
 def _retrying(at: Situation) -> str:
@@ -183,7 +206,7 @@ def _expiring(at: Situation) -> str:
 def _consequence(at: Situation) -> str:
     view = at.view
     if not view.held:
-        return "nothing is left to deliver"
+        return f"it still lacks {_numbers(at.missing)}" if at.missing else "nothing is left to deliver"
     lost = f"it still lacks {_numbers(at.missing)}" if at.missing else "it is not known to be complete"
     held = counted(view.held, "message", "messages")
     received = counted(view.received.count(), "message", "messages")
@@ -197,7 +220,7 @@ def _consequence(at: Situation) -> str:
 
 def _silent(at: Situation) -> str:
     quiet = f"Nothing has come from its source since {moment(at.view.active_at)} ({span(at.quiet_for)})"
-    if at.view.held:
+    if at.view.held or at.missing:
         return f"{quiet}. {_gap(at)}."
     return f"{quiet}, and the sequence is still open; {_lower(_settled(at))}"
 
@@ -215,6 +238,8 @@ def _gap(at: Situation) -> str:
     held = counted(view.held, "message is", "messages are") + " held"
     if not at.missing:
         return f"{held} {since} until the source says that the sequence is complete ({view.behavior})"
+    if not view.held:
+        return f"It lacks {_numbers(at.missing)}, which the source has to send again; nothing is held for that"
     behind = "it" if at.missing.count() == 1 else "them"
     return f"It waits for {_numbers(at.missing)}, which the source has to send again; {held} behind {behind} {since}"
 
@@ -231,6 +256,32 @@ def _forced(at: Situation) -> str:
     given_up = f" An operator has forced it past {_numbers(at.given_up)}; {late}." if at.given_up else ""
     came = f" Came late: {_numbers(at.late)}." if at.late else ""
     return f"{given_up}{came}"
+
+
+_TELLS_WHAT_IS_MISSING: Final = (Cause.WAITING, Cause.SILENT, Cause.EXPIRING)
+
+
+def _lost(verdict: Verdict) -> str:
+    """What was sent and is not delivered, whatever else is said; empty where there is nothing of it."""
+    at, told = verdict.at, []
+    gone = at.never_came.without(at.missing).without(at.given_up)
+    if gone:
+        told.append(f"{_sentence(_numbers(gone))} never came, and delivery went on without that.")
+    if at.missing and verdict.cause not in _TELLS_WHAT_IS_MISSING:
+        told.append(f"{_sentence(_numbers(at.missing))} did not come: the source has to send that again.")
+    if at.undelivered.open:
+        why = _NOT_DELIVERED.get(at.undelivered.reason, at.undelivered.reason)
+        told.append(f"Not delivered, and confirmed by nobody: {_numbers(at.undelivered.open)} ({why}).")
+    if at.undelivered.written_off:
+        told.append(f"Given up by an operator: {_numbers(at.undelivered.written_off)}.")
+    return "".join(f" {one}" for one in told)
+
+
+_NOT_DELIVERED: Final = {
+    "replayed": "to be delivered again, and not through with that",
+    "late": "came late, and at_most_once drops that",
+}
+"""What a reason says, where its word does not."""
 
 
 def _settled(at: Situation) -> str:
@@ -284,6 +335,10 @@ _OF_OUTGOING: Final = {
 def operation_of(action: str) -> str:
     """The last part of an action: ``place_order`` of ``urn:example:orders/place_order``."""
     return re.split(r"[/#:]", action.rstrip("/#:"))[-1] or action
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _lower(sentence: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.views.next_steps import Step
-from wsrm_mq.views.refusals import Refusal
-from wsrm_mq.views.sentences import counted, size, span
+from wsrm_mq.views.refusals import Refusal, key_of
+from wsrm_mq.views.sentences import counted, moment, size, span
 from wsrm_mq.views.sight import Fact, Room, Sight
 
 __all__ = [
@@ -21,8 +22,11 @@ __all__ = [
     "not_sent",
     "nothing_taken",
     "over_max_store",
+    "recovered",
     "refused",
     "reserve_spent",
+    "strangers_turned_away",
+    "turned_away",
     "unsent",
     "unserved",
 ]
@@ -75,6 +79,8 @@ def reserve_spent(sight: Sight) -> list[Fact]:
 
 
 def disk_free(sight: Sight) -> list[Fact]:
+    if sight.at.is_reserve_spent:  # which is told
+        return []
     text = f"The disk of the store is nearly full: {size(sight.at.disk_free)} free."
     return [Fact(text + _nothing_to_prune(sight, _FREE), make_room(sight))]
 
@@ -148,13 +154,66 @@ def _refusals(refused: list[Refusal], sight: Sight) -> list[Fact]:
     return told
 
 
+_LASTS: Final[dict[str, Callable[[Sight], bool | None]]] = {
+    "store_locked": lambda sight: sight.is_locked if sight.obstacle is None or sight.is_locked else None,
+    "disk_full": lambda sight: sight.at.is_reserve_spent,
+    "max_store": lambda sight: sight.is_over if sight.max_store is not None else None,
+}
+"""What has a finding of its own while it lasts: whether it does; ``None``: that is not known here."""
+
+
+def _lasts(one: Refusal, sight: Sight) -> bool | None:
+    """Of other reasons a message that was taken since tells that they are over."""
+    if one.reason in _LASTS:
+        found = _LASTS[one.reason](sight)
+        return None if found is False and one.reason in sight.at.unwritten else found
+    return False if sight.at.newest_at > one.last_at else None
+
+
 def nothing_taken(sight: Sight) -> list[Fact]:
-    return _refusals(sight.at.takes_nothing(sight.now), sight)
+    return _refusals([one for one in sight.at.takes_nothing(sight.now) if _lasts(one, sight) is None], sight)
+
+
+def recovered(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"It is well since {moment(one.last_at)} ({span(sight.now - one.last_at)}): until then no message was "
+            f"taken, as {_REFUSED[one.reason][0]} ({counted(one.times, 'time')} in all).",
+            (_DOCTOR,),
+            one.times,
+            one.last_at,
+        )
+        for one in sight.at.takes_nothing(sight.now)
+        if _lasts(one, sight) is False
+    ]
 
 
 def refused(sight: Sight) -> list[Fact]:
     all_ = sight.at.takes_nothing(sight.now)
     return _refusals([one for one in sight.at.refused_lately(sight.now) if one not in all_], sight)
+
+
+def turned_away(sight: Sight) -> list[Fact]:
+    """Partners that are named."""
+    return _turned_away([one for one in sight.at.turned_away(sight.now) if one.partner], sight)
+
+
+def strangers_turned_away(sight: Sight) -> list[Fact]:
+    """Whoever fits no section of the configuration, and may be anybody."""
+    return _turned_away([one for one in sight.at.turned_away(sight.now) if not one.partner], sight)
+
+
+def _turned_away(refused: list[Refusal], sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"{one.partner or 'A source that fits no partner'} gets no sequence, and so sends nothing: refused "
+            f"{counted(one.times, 'time')}, the last {span(sight.now - one.last_at)} ago. {one.said}".rstrip(),
+            (Step(f"wsrm-mq failure show {shlex.quote(key_of(one))}", "why, and which option would allow it"),),
+            one.times,
+            one.last_at,
+        )
+        for one in refused
+    ]
 
 
 def not_sent(sight: Sight) -> list[Fact]:

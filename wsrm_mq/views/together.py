@@ -14,7 +14,7 @@ from wsrm_mq.views.query import Query
 from wsrm_mq.views.reading import judged
 from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.typed import typed
-from wsrm_mq.views.verdict import WORDS
+from wsrm_mq.views.verdict import WORDS, Cause
 
 __all__ = ["LOOKED_AT", "Together", "together"]
 
@@ -25,7 +25,10 @@ NAMED: Final = 5
 
 _WHICH: Final = Step("wsrm-mq sequence list {query}", "which they are")
 _WHY: Final = Step("wsrm-mq failure list {query}", "what failed, in groups")
-_FORCE: Final = Step("wsrm-mq sequence force {query} --reason TEXT", "deliver what they hold, past their gaps")
+_END: Final = Step(
+    "wsrm-mq sequence terminate {query} --drain --reason TEXT",
+    "end them: what they hold is delivered past their gaps, or given up, as the behavior of each says",
+)
 _STEPS: Final[dict[str, tuple[Step, ...]]] = {
     "blocked": (
         Step("wsrm-mq sequence resume {query} --reason TEXT", "try them all again, when the cause is repaired"),
@@ -39,10 +42,16 @@ _STEPS: Final[dict[str, tuple[Step, ...]]] = {
             "they are dealt with, and alarm no more",
         ),
     ),
-    "waiting": (_WHICH, _FORCE),
-    "silent": (_WHICH, _FORCE),
-    "expiring": (_WHICH, _FORCE, Step("wsrm-mq sequence hold {query} --reason TEXT", "keep what waits")),
+    "waiting": (_WHICH, _END),
+    "incomplete": (
+        _WHICH,
+        Step("wsrm-mq dead-letter list {query} confirmed:no", "what came and was not delivered"),
+    ),
+    "silent": (_WHICH, _END),
+    "expiring": (_WHICH, Step("wsrm-mq sequence hold {query} --reason TEXT", "keep what waits")),
 }
+_DOCTOR: Final = Step("wsrm-mq doctor", "what is wrong with processes, clock and store")
+_WITHOUT_SERVICE: Final = {Cause.STOPPED, Cause.UNSERVED, Cause.ORPHANED}
 _ORDER: Final = (*_STEPS, *(word for word in WORDS if word not in _STEPS))
 
 
@@ -66,12 +75,12 @@ def together(db: Database, query: Query) -> list[Together]:
     """The sequences that fit ``query``, by their verdicts: what is to be done about comes first. Raises ``NotFound``
     where none does."""
     found: dict[str, Together] = {}
+    causes: dict[str, set[Cause]] = {}
     for view, verdict in islice(judged(db, query), LOOKED_AT):
         word = verdict.word
         if word not in found:
-            which = typed(query.text, f"verdict:{word}")
-            steps = (one._replace(command=one.command.format(query=which)) for one in _STEPS.get(word, (_WHICH,)))
-            found[word] = Together(word, explanation(verdict).sentence, tuple(steps))
+            found[word] = Together(word, explanation(verdict).sentence, ())
+        causes.setdefault(word, set()).add(verdict.cause)
         its = found[word]
         its.sequences += 1
         its.held += view.held
@@ -79,4 +88,12 @@ def together(db: Database, query: Query) -> list[Together]:
             its.examples.append(view.identifier)
     if not found:
         raise NotFound(f"No sequence fits {query.text}.")
+    for word, its in found.items():
+        which = typed(query.text, f"verdict:{word}")
+        its.steps = tuple(one._replace(command=one.command.format(query=which)) for one in _steps(word, causes[word]))
     return [found[word] for word in _ORDER if word in found]
+
+
+def _steps(word: str, causes: set[Cause]) -> tuple[Step, ...]:
+    """What waits only for a process cannot be resumed."""
+    return (_DOCTOR, _WHICH) if causes <= _WITHOUT_SERVICE else _STEPS.get(word, (_WHICH,))

@@ -50,6 +50,12 @@ SILENT_WITHOUT: Final = 24 * 3_600_000
 """So long, in ms, nothing has come from a source that is silent: of a sequence that lacks numbers, and of another that
 is open."""
 
+BACKLOG: Final = 1_000
+"""So many messages are a backlog, of which it is told how long it will take."""
+PACE_OF: Final = 100
+"""So many settled messages, the last of a sequence, tell its pace, if that was within ``PACE_WITHIN`` ms."""
+PACE_WITHIN: Final = 60_000
+
 COUNTED: Final = 10_000
 """So many held messages are looked at for the time of the oldest, and so many faults are counted."""
 
@@ -64,6 +70,8 @@ class Head(NamedTuple):
     number: int
     deliveries: int
     failures: int
+    deaths: int
+    """So many in a row of the processes that ran it have died of it, or with it."""
     last_error: str | None
     action: str | None
     received_at: int
@@ -86,6 +94,19 @@ class Faults(NamedTuple):
     last_error: str | None
 
 
+class Undelivered(NamedTuple):
+    """What came, was settled, and was not delivered, nor was any replay of it."""
+
+    open: AckRanges
+    """Nobody has confirmed it."""
+    written_off: AckRanges
+    """An operator has confirmed or discarded it."""
+    reason: str
+    """Of the last that is open: ``skipped``, ``max_failures``, ``replayed`` where its replay is not delivered, …"""
+    letters: int
+    """So many that are open are dead letters."""
+
+
 class Situation(NamedTuple):
     """All that a verdict rests on, read in one state of the store."""
 
@@ -97,7 +118,7 @@ class Situation(NamedTuple):
     live: int
     """How many instances live."""
     missing: AckRanges
-    """The numbers that delivery waits for."""
+    """The numbers that did not come, and may still: delivery waits for them, or would take them."""
     held_since: int | None
     faults: Faults | None
     hold: Act | None
@@ -111,10 +132,44 @@ class Situation(NamedTuple):
     """The numbers that an operator has forced it past and that did not come."""
     late: AckRanges
     """Those of them that came late."""
+    undelivered: Undelivered
     unserved: Unserved | None
     """Something waits, and it is for an application that no live process serves."""
     target: str | None
     """Where it is replayed to: what is there takes its messages or does not. ``None``: the service."""
+    exception: str | None
+    """The type of what its head failed with last, where the service told of one."""
+    pace: float | None
+    """So many of its messages are delivered in a second now, where many wait for that."""
+
+    @property
+    def deaths(self) -> int:
+        """Of its head, the last one that nobody has taken up yet included."""
+        if self.head is None:
+            return 0
+        return self.head.deaths + (self.view.owner is not None and not self.owner_lives)
+
+    @property
+    def is_deadly(self) -> bool:
+        """Once is no evidence against a message."""
+        return self.deaths > 1
+
+    @property
+    def ready(self) -> int:
+        """So many of its messages are deliverable, one after the other."""
+        return self.view.received.count(self.view.cursor) - self.view.held
+
+    @property
+    def never_came(self) -> AckRanges:
+        """Numbers below the highest received, or up to the last that the source has named."""
+        return _never_came(self.view)
+
+    @property
+    def is_lossy(self) -> bool:
+        """Something that was sent is not delivered and in nobody's hands: neither the source nor an operator has said
+        that it may be missing."""
+        lost = self.never_came.without(self.given_up)
+        return (self.view.kind == "rm" and bool(lost)) or bool(self.undelivered.open) or self.view.discarding
 
     @property
     def is_idle(self) -> bool:
@@ -175,6 +230,13 @@ _FAULTS: Final = compiled(
     .order_by(_attempt.key.desc())
     .limit(COUNTED)
 )
+_undelivered: Final = views.undelivered.c
+_UNDELIVERED: Final = compiled(
+    select(_undelivered.number, _undelivered.reason, _undelivered.confirmed, _undelivered.outcome)
+    .where(_undelivered.key == p("key"))
+    .order_by(_undelivered.number)
+    .limit(COUNTED)
+)
 _LAST_ACT: Final = compiled(
     select(_event.at, _event.actor, _event.reason)
     .where(_event.sequence == p("sequence"), _event.event == p("event"))
@@ -182,6 +244,25 @@ _LAST_ACT: Final = compiled(
     .limit(1)
 )
 
+_EXCEPTION: Final = compiled(
+    select(_attempt.exception).where(_attempt.position == p("position")).order_by(_attempt.key.desc()).limit(1)
+)
+_SETTLED: Final = compiled(
+    select(_message.settled_at)
+    .where(
+        _message.position.in_(
+            select(views.sequence_messages.c.position).where(
+                views.sequence_messages.c.sequence == p("sequence"),
+                or_(
+                    views.sequence_messages.c.number == p("first"),
+                    views.sequence_messages.c.number == p("last"),
+                ),
+            )
+        ),
+        _message.settled_at.is_not(None),
+    )
+    .order_by(_message.settled_at)
+)
 _TARGET: Final = compiled(select(views.plans.c.target).where(views.plans.c.plan == p("plan")))
 
 
@@ -211,10 +292,10 @@ def _situation(db: Database, view: SequenceView, now: int, live: list[Instance])
     identifier = view.identifier
     owner = instance(db, view.owner) if view.owner is not None else None
     if view.blocked is not None:
-        head = db.execute(_HEAD_BY_POSITION, {"sequence": identifier, "position": view.blocked}).fetchone()
+        row = db.execute(_HEAD_BY_POSITION, {"sequence": identifier, "position": view.blocked}).fetchone()
     else:
-        head = db.execute(_HEAD_BY_NUMBER, {"sequence": identifier, "number": _next_number(db, view)}).fetchone()
-    missing = AckRanges(((view.limit, view.received.highest),)) if view.held else AckRanges()
+        row = db.execute(_HEAD_BY_NUMBER, {"sequence": identifier, "number": _next_number(db, view)}).fetchone()
+    head = Head(*row) if row is not None else None
     held_since = None
     if view.held:
         (held_since,) = db.execute(_HELD_SINCE, {"sequence": identifier, "limit": view.limit}).fetchone()
@@ -228,11 +309,11 @@ def _situation(db: Database, view: SequenceView, now: int, live: list[Instance])
     return Situation(
         view,
         now,
-        Head(*head) if head is not None else None,
+        head,
         owner,
         owner in live,
         len(live),
-        missing.without(view.received),
+        _missing(view),
         held_since,
         Faults(len(faults), *faults[0]) if faults else None,
         hold,
@@ -241,8 +322,51 @@ def _situation(db: Database, view: SequenceView, now: int, live: list[Instance])
         plan[0] if plan is not None else None,
         view.received.gaps(view.limit - 1) if view.late is not None else AckRanges(),
         AckRanges.of(number for (number,) in late),
+        _undelivered_of(db, view),
         next(iter(unserved(db, {view.queue})), None) if waits else None,
-        *(db.execute(_TARGET, {"plan": view.plan}).fetchone() if view.queue.startswith(OUTGOING) else None) or (None,),
+        _one(db.execute(_TARGET, {"plan": view.plan})) if view.queue.startswith(OUTGOING) else None,
+        _one(db.execute(_EXCEPTION, {"position": head.position})) if head is not None and head.failures else None,
+        _pace(db, view, now),
+    )
+
+
+def _one(rows: Any) -> str | None:
+    """What a statement of one column answers, if it does."""
+    found = rows.fetchone()
+    return None if found is None else found[0]
+
+
+def _pace(db: Database, view: SequenceView, now: int) -> float | None:
+    first, last = view.cursor - PACE_OF, view.cursor - 1
+    if first < 1 or view.received.count(view.cursor) - view.held < BACKLOG:
+        return None
+    times: list[int] = [
+        at for (at,) in db.execute(_SETTLED, {"sequence": view.identifier, "first": first, "last": last})
+    ]
+    if len(times) < 2 or now - times[-1] > PACE_WITHIN:
+        return None
+    return (PACE_OF - 1) * 1000 / max(1, times[-1] - times[0])
+
+
+def _never_came(view: SequenceView) -> AckRanges:
+    return view.received.gaps(max(view.received.highest, view.last_number or 0))
+
+
+def _missing(view: SequenceView) -> AckRanges:
+    if view.state != State.CREATED.value:
+        return AckRanges()
+    lowest = view.limit if view.ordered or view.late is not None else 1
+    return _never_came(view).within(AckRanges(((lowest, max(lowest, view.received.highest)),)))
+
+
+def _undelivered_of(db: Database, view: SequenceView) -> Undelivered:
+    rows = db.execute(_UNDELIVERED, {"key": view.key}).fetchall()
+    still = [row for row in rows if not row[2]]
+    return Undelivered(
+        AckRanges.of(number for number, *_ in still),
+        AckRanges.of(number for number, _reason, confirmed, _outcome in rows if confirmed),
+        still[-1][1] if still else "",
+        sum(outcome == "dead" for *_, outcome in still),
     )
 
 
@@ -319,15 +443,25 @@ _RULES: Final[tuple[tuple[Callable[[Situation], bool], Cause, str], ...]] = (
     (lambda at: at.view.state == "ended", Cause.ENDED, "ended"),
     (lambda at: at.is_expiring, Cause.EXPIRING, "expiring"),
     (lambda at: at.is_silent, Cause.SILENT, "silent"),
-    (lambda at: at.view.held > 0, Cause.WAITING, "waiting"),
+    (lambda at: at.view.held > 0 or bool(at.missing), Cause.WAITING, "waiting"),
     (lambda _at: True, Cause.SETTLED, "ok"),
 )
-"""The first rule that holds gives the cause, and the word of the verdict."""
+"""The first rule that holds gives the cause, and the word of the verdict: but that is ``ok`` only where nothing is
+missing or lost (``_word``)."""
+
+
+def _word(word: str, at: Situation) -> str:
+    if word != "ok":
+        return word
+    return "waiting" if at.missing else "incomplete" if at.is_lossy else word
+
 
 UNREMARKABLE: Final = ("ok", "ended")
 """Verdicts that any sequence may have; of the others see ``is_to_judge`` and ``is_quiet``."""
 
-WORDS: Final = ("ok", "running", "waiting", "blocked", "held", "faulted", "silent", "expiring", "ended")
+WORDS: Final = (
+    *("ok", "running", "waiting", "blocked", "held", "faulted", "incomplete", "silent", "expiring", "ended"),
+)
 
 
 _sequence: Final = views.sequences.c
@@ -339,12 +473,24 @@ is_alarming: Final = and_(_fault.outcome == "delivered", _fault.confirmed_at.is_
 _WITH_FAULTS: Final = select(_fault.sequence).where(is_alarming, _fault.sequence.is_not(None))
 
 
+_is_incomplete: Final = and_(
+    _sequence.state != "ended",
+    or_(
+        _sequence.key.in_(select(views.ranges.c.key).where(views.ranges.c.lower > 1)),
+        func.coalesce(_sequence.last_number >= _sequence.expected, False),
+        select(_undelivered.key).where(_undelivered.key == _sequence.key, _undelivered.confirmed == 0).exists(),
+    ),
+)
+"""Of a sequence that lacks a number, or has one that came and was not delivered."""
+
+
 def is_to_judge(now: ColumnElement[int], faulted: Select[Any] = _WITH_FAULTS) -> ColumnElement[bool]:
     """What every row of ``published.sequences`` fulfils that has another verdict than ``UNREMARKABLE`` ones, but for
     those that are only silent (``is_quiet``): few do, and only those have to be judged to find them. ``faulted``:
     identifiers of sequences with alarming messages."""
     return or_(
         is_busy,
+        _is_incomplete,
         func.coalesce(_sequence.due_at <= now + EXPIRING_WITHIN, False),
         _sequence.sequence.in_(faulted),
     )
@@ -375,6 +521,9 @@ class Verdict:
             "limit": view.limit,
             "last_number": view.last_number,
             "missing": [list(one) for one in at.missing],
+            "never_came": [list(one) for one in at.never_came],
+            "undelivered": [list(one) for one in at.undelivered.open],
+            "written_off": [list(one) for one in at.undelivered.written_off],
             "given_up": [list(one) for one in at.given_up],
             "late": [list(one) for one in at.late],
             "held": view.held,
@@ -400,4 +549,4 @@ def judge(db: Database, view: SequenceView, now: int, *, live: list[Instance] | 
     known."""
     at = _situation(db, view, now, live_instances(db) if live is None else live)
     cause, word = next((cause, word) for holds, cause, word in _RULES if holds(at))
-    return Verdict(word, cause, at)
+    return Verdict(_word(word, at), cause, at)

@@ -13,7 +13,7 @@ import click
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, inert, say, table, write
-from wsrm_mq.cli.pipeline.work import SETTINGS, check_sources, in_session
+from wsrm_mq.cli.pipeline.work import SETTINGS, check_sources, directory, in_session
 from wsrm_mq.cli.place import config_option, json_option, now_ms
 from wsrm_mq.cli.progress import messages_shown
 from wsrm_mq.cli.replay_plan import show_header
@@ -90,6 +90,7 @@ def plan(
     from wsrm_mq.spark.planning import Sources, make_plan, refuse_existing
 
     check_address(target, _allowed(config))
+    output = directory(output, for_tables=False)
     refuse_existing(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
     wishes = Wishes(query, target, actor=actor or login(), reason=why, **wished)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from wsrm_mq.export import Manifest
 
-__all__ = ["LOG", "SETTINGS", "Result", "Work", "check_sources", "in_session", "job"]
+__all__ = ["LOG", "SETTINGS", "Result", "Work", "check_sources", "directory", "in_session", "job"]
 
 SUMMARY: Final = "summary.json"
 LOG: Final = "spark.log"
@@ -75,7 +75,7 @@ class Work(NamedTuple):
 
     def save(self, name: str, frame: DataFrame) -> DataFrame:
         """Write a table of results, and answer it as it was written: it is not computed again."""
-        place = (self.out / name).absolute().as_uri()
+        place = f"file://{self.out / name}"  # Spark takes an address as it stands, without escapes
         frame.write.mode("overwrite").parquet(place)
         return self.spark.read.schema(frame.schema).parquet(place)
 
@@ -129,6 +129,7 @@ def job(command: Callable[..., Result]) -> Callable[..., Any]:
         options = {"copies": copies, **({"node": node} if node is not None else {})}
         check_sources(paths, options)
         head = {"schema_version": SCHEMA_VERSION, "job": name, "out": str(out)}
+        out = directory(out)
         with _writable(out):
             _begin(out, name)
             _write(out, {**head, "state": "running"})
@@ -174,6 +175,18 @@ def check_sources(paths: tuple[str, ...], options: Mapping[str, Any]) -> None:
         raise ConfigurationError("PySpark is not installed: pip install 'wsrm-mq[spark]'.") from None
     given = {key: str(value).lower() if isinstance(value, bool) else value for key, value in options.items()}
     Reader(parse({"paths": json.dumps(paths), **given})).partitions()
+
+
+def directory(out: Path, *, for_tables: bool = True) -> Path:
+    """``--out``, absolute. Raises ``ConfigurationError`` for one that is not of this machine, or, ``for_tables``, that
+    Spark would not find again."""
+    from wsrm_mq.spark.options import local
+    from wsrm_mq.spark.segments import PATTERN
+
+    place = local(str(out))
+    if for_tables and (found := PATTERN.search(place)):
+        raise ConfigurationError(f"{out}: Spark takes {found[0]} for a pattern. Name another directory with --out.")
+    return Path(place)
 
 
 @contextmanager

@@ -17,13 +17,14 @@ from pyspark.sql import functions as F
 
 from wsrm_mq.queue.plans import CANCELLED
 from wsrm_mq.queue.replaying import REPLAYED
-from wsrm_mq.store.invariants import ACCOUNTED_FOR, IN_RANGES, ONE_OUTCOME
+from wsrm_mq.store.invariants import ACCOUNTED_FOR, HAS_MESSAGE, IN_RANGES, ONE_OUTCOME
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 __all__ = [
+    "AFTERWARDS",
     "COLUMNS",
     "IN_ORDER",
     "ROW",
@@ -31,6 +32,7 @@ __all__ = [
     "TOLD",
     "Tables",
     "accounts",
+    "before_receipt",
     "clock_steps",
     "neighbours",
     "out_of_order",
@@ -40,11 +42,14 @@ __all__ = [
     "unaccounted",
     "untold",
     "violations",
+    "without_ledger",
+    "without_message",
 ]
 
 SETTLED_ONCE: Final = "a number of a sequence is settled once"
 TOLD: Final = "every outcome but a clean delivery has its row in the ledger"
 IN_ORDER: Final = "what is delivered in order is settled in order"
+AFTERWARDS: Final = "what is settled was received before"
 
 ROW: Final = ("store", "node", "sequence", "invariant", "number", "position", "detail")
 COLUMNS: Final = {
@@ -57,6 +62,8 @@ COLUMNS: Final = {
     "ledger": ("store", "key", "at", "event", "position"),
 }
 """What of the tables is needed."""
+SLIP: Final = 1_000
+"""ms that a clock may fall without a word, as one does that is kept by another."""
 BLOCK: Final = 10_000
 """So many places in a store are looked through for a step of its clock at once."""
 
@@ -74,13 +81,17 @@ class Tables(NamedTuple):
 def violations(tables: Tables) -> DataFrame:
     """All of them."""
     messages, sequences, ranges, ledger, begun = tables
+    steps = clock_steps(tables)
     found = (
         settled_twice(messages),
         unaccounted(sequences, messages, begun),
         outside_ranges(messages, ranges),
         outcomes(messages),
+        without_message(messages),
         untold(messages, ledger, begun),
-        out_of_order(neighbours(tables), clock_steps(tables)),
+        without_ledger(sequences, ledger, begun),
+        out_of_order(neighbours(tables), steps),
+        before_receipt(messages, steps),
     )
     return reduce(DataFrame.union, found)
 
@@ -119,12 +130,13 @@ def unaccounted(sequences: DataFrame, messages: DataFrame, begun: DataFrame) -> 
 
 
 def outside_ranges(messages: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Messages whose number their sequence has not received; ``messages`` are read before ``ranges``. One that has
-    received nothing is ``unaccounted``."""
+    """Messages whose number their sequence has not received, or whose sequence is not there: one that has messages is
+    not deleted. ``messages`` are read before ``ranges``. A sequence that has received nothing is ``unaccounted``."""
     known = ranges.select(*_SEQUENCE).distinct()
     its = ranges.select(F.col("store").alias("its_store"), F.col("sequence").alias("its_sequence"), "lower", "upper")
     is_within = F.expr("store = its_store AND sequence = its_sequence AND number BETWEEN lower AND upper")
-    found = messages.join(known, [*_SEQUENCE], "left_semi").join(its, is_within, "left_anti")
+    outside = messages.join(known, [*_SEQUENCE], "left_semi").join(its, is_within, "left_anti")
+    found = outside.union(messages.where("sequence IS NULL AND number IS NOT NULL"))
     return _violations(found, IN_RANGES, F.concat(F.lit("number "), F.col("number")))
 
 
@@ -136,6 +148,11 @@ def outcomes(messages: DataFrame) -> DataFrame:
     return _violations(found, ONE_OUTCOME, said)
 
 
+def without_message(messages: DataFrame) -> DataFrame:
+    """Entries whose message is not there."""
+    return _violations(messages.where("received_at IS NULL"), HAS_MESSAGE, F.lit("no message"))
+
+
 def untold(messages: DataFrame, ledger: DataFrame, begun: DataFrame) -> DataFrame:
     """Messages whose outcome the ledger does not tell, since it was begun: what is in it of a message goes with that.
 
@@ -144,7 +161,7 @@ def untold(messages: DataFrame, ledger: DataFrame, begun: DataFrame) -> DataFram
     event = (
         F.when((F.col("outcome") == "discarded") & (F.col("reason") == CANCELLED), None)
         .when((F.col("outcome") == "discarded") & (F.col("reason") == REPLAYED), REPLAYED)
-        .when(F.col("outcome").isin("dead", "discarded"), F.col("outcome"))
+        .when(F.col("outcome").isin("dead", "discarded", "purged"), F.col("outcome"))
         .when(F.col("reason") == ANSWERED_WITH_FAULT, ANSWERED_WITH_FAULT)
     )
     since = ledger.groupBy("store").agg(F.min("at").alias("since"))
@@ -161,6 +178,15 @@ def untold(messages: DataFrame, ledger: DataFrame, begun: DataFrame) -> DataFram
     )
     found = expected.join(told, ["store", "position", "event"], "left_anti")
     return _violations(found, TOLD, F.concat_ws(", ", "outcome", "reason"))
+
+
+def without_ledger(sequences: DataFrame, ledger: DataFrame, begun: DataFrame) -> DataFrame:
+    """Stores that have sequences, and not one row that tells of them: the one of its beginning stays with a sequence.
+    ``ledger`` is read before ``sequences``; of an export those count that were there when it began."""
+    there = sequences.join(F.broadcast(begun), ["store"], "left").where("begun_at IS NULL OR active_at < begun_at")
+    silent = there.select("store", "node").distinct().join(ledger.select("store").distinct(), ["store"], "left_anti")
+    found = _of_sequence(silent.withColumn("sequence", F.lit(None).cast("string")))
+    return _violations(found, TOLD, F.lit("the ledger has no row"))
 
 
 def neighbours(tables: Tables) -> DataFrame:
@@ -198,6 +224,15 @@ def out_of_order(neighbours: DataFrame, clock_steps: DataFrame) -> DataFrame:
     later = (F.unix_millis("before_at") - F.unix_millis("settled_at")).cast("string")
     said = F.concat(F.lit("number "), F.col("before"), F.lit(" was settled "), later, F.lit(" ms later"))
     return _violations(found, IN_ORDER, said)
+
+
+def before_receipt(messages: DataFrame, clock_steps: DataFrame) -> DataFrame:
+    """Messages that were settled before they came, where no step of the clock explains it."""
+    steps = clock_steps.withColumnRenamed("store", "its_store")
+    is_explained = F.expr("store = its_store AND received_at > low AND settled_at < high")
+    early = F.unix_millis("received_at") - F.unix_millis("settled_at")
+    found = messages.where(early > SLIP).join(F.broadcast(steps), is_explained, "left_anti")
+    return _violations(found, AFTERWARDS, F.concat(F.lit("settled "), early.cast("string"), F.lit(" ms before")))
 
 
 def accounts(messages: DataFrame) -> DataFrame:

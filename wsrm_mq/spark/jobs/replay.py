@@ -28,14 +28,16 @@ MISSING: Final = tuple(_WHY_NOT)[-2:]
 def planned(messages: DataFrame, wanted: Column, parts: int) -> DataFrame:
     """The messages of a plan, and those that are ``wanted`` and left out, which have a ``why``.
 
-    Each message is there once, however often it was delivered or read, under the sequence and number that it came
-    under: by the row that is wanted, can be sent, and is the last. Within a ``part`` they run by ``released`` (ms since
+    Each message is there once, however often it was delivered or read, and in however many stores (``copied``: one that
+    was put back from a copy has its sequences too), under the sequence and number that it came under: by the row that
+    is wanted, can be sent, and is the last. Within a ``part`` they run by ``released`` (ms since
     the epoch), ``group`` and ``number``.
     ``breaks_order``: a message of its sequence that is not in the plan has a higher number.
     """
-    standing = (f.desc("is_wanted"), f.desc("replayable"), f.desc("position"), f.desc("settled_at"), "state")
-    in_sequence = Window.partitionBy("store", "sequence").orderBy("number", *standing)
-    of_sequence = Window.partitionBy("store", "sequence")
+    standing = (f.desc("is_wanted"), f.desc("replayable"), f.desc("position"), f.desc("settled_at"), "state", "store")
+    of_sequence = Window.partitionBy("sequence")
+    of_number = Window.partitionBy("sequence", "number")
+    in_sequence = of_sequence.orderBy("number", *standing)
     in_order = of_sequence.orderBy("number").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     is_first = f.col("number").isNull() | ~f.col("number").eqNullSafe(f.lag("number").over(in_sequence))
     once = (
@@ -43,11 +45,12 @@ def planned(messages: DataFrame, wanted: Column, parts: int) -> DataFrame:
         .withColumn("sequence", f.coalesce("original_sequence", "sequence"))
         .withColumn("number", f.coalesce("original_number", "number"))
         .withColumn("is_first", is_first)
+        .withColumn("copied", f.min("store").over(of_number) != f.max("store").over(of_number))
         .where("is_first")
         .withColumn("why", _why())
     )
     is_left = ~f.col("is_wanted") | f.col("why").isNotNull()
-    group = f.xxhash64("store", "sequence")
+    group = f.xxhash64("sequence")
     received = f.unix_millis("received_at")
     return (
         once.withColumn("left", f.max(f.when(is_left, f.col("number"))).over(of_sequence))
@@ -56,7 +59,7 @@ def planned(messages: DataFrame, wanted: Column, parts: int) -> DataFrame:
         .select(
             f.pmod(group, f.lit(parts)).cast("int").alias("part"),
             *("released", group.alias("group"), "number", "store", "position", "queue", "sequence", "message_id"),
-            *("action", f.coalesce("body_size", f.lit(0)).alias("size"), "state", "why"),
+            *("action", f.coalesce("body_size", f.lit(0)).alias("size"), "state", "why", "copied"),
             received.alias("received_at"),
             f.coalesce(f.col("number") < f.col("left"), f.lit(False)).alias("breaks_order"),
         )

@@ -14,12 +14,13 @@ from wsrm_mq.store.tables.sending import channel, outgoing
 from wsrm_mq.store.tables.sequences import range_, sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata
-from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, OUTCOMES, SEQUENCE_STATES
+from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, OUTCOMES, REASONS, SEQUENCE_STATES
 
 __all__ = [
     "ANSWERED_WITH_FAULT",
     "ATTEMPTS",
     "OUTCOMES",
+    "REASONS",
     "SEQUENCE_STATES",
     "archive",
     "archived",

@@ -88,6 +88,8 @@ Index(
 Index("entry_unnamed", entry.c.sequence, entry.c.number, sqlite_where=text("named = 0"))
 Index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, sqlite_where=text("outcome = 'dead'"))
 Index("entry_by_message", entry.c.message)
+# What was settled and not delivered: few beside what was.
+Index("entry_undelivered", entry.c.sequence, entry.c.number, sqlite_where=text("outcome IN ('dead', 'discarded')"))
 # What was answered with a fault, by time: clean messages are not in it.
 Index(
     "entry_faulted",

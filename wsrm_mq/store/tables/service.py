@@ -54,12 +54,14 @@ counter: Final = table(
     sqlite_with_rowid=False,
 )
 
-# What was refused, by reason and partner ('' where none is known): nothing else is kept of it.
+# What was refused, by reason and partner ('' where none is known): nothing else is kept of it but the last sentence.
 refusal: Final = table(
     "refusal",
     Column("reason", Text, primary_key=True),
     Column("partner", Text, primary_key=True),
     Column("times", Integer, nullable=False),
     Column("last_at", Integer, nullable=False),
+    # What the last was answered.
+    Column("said", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,
 )

@@ -18,3 +18,27 @@ ANSWERED_WITH_FAULT: Final = "answered_with_fault"
 reason of an entry, and the kind of a failure where ``on_fault`` puts the message aside."""
 ATTEMPTS: Final = ("failed", "holder_died", "broke_off", ANSWERED_WITH_FAULT)
 """Events of the ledger: attempts that did not go well."""
+REASONS: Final = (
+    ANSWERED_WITH_FAULT,
+    "by_operator",
+    "empty_last_message",
+    "first_gap",
+    "incomplete_sequence",
+    "late",
+    "late_refused",
+    "max_failures",
+    "max_held_bytes",
+    "never_answered",
+    "not_acknowledged",
+    "not_fetched",
+    "not_told",
+    "replay_cancelled",
+    "replayed",
+    "sequence_ended",
+    "sequence_failed",
+    "sequence_terminated",
+    "skipped",
+    "store_adopted",
+    "terminated_by_operator",
+)
+"""Why a message has its outcome."""

@@ -1,0 +1,163 @@
+"""What a command proposes to type works as it is printed: in every state of a sequence, on the store and on a copy."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Service, Wsrm, document
+from tests.views.test_losses import BRIEF, ENDINGS, FATES, One
+from wsrm_mq.cli import status
+from wsrm_mq.errors import StoreUnconfirmed
+from wsrm_mq.queue.operate import hold
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.store.identity import admit
+
+WORDS = {"TEXT": "why", "NEW": "orders:new", "MANIFEST": "manifest.json"}
+ALLOWED = {"doctor": (0, 1), "store verify": (0, 1)}
+"""Statuses of commands that tell of findings by them."""
+
+
+def befallen(service: Service, fate: str, ending: str, has_gap: bool) -> None:
+    one = One(service, service.sequence(1, policy=BRIEF if ending == "expired" else QueuePolicy()).terms.identifier)
+    one.deliver(1)
+    for number in (3, 4) if has_gap else (2, 3, 4):
+        service.instance.take(one.identifier, number)
+    one.deliver(*([] if has_gap else [2]))
+    if ending == "held":
+        one.run(lambda tx: hold(tx, one.identifier, actor="ann", reason="ticket 17"))
+    elif ending != "waiting":
+        ENDINGS[ending](one)
+        FATES[fate].befalls(one)
+
+
+STATES = {
+    **{fate: (fate, "open", False) for fate in FATES},
+    **{ending: ("delivered", ending, True) for ending in ENDINGS if ending != "open"},
+    **{ending: ("delivered", ending, True) for ending in ("waiting", "held")},
+}
+
+
+def offered(wsrm: Wsrm, *place: object) -> Iterator[list[str]]:
+    """The commands that are proposed at one place, to be typed one of them; the first may have to come before."""
+
+    def told(*command: object) -> Any:
+        shown = wsrm(*command, "--json", *place)
+        return json.loads(shown.stdout)
+
+    sequences = [one["identifier"] for one in told("sequence", "list")["sequences"]]
+    found = [told("sequence", "explain", name)["next_steps"] for name in sequences]
+    found += [one["next_steps"] for one in told("sequence", "explain", "queue:/orders")["verdicts"]]
+    found += [one["next_steps"] for one in told("status")["attention"]]
+    found += [told("failure", "show", one["key"])["next_steps"] for one in told("failure", "list")["failures"]]
+    letters = told("dead-letter", "list")["dead_letters"]
+    found += [told("dead-letter", "show", one["position"])["next_steps"] for one in letters]
+    yield from ([step["command"] for step in steps] for steps in found)
+
+
+def typed(wsrm: Wsrm, line: str) -> None:
+    _program, *words = [WORDS.get(word, word) for word in shlex.split(line)]
+    acts = "--reason" in words or words[:2] == ["store", "rehearse"]
+    result = wsrm(*words, *(["--yes"] if acts and words[:2] != ["replay", "plan"] else []))
+    name = " ".join(words[: 1 if words[0] == "doctor" else 2])
+    assert result.exit_code in ALLOWED.get(name, (0,)), f"{line}\n{result.output}"
+
+
+def copied_as(one: Path, other: Path) -> None:
+    if one.is_dir():
+        shutil.copytree(one, other, ignore=shutil.ignore_patterns("*.sock"))
+    else:
+        shutil.copyfile(one, other)
+
+
+def restore(whole: Path, place: Path) -> None:
+    for one in place.parent.glob(f"{place.name}*"):
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+    for one in whole.iterdir():
+        copied = place.parent / one.name
+        copied_as(one, copied)
+    (place.parent / "plan.json").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("is_copy", [False, True], ids=["store", "copy"])
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_proposed_can_be_typed(
+    service: Service, wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch, state: str, is_copy: bool
+) -> None:
+    monkeypatch.setattr(status, "SAMPLE_SECONDS", 0.001)
+    befallen(service, *STATES[state])
+    whole, place = somewhere / "whole", somewhere / "wsrm.db"
+    whole.mkdir()
+    if is_copy:
+        place = somewhere / "copy.db"
+        assert wsrm("store", "backup", place).exit_code == 0
+    service.presence.abandon()  # it was killed
+    for one in somewhere.glob(f"{place.name}*"):
+        copied = whole / one.name
+        copied_as(one, copied)
+    flag = ("--store", place) if is_copy else ()
+    known = {tuple(commands) for commands in offered(wsrm, *flag) if commands}
+    assert known
+    done = set[tuple[str, ...]]()
+    for commands in sorted(known):
+        first = commands[:1] if commands[0].startswith("wsrm-mq store rehearse") else ()
+        for command in commands[len(first) :]:
+            line = (*first, command)
+            if line in done or not command.startswith("wsrm-mq "):
+                continue
+            done.add(line)
+            restore(whole, place)
+            for one in line:
+                typed(wsrm, one)
+
+
+@pytest.fixture
+def copy(service: Service, wsrm: Wsrm, somewhere: Path) -> Path:
+    """Of a store whose only sequence is blocked."""
+    service.fail(service.sequence(1, 2), 1, "OSError: no space left")
+    assert wsrm("store", "backup", "copy.db").exit_code == 0
+    return somewhere / "copy.db"
+
+
+def test_a_repair_is_rehearsed_on_a_copy_which_nothing_serves(service: Service, wsrm: Wsrm, copy: Path) -> None:
+    at = ("--store", copy)
+    (name,) = (one["identifier"] for one in document(wsrm("sequence", "list", "--json", *at))["sequences"])
+    resume = ("sequence", "resume", name, "--yes", "--reason", "try it", *at)
+    refused = wsrm(*resume)
+    assert (refused.exit_code, f"`wsrm-mq store rehearse --store {copy}`" in refused.stderr) == (5, True)
+    before = copy.read_bytes()
+    assert wsrm("store", "rehearse", "--dry-run", *at).exit_code == 0
+    assert (copy.read_bytes(), wsrm(*resume).exit_code) == (before, 5)
+    for _ in range(2):
+        assert wsrm("store", "rehearse", "--yes", *at).exit_code == 0
+        assert "store rehearse" not in wsrm("sequence", "explain", name, *at).stdout
+    for verb in (("resume",), ("hold",), ("terminate", "--now")):
+        acted = wsrm("sequence", verb[0], name, *verb[1:], "--yes", "--reason", "try it", *at)
+        assert acted.exit_code == 0, acted.output
+    assert document(wsrm("sequence", "show", name, "--json", *at))["sequence"]["state"] == "ended"
+    assert document(wsrm("sequence", "show", name, "--json"))["sequence"]["verdict"] == "blocked", "the store itself"
+    with pytest.raises(StoreUnconfirmed, match="is a copy of"):
+        admit(copy)
+    assert wsrm("store", "adopt", "--yes", "--reason", "it is good", *at).exit_code == 0
+    assert not (copy.parent / "copy.db.d" / "rehearsal").exists()
+    admit(copy)
+
+
+def test_a_store_that_is_or_was_in_use_in_its_place_is_no_ground_for_rehearsals(
+    service: Service, wsrm: Wsrm, copy: Path, somewhere: Path
+) -> None:
+    assert wsrm("sequence", "note", "queue:/orders", "--yes", "--reason", "seen").exit_code == 0
+    for _ in ("it lives", "it is stopped"):
+        refused = wsrm("store", "rehearse", "--yes")
+        assert (refused.exit_code, "wsrm-mq store backup FILE" in refused.stderr) == (4, True), refused.output
+        service.close()
+    shutil.copyfile(copy, somewhere / "wsrm.db")  # put back
+    for file in somewhere.glob("wsrm.db-*"):
+        file.unlink()
+    assert wsrm("store", "rehearse", "--yes").exit_code == 4

@@ -1,0 +1,347 @@
+"""What is missing or lost is told, whatever else is said: over all that can become of a message and of its sequence."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.cli.conftest import HOUR, Service
+from wsrm_mq.queue import dead_letters, operate
+from wsrm_mq.queue.ending import bury_tails, expire_due
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.replaying import add_replay, replays_of
+from wsrm_mq.queue.withdrawing import stored
+from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
+from wsrm_mq.sequence.terms import DeliveryAssurance
+from wsrm_mq.store import schema
+from wsrm_mq.store.database import connect_reader
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.views.overview import verdicts
+from wsrm_mq.views.partner_report import partner_report
+from wsrm_mq.views.query import parse
+from wsrm_mq.views.reading import judged, sequence
+from wsrm_mq.views.sentences import explanation
+from wsrm_mq.views.verdict import Verdict, judge
+
+BEGAN: Final = time.time_ns() // 1_000_000 - HOUR
+"""A view knows the time that it is."""
+BRIEF: Final = QueuePolicy(max_expires=1_000)
+ACT: Final = {"actor": "ann", "reason": "seen"}
+POISON: Final = QueuePolicy(retry=(), on_poison="dead_letter")
+
+
+class One(NamedTuple):
+    """Numbers 1 and 4 are delivered, but where that says something else; 2 came or did not; 3 has a fate."""
+
+    service: Service
+    identifier: str
+
+    def run(self, verb: Callable[[Transaction], object]) -> None:
+        self.service.instance.run(verb)
+
+    def position(self, number: int) -> int:
+        key = self.service.instance.record(self.identifier).id
+        return int(self.service.instance.entry(key, number)["id"])
+
+    def claim(self, identifier: str | None = None) -> Claim:
+        """Of its sequence, or of another; a process may have that already."""
+        record = self.service.instance.record(identifier or self.identifier)
+        return self.service.instance.claim(record.id) or Claim(record.id, record.fence)
+
+    @property
+    def replays(self) -> Claim:
+        key = self.service.instance.record(self.identifier).id
+        (row,) = self.service.instance.rows("SELECT identifier FROM sequence WHERE replay_of = ?", key)
+        return self.claim(row["identifier"])
+
+    def act(self, verb: dead_letters.Act) -> None:
+        position = self.position(3)
+        self.run(lambda tx: verb(tx, position, **ACT))
+
+    def deliver(self, *numbers: int) -> None:
+        for number in numbers:
+            self.service.instance.settle(self.claim(), number, release=True)
+
+    def fail(self, policy: QueuePolicy) -> None:
+        self.service.instance.fail(self.claim(), 3, policy)
+
+
+def delivered(one: One) -> None:
+    one.deliver(3)
+
+
+def stays(_one: One) -> None:
+    pass
+
+
+def runs(one: One) -> None:
+    one.claim()
+
+
+def dead(one: One) -> None:
+    one.fail(POISON)
+
+
+def blocks(one: One) -> None:
+    one.fail(QueuePolicy(retry=()))
+
+
+def is_tried_again(one: One) -> None:
+    one.fail(QueuePolicy(retry=(10**9,)))
+
+
+def skipped(one: One) -> None:
+    blocks(one)
+    one.run(lambda tx: operate.skip(tx, one.identifier, 3, **ACT))
+
+
+def confirmed(one: One) -> None:
+    skipped(one)
+    one.act(dead_letters.confirm)
+
+
+def discarded(one: One) -> None:
+    blocks(one)
+    one.act(dead_letters.discard)
+
+
+def letter_discarded(one: One) -> None:
+    skipped(one)
+    one.act(dead_letters.discard)
+
+
+def redriven(one: One) -> None:
+    skipped(one)
+    one.act(dead_letters.redrive)
+
+
+def delivered_after_all(one: One) -> None:
+    redriven(one)
+    one.service.instance.settle(one.replays, 1, release=True)
+
+
+def dead_again(one: One) -> None:
+    redriven(one)
+    one.service.instance.fail(one.replays, 1, POISON)
+
+
+def faulted(one: One) -> None:
+    one.service.instance.settle(one.claim(), 3, release=True, remark="Client.x: no such article")
+
+
+class Fate(NamedTuple):
+    befalls: Callable[[One], None]
+    is_lost: bool = False
+    """It came and is neither delivered nor about to be."""
+    is_written_off: bool = False
+    """An operator has said so."""
+    word: str = ""
+    """The verdict that it gives by itself."""
+
+
+FATES: Final = {
+    "delivered": Fate(delivered),
+    "runs": Fate(runs, word="running"),
+    "dead": Fate(dead, True),
+    "blocks": Fate(blocks, word="blocked"),
+    "is_tried_again": Fate(is_tried_again, word="blocked"),
+    "skipped": Fate(skipped, True),
+    "confirmed": Fate(confirmed, True, True),
+    "discarded": Fate(discarded, True, True),
+    "letter_discarded": Fate(letter_discarded, True, True),
+    "redriven": Fate(redriven, True),
+    "delivered_after_all": Fate(delivered_after_all),
+    "dead_again": Fate(dead_again, True),
+    "faulted": Fate(faulted, word="faulted"),
+}
+
+
+def expired(one: One) -> None:
+    one.service.clock.advance(2_000)
+    one.run(lambda tx: expire_due(tx, 100))
+
+
+ENDINGS: Final[dict[str, Callable[[One], object]]] = {
+    "open": stays,
+    "forced": lambda one: one.run(lambda tx: operate.force(tx, one.identifier, past=2, **ACT)),
+    "closed": lambda one: one.service.instance.end(CloseSequence(one.identifier)),
+    "closed_by_operator": lambda one: one.run(lambda tx: operate.close(tx, one.identifier, **ACT)),
+    "terminated": lambda one: one.service.instance.end(TerminateSequence(one.identifier)),
+    "ended_by_operator": lambda one: one.run(lambda tx: operate.terminate(tx, one.identifier, drain=True, **ACT)),
+    "expired": expired,
+}
+"""What becomes of the sequence before number 3 has its fate: else that is held behind the gap."""
+GAPS: Final = {"open": (False,), "forced": (True,)}
+"""Whether there is one, where there may not be both."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    path = tmp_path_factory.mktemp("losses") / "wsrm.db"
+    schema.ensure(path)
+    service = Service(path, BEGAN)
+    yield service
+    service.close()
+
+
+def look(service: Service, identifier: str) -> tuple[Verdict, str, str]:
+    """The verdict, what an operator reads, and what the partner does: in one line each."""
+    db = connect_reader(service.path)
+    try:
+        found = judge(db, sequence(db, identifier), service.clock.now)
+        return found, explanation(found).sentence, " ".join(partner_report(found).split())
+    finally:
+        db.close()
+
+
+def check(service: Service, identifier: str, never: set[int], lost: set[int], written_off: set[int]) -> str:
+    """Nothing is called well that is not, and each number is named to both; answers the word."""
+    found, sentence, report = look(service, identifier)
+    unconfirmed = lost - written_off
+    assert [*found.at.never_came] == [(number, number) for number in sorted(never)]
+    assert [*found.at.undelivered.open] == [(number, number) for number in sorted(unconfirmed)]
+    assert [*found.at.undelivered.written_off] == [(number, number) for number in sorted(written_off)]
+    for number in never | lost:
+        assert f"umber {number}" in sentence, sentence
+    missing = ", ".join(map(str, sorted(never))) or "none"
+    assert f"Numbers missing: {missing} " in report
+    for number in lost:
+        assert f"put aside: {number} " in report
+    if never or lost:
+        assert "Nothing is missing" not in report
+        assert "no action" not in report
+        assert "All that was received is processed" not in report
+        assert "nothing needs" not in sentence
+    if (never - {number for low, high in found.at.given_up for number in range(low, high + 1)}) or unconfirmed:
+        assert found.word != "ok", sentence
+    return found.word
+
+
+@pytest.mark.parametrize(("ending", "has_gap"), [(one, gap) for one in ENDINGS for gap in GAPS.get(one, (False, True))])
+@pytest.mark.parametrize("name", FATES)
+def test_what_never_came_or_was_not_delivered_is_told_to_operator_and_partner(
+    service: Service, name: str, ending: str, has_gap: bool
+) -> None:
+    fate, received = FATES[name], (1, 3) if has_gap else (1, 2, 3)
+    policy = BRIEF if ending == "expired" else QueuePolicy()
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    one.deliver(1)
+    for number in received[1:]:
+        service.instance.take(one.identifier, number)
+    one.deliver(*([] if has_gap else [2]))
+    ENDINGS[ending](one)
+    fate.befalls(one)
+    lost, written_off = ({3} if fate.is_lost else set()), ({3} if fate.is_written_off else set())
+    word = check(service, one.identifier, {2} if has_gap else set(), lost, written_off)
+    is_over = ending in ("terminated", "ended_by_operator", "expired")
+    is_lossy = (has_gap and ending != "forced") or (fate.is_lost and not fate.is_written_off)
+    usual = "ended" if is_over else "incomplete" if is_lossy else "ok"
+    assert word == (fate.word or usual)
+
+
+def replayed(one: One) -> None:
+    """What a gap holds is delivered again by itself, as a plan does."""
+    _enter(one)
+    one.service.instance.settle(one.replays, 1, release=True)
+
+
+def _enter(one: One) -> None:
+    position = one.position(3)
+
+    def enter(tx: Transaction) -> None:
+        found = stored(tx, position)
+        add_replay(tx, position, replays_of(tx, found.sequence, found.home))
+
+    one.run(enter)
+
+
+HELD: Final = {
+    "held": (stays, set[int](), set[int]()),
+    "replayed": (replayed, set[int](), set[int]()),
+    "is_being_replayed": (_enter, {3}, set[int]()),
+    "discarded": (lambda one: one.act(dead_letters.discard), {3}, {3}),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("hours", [0, 3])
+def test_a_gap_is_waited_for_whatever_became_of_what_it_holds(service: Service, name: str, hours: int) -> None:
+    befalls, lost, written_off = HELD[name]
+    one = One(service, service.sequence(1).terms.identifier)
+    one.deliver(1)
+    service.instance.take(one.identifier, 3)
+    befalls(one)
+    service.clock.advance(hours * HOUR)
+    word = check(service, one.identifier, {2}, lost, written_off)
+    assert word == ("silent" if hours else "waiting")
+    service.clock.advance(-hours * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("policy", "last_number", "never", "lost", "word"),
+    [
+        (QueuePolicy(behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP), None, {2}, {3}, "incomplete"),
+        (QueuePolicy(behavior=IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE), None, {2}, {1, 3}, "incomplete"),
+        (QueuePolicy(), 4, {2, 4}, set(), "incomplete"),
+    ],
+)
+def test_what_the_end_gives_up_is_told_before_and_after_it_is_moved(
+    service: Service, policy: QueuePolicy, last_number: int | None, never: set[int], lost: set[int], word: str
+) -> None:
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    if 1 not in lost:
+        one.deliver(1)
+    service.instance.take(one.identifier, 3, policy=policy)
+    service.instance.end(CloseSequence(one.identifier, last_number))
+    if not lost:
+        one.deliver(3)
+    found, _sentence, report = look(service, one.identifier)
+    assert found.word == word
+    assert "Nothing is missing" not in report
+    service.instance.run(bury_tails)
+    found, sentence, report = look(service, one.identifier)
+    assert found.word == word
+    assert {n for low, high in found.at.never_came for n in range(low, high + 1)} == never
+    assert {n for low, high in found.at.undelivered.open for n in range(low, high + 1)} == lost
+    assert "no action" not in report
+    assert "never came" in sentence
+
+
+def test_what_at_most_once_drops_is_not_called_well(service: Service) -> None:
+    policy = QueuePolicy(assurance=DeliveryAssurance.AT_MOST_ONCE)
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    service.instance.take(one.identifier, 3, policy=policy)
+    one.deliver(1, 3)
+    assert check(service, one.identifier, {2}, set(), set()) == "incomplete"
+    service.instance.take(one.identifier, 2, policy=policy)
+    assert check(service, one.identifier, set(), {2}, set()) == "incomplete"
+
+
+def test_a_gap_of_a_sequence_without_order_is_waited_for(service: Service) -> None:
+    policy = QueuePolicy(ordered=False)
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    service.instance.take(one.identifier, 3, policy=policy)
+    one.deliver(1, 3)
+    assert check(service, one.identifier, {2}, set(), set()) == "waiting"
+
+
+def test_status_counts_by_the_same_verdicts_as_explain_gives(service: Service) -> None:
+    db: Database = connect_reader(service.path)
+    try:
+        each = Counter(verdict.word for _view, verdict in judged(db, parse("", service.clock.now)))
+        assert verdicts(db, service.clock.now).words == each
+        assert each["incomplete"] > 20
+        for word in each:
+            wanted = [
+                view.identifier for view, verdict in judged(db, parse("", service.clock.now)) if verdict.word == word
+            ]
+            asked = judged(db, parse(f"verdict:{word}", service.clock.now))
+            assert [view.identifier for view, _verdict in asked] == wanted
+    finally:
+        db.close()

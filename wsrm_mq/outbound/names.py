@@ -1,0 +1,151 @@
+"""Names of hosts are looked up in threads of their own, for as long as a request can wait and no longer.
+
+A name server may be silent for a minute, and nothing ends a look-up that is under way: whoever names hosts whose name
+server is his own could keep every thread that waits for one. So whoever asks waits for ``SECONDS``, the thread that
+looks is one of few (``shares``: for everyone who asks, and in all), and what is being looked up is not looked up twice.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from contextlib import suppress
+from ipaddress import IPv6Address
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import NameNotKnown, NameServerSilent
+from wsrm_mq.remembered import Recent
+from wsrm_mq.shares import Shares
+
+__all__ = ["SECONDS", "Names"]
+
+SECONDS: Final = 3.0
+"""So long a look-up is waited for."""
+_MOST: Final = 32
+_THREAD: Final = "wsrm-mq-names"
+_REMEMBERED: Final = 4_096
+_NONE_FOR: Final = 30.0
+"""So many seconds a name is not looked up again that was none."""
+_SILENT_FOR: Final = 5.0
+"""The same where it was the name server that failed."""
+
+_Wrong = OSError | NameServerSilent
+_Found = list[str] | _Wrong
+
+
+class _Looking(NamedTuple):
+    found: Future[_Found]
+    begun: float
+
+
+class _Failed(NamedTuple):
+    error: _Wrong
+    until: float
+
+
+class Names:
+    """Look-ups of one process, ``most`` at a time, and what came of them."""
+
+    def __init__(self, most: int = _MOST, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._monotonic = monotonic
+        self._found: Recent[str, list[str]] = Recent(_REMEMBERED)
+        self._failed: Recent[str, _Failed] = Recent(_REMEMBERED)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._shares = Shares(self._most)
+        self._looking: dict[str, _Looking] = {}
+
+    def known(self, host: str) -> list[str]:
+        """What ``host`` was found to stand for; never blocks. Raises ``NameNotKnown`` where it has to be looked up,
+        ``NameServerSilent`` where that is being done for too long, and as ``look_up`` what came of it lately."""
+        number = _number(host)
+        if number is not None:
+            return [number]
+        found = self._found.get(host)
+        if found is not None:
+            return found
+        now = self._monotonic()
+        looking = self._looking.get(host) if self._pid == os.getpid() else None
+        if looking is not None and now >= looking.begun + SECONDS:
+            raise NameServerSilent(host)
+        failed = self._failed.get(host)
+        if failed is not None and now < failed.until:
+            raise failed.error
+        raise NameNotKnown(host)
+
+    def ask(self, host: str, who: str | None = None) -> tuple[Future[_Found], float]:
+        """Have ``host`` looked up for ``who``; never blocks. Answers what tells of it, and for how many seconds that is
+        to be waited for. Raises ``NameServerSilent`` where too many are being looked up."""
+        if self._pid != os.getpid():  # what the parent was looking up nobody looks up here
+            self._begin()
+        now = self._monotonic()
+        with self._lock:
+            looking = self._looking.get(host)
+            if looking is None:
+                if not self._shares.has_one(who):
+                    raise NameServerSilent(host)
+                looking = _Looking(Future(), now)
+                looking.found.set_running_or_notify_cancel()
+                look = threading.Thread(target=self._look, args=(host, who, looking.found), name=_THREAD, daemon=True)
+                try:
+                    look.start()
+                except RuntimeError as error:  # the system has no thread left
+                    raise NameServerSilent(host) from error
+                self._looking[host] = looking
+                self._shares.lend(who)
+        return looking.found, max(0.0, looking.begun + SECONDS - now)
+
+    def look_up(self, host: str) -> list[str]:
+        """What ``host`` stands for now. Raises ``OSError`` where it stands for nothing, ``NameServerSilent`` where that
+        is not known in time. Names that were never found leave half of the threads to those that were."""
+        number = _number(host)
+        if number is not None:
+            return [number]
+        found, seconds = self.ask(host, host if self._found.get(host) else None)
+        wait_for((found,), seconds)
+        if not found.done():
+            raise NameServerSilent(host)
+        result = found.result()
+        if isinstance(result, list):
+            return result
+        raise result
+
+    def _look(self, host: str, who: str | None, told: Future[_Found]) -> None:
+        found: _Found
+        try:
+            places = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys(str(place[0]) for *_kind, place in places))
+            self._found.keep(host, found)
+        except BaseException as error:
+            found = error if isinstance(error, OSError) else OSError(f"{error}")
+            seconds = _NONE_FOR
+            if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+                found, seconds = NameServerSilent(host), _SILENT_FOR
+            self._failed.keep(host, _Failed(found, self._monotonic() + seconds))
+        self._done(host, who, told, found)
+
+    def _done(self, host: str, who: str | None, told: Future[_Found], found: _Found) -> None:
+        with self._lock:
+            del self._looking[host]
+            self._shares.take_back(who)
+        told.set_result(found)
+
+
+def _number(host: str) -> str | None:
+    """A numeric address, in whatever form a resolver reads without asking anybody; ``None``: it is a name."""
+    plain = host.strip("[]")
+    if ":" in plain:
+        with suppress(ValueError):
+            return str(IPv6Address(plain))
+    with suppress(OSError, UnicodeError):
+        return socket.inet_ntoa(socket.inet_aton(plain))
+    return None

@@ -1,0 +1,66 @@
+"""How far the clock is believed: what ends for ever waits where it has jumped, as it may come back.
+
+A clock that runs ahead at a start (set by hand, a real-time clock of another time zone) is put right within minutes.
+What is written down has the time that the clock shows; what would expire by a jump waits for ``GRACE``, counted by a
+clock that nobody sets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["GRACE", "JUMP", "Believed", "since_boot"]
+
+JUMP: Final = 600_000
+"""ms. Further on than that from one look to the next, the clock has jumped."""
+GRACE: Final = 600.0
+"""Seconds after which a jump is believed."""
+_UNSET: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""It counts while the machine sleeps, where there is one that does."""
+
+
+def since_boot() -> float:
+    return time.clock_gettime(_UNSET)
+
+
+class Believed:
+    """Of one process. ``passed``: seconds, as a clock counts them that is never set; without it nothing is doubted."""
+
+    def __init__(self, passed: Callable[[], float] | None) -> None:
+        self._passed = passed
+        self._known: tuple[int, float] | None = None
+        """A time that is believed, and when that was by ``passed``."""
+        self._doubted_since: float | None = None
+        self.ahead = 0
+        """ms that the clock is further on than is believed; 0: it is believed."""
+        self.jumps: deque[int] = deque()
+        """ms, of each jump that was not told yet; back is negative."""
+
+    def know(self, at: int, now: int) -> None:
+        """The last time that the store has, at a start at ``now``: how long nothing ran is not known."""
+        if self._passed is not None:
+            self._known = min(at, now), self._passed()
+            self._doubted_since = None
+            self.by(now)
+
+    def by(self, now: int) -> int:
+        """The time by which what ends for ever is judged, where the clock shows ``now``; ms since the epoch."""
+        if self._passed is None:
+            return now
+        passed = self._passed()
+        at, then = self._known or (now, passed)
+        expected = at + round((passed - then) * 1000)
+        if now - expected > JUMP:
+            if self._doubted_since is None:
+                self._doubted_since = passed
+                self.jumps.append(now - expected)
+            if passed - self._doubted_since < GRACE:
+                self.ahead = now - expected
+                return expected
+        elif expected - now > JUMP:
+            self.jumps.append(now - expected)
+        self._known, self._doubted_since, self.ahead = (now, passed), None, 0
+        return now
