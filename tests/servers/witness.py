@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from tests.servers.fronts import FRONTS, serve
 from wsrm_mq import once, tracing
+from wsrm_mq.delivery import posting
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.posting import Posting
 from wsrm_mq.delivery.recording import Recording
@@ -108,10 +109,10 @@ def arm(death: Death) -> None:
 
 def _arm_sending(death: Death) -> None:
     """The points around a POST of a stored message."""
-    render, send, settled = Posting._as_it_leaves, Posting._sent, Recording.settled
+    render, send, settled = posting._as_it_leaves, Posting._sent, Recording.settled
 
-    def render_then_die(self: Posting, *arguments: Any) -> bytes:
-        body = render(self, *arguments)
+    def render_then_die(*arguments: Any) -> bytes:
+        body = render(*arguments)
         death.passes("before_post")
         return body
 
@@ -125,7 +126,7 @@ def _arm_sending(death: Death) -> None:
             death.passes("after_record")
         settled(self, claim, delivery, done, last=last)
 
-    Posting._as_it_leaves = render_then_die  # type: ignore[method-assign]
+    posting._as_it_leaves = render_then_die
     Posting._sent = send_then_die  # type: ignore[method-assign]
     Recording.settled = die_or_go_on  # type: ignore[method-assign]
 

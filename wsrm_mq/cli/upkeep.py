@@ -263,8 +263,9 @@ def adopt(
 @json_option
 @careful
 def rehearse_on(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
-    """Let repairs be tried on a copy: every act works on it and changes the copy alone. Nothing serves it and nothing
-    is delivered from it. It is no backup any more.
+    """Let repairs be tried on a copy, and on it alone.
+
+    Every act works on the copy. Nothing serves it and nothing is delivered from it. It is no backup any more.
 
     \b
     Example: wsrm-mq store rehearse --store /tmp/copy.db
