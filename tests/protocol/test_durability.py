@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -297,22 +296,20 @@ def test_an_operation_that_fails_after_its_mark_has_its_effect_when_it_is_tried_
 
 @each_rm
 @pytest.mark.peer("P-54")
-def test_a_restarted_server_has_the_sequence_or_says_cleanly_that_it_has_not(
-    at: At, server: OrdersServer, tmp_path: Path
-) -> None:
+def test_a_restarted_server_has_the_sequence_or_says_cleanly_that_it_has_not(at: At, mortal: OrdersServer) -> None:
     """With its store, all is as before; with another, empty one the client gets the fault that says so, for whatever it
     sends, and a new sequence works."""
-    source = at(server=server)
+    source = at(server=mortal)
     identifier = source.create()
     assert source.put(identifier, 1).reply.ack.ranges == ((1, 1),)
     assert source.delivered(identifier) == [1]
-    server.kill()
-    restart(server, source)
+    mortal.kill()
+    restart(mortal, source)
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
     assert source.delivered(identifier) == [1, 2]
-    server.stop()
-    server.store = tmp_path / "another.db"
-    restart(server, source)
+    mortal.stop()
+    mortal.store = mortal.store.with_name("another.db")
+    restart(mortal, source)
     for answer in (source.put(identifier, 3), source.echo(identifier, 4, "four"), source.ask(identifier)):
         fault = answer.reply.fault
         assert fault is not None

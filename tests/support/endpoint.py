@@ -29,15 +29,20 @@ class Endpoint(Target):
         self._at_a_time = 0
 
     def answer_to(self, number: int, body: bytes) -> tuple[int, bytes]:
-        return self.says(Reply.parse(body)) or super().answer_to(number, body)
+        said = self.says(Reply.parse(body)) or super().answer_to(number, body)
+        self._at_a_time += 1
+        self.most_at_a_time = max(self.most_at_a_time, self._at_a_time)
+        return said
 
     def arrived(self) -> None:
-        with self.lock:
-            self._at_a_time += 1
-            self.most_at_a_time = max(self.most_at_a_time, self._at_a_time)
         self.go_on.wait(30)
         with self.lock:
             self._at_a_time -= 1
+
+    def hang(self) -> None:
+        """From now on it answers nothing until it may ``go_on``; what was received before is answered."""
+        within(5, lambda: self._at_a_time, lambda count: count == 0)
+        self.go_on.clear()
 
     @property
     def received(self) -> list[Reply]:

@@ -30,7 +30,9 @@ def archive() -> None:
 @in_store
 @json_option
 def list_(place: Place, is_json: bool) -> None:
-    """Show the archives that were confirmed to hold what the store has.
+    """Show the archives that hold what the store has.
+
+    Only archives that were confirmed are shown.
 
     \b
     Example: wsrm-mq archive list
@@ -94,8 +96,10 @@ def verify(
     no_confirm: bool,
     actor: str | None,
 ) -> None:
-    """Compare an archive with its store: what was not compared before, with --all every file, and every row that the
-    store still has. Exit status 1 if something differs; else the store is told what the archive holds.
+    """Compare an archive with its store.
+
+    What was not compared before is compared, with --all every file, and every row that the store still has. Exit status
+    1 if something differs; else the store is told what the archive holds.
 
     \b
     Example: wsrm-mq archive verify /archive/4f1c --store /var/lib/orders/wsrm.db
@@ -161,11 +165,10 @@ def forget(
     actor: str | None,
     reason: str | None,
 ) -> None:
-    """Take messages out of an archive for good, as a law or a contract may demand. The manifest keeps who did it, when,
-    why, and how many.
+    """Take messages out of an archive for good.
 
-    They are not archived again while the store still has them; the store itself deletes them when their retain is
-    over.
+    A law or a contract may demand that. The manifest keeps who did it, when, why, and how many. They are not archived
+    again while the store still has them; the store itself deletes them when their retain is over.
 
     \b
     Example: wsrm-mq archive forget /archive/4f1c --partner acme --reason law
@@ -230,7 +233,9 @@ def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> N
 @click.argument("identifier", metavar="ARCHIVE")
 @signed
 def withdraw(place: Place, is_json: bool, identifier: str, actor: str | None, reason: str | None) -> None:
-    """Say that an archive is lost: what it alone held counts as not archived any more.
+    """Say that an archive is lost.
+
+    What it alone held counts as not archived any more.
 
     \b
     Example: wsrm-mq archive withdraw 4f1c --reason "its disk is dead"

@@ -31,8 +31,9 @@ def envelope() -> None:
 @json_option
 @click.argument("file", type=click.File("rb"))
 def decode(is_json: bool, file: BinaryIO) -> None:
-    """Tell what the message in FILE is, what is wrong with it, and what a service behind wsrm-mq does with it. Nothing
-    is sent, and no store is asked.
+    """Tell what the message in FILE is, and what is wrong with it.
+
+    Told too is what a service behind wsrm-mq does with it. Nothing is sent, and no store is asked.
 
     FILE holds HTTP as it went over the wire, requests and responses one behind the other, an envelope alone, or a log
     with envelopes in it; - is standard input. HTTP may be chunked, compressed with gzip, and have attachments.

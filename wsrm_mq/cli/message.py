@@ -161,9 +161,10 @@ def show(place: Place, is_json: bool, position: int) -> None:
 )
 @click.option("--unredacted", is_flag=True, help="With wsse:Security, which proves who sent it: passwords, signatures.")
 def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | None, unredacted: bool) -> None:
-    """Show the envelope of a message, or write its bytes; without its wsse:Security, if it has one. What is shown has
-    its control characters as escapes, and on a terminal it is indented. JSON has all of it, in base64 where it is not
-    UTF-8.
+    """Show the envelope of a message, or write its bytes.
+
+    Its wsse:Security is left out, if it has one. What is shown has its control characters as escapes, and on a terminal
+    it is indented. JSON has all of it, in base64 where it is not UTF-8.
 
     \b
     Example: wsrm-mq message body 2 --output message.xml

@@ -70,7 +70,7 @@ def list_(config: Path | None, is_json: bool) -> None:
 @json_option
 @click.argument("name")
 def show(config: Path | None, is_json: bool, name: str) -> None:
-    """Show every option that holds for a partner, and whether it is the partner's own.
+    """Show every option that holds for a partner, and if it is its own.
 
     \b
     Example: wsrm-mq partner show acme

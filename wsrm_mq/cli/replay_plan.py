@@ -86,9 +86,9 @@ def plan(
 @click.option("--limit", type=click.IntRange(1), default=_LINES, show_default=True, help="At most so many messages.")
 @click.option("--all", "is_all", is_flag=True, help="All messages; in a terminal page by page.")
 def show(place: Place, is_json: bool, file: Path, after: int, limit: int, is_all: bool) -> None:
-    """Show a plan, what it warns of, and whether it may be run: whether it is as its store knows it.
+    """Show a plan, what it warns of, and whether it may be run.
 
-    Its messages are in the order in which they run.
+    It may be run if it is as its store knows it. Its messages are in the order in which they run.
 
     Example: wsrm-mq replay show plan.json --after 1000 --limit 50
     """
