@@ -21,8 +21,6 @@ from wsrm_mq.errors import ProbeFailed
 from wsrm_mq.testing import EnvelopeFactory, Reply
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Combination", "Description", "Spoken", "combinations", "describe", "speak"]
-
 R = TypeVar("R")
 
 MOST_BYTES: Final = 4 * 1024 * 1024

@@ -23,8 +23,6 @@ from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store import published
 from wsrm_mq.store.port import Database
 
-__all__ = ["added", "begun", "verified"]
-
 
 def begun(directory: Path, db: Database, exposure: Exposure, node: str | None, now: int) -> Archive:
     """The archive in ``directory``, or one that nothing is in yet. Raises ``NotAllowed`` where it was begun with

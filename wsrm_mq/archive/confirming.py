@@ -9,8 +9,6 @@ from wsrm_mq.archive.reading import is_there
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.archiving import Archived
 
-__all__ = ["held_by"]
-
 
 def held_by(place: Path) -> Archived:
     """Raises ``NotAllowed`` where something of the archive was not compared with the store, or its files are not in the

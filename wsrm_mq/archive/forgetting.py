@@ -13,8 +13,6 @@ from wsrm_mq.archive.rewriting import Rewritten, Unwanted, without
 from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges
 
-__all__ = ["Doomed", "doomed", "forget"]
-
 
 class Doomed(NamedTuple):
     """What is to be forgotten. ``named``: identifiers of the sequences whose keys are ``sequences``."""

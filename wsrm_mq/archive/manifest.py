@@ -18,8 +18,6 @@ from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, loaded
 from wsrm_mq.files import replacing
 from wsrm_mq.sequence.ranges import AckRange
 
-__all__ = ["HELD", "Archive", "ArchivedSegment", "Keys", "Record", "commit", "digest", "load", "locked"]
-
 HELD: Final = ("messages", "replies", "sequences", "ranges", "ledger")
 """The tables of an archive; ``attempts`` are rows of the ledger."""
 _LOCK: Final = "lock"

@@ -17,8 +17,6 @@ from wsrm_mq.store.identity import epoch_at, identify, is_of_another_past
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import as_json
 
-__all__ = ["Changed", "Wanted", "changed", "check_store", "plan"]
-
 
 class Wanted(NamedTuple):
     """What a batch reads, and what the archive says of itself afterwards."""

@@ -14,8 +14,6 @@ from wsrm_mq.export.arrow import schema, stored_batches
 from wsrm_mq.export.schema import Column, Kind, Table, chosen
 from wsrm_mq.export.segments import read_errors
 
-__all__ = ["columns_of", "damage", "is_there", "read"]
-
 
 def columns_of(known: Archive, table: Table) -> tuple[Column, ...]:
     """Those that the archive has of ``table``: it keeps the ones that it was begun with."""

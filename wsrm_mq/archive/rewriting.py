@@ -17,8 +17,6 @@ from wsrm_mq.errors import ExportError
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.sequence.ranges import AckRanges
 
-__all__ = ["Rewritten", "Unwanted", "without"]
-
 Unwanted = Mapping[str, Mapping[str, AckRanges | frozenset[str]]]
 """By table and column: rows that have one of these values."""
 

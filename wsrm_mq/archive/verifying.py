@@ -29,20 +29,6 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import archiving as sql
 from wsrm_mq.store.port import Database
 
-__all__ = [
-    "Difference",
-    "Found",
-    "Sums",
-    "Tally",
-    "absent",
-    "compared",
-    "damaged",
-    "held",
-    "local_sums",
-    "stored",
-    "tally",
-]
-
 _BUCKET: Final = 4_096
 """Keys."""
 _CHANGES: Final = {

@@ -20,8 +20,6 @@ from wsrm_mq.export.arrow import ParquetWriter, schema
 from wsrm_mq.export.schema import Column, Table
 from wsrm_mq.files import replacing
 
-__all__ = ["SEGMENT_ROWS", "Place", "places", "write"]
-
 SEGMENT_ROWS: Final = 500_000
 SEGMENT_BYTES: Final = 512 * 1024 * 1024
 _DAY: Final = 86_400_000_000

@@ -23,8 +23,6 @@ from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import MakeConnection
 from wsrm_mq.versions import RM_OF_NAMESPACE, SOAP_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["Decoded", "Problem", "Versions", "decoded"]
-
 _LIMITS: Final = Limits()
 _COVERAGE: Final = Coverage(None, only_soap=True)
 _BLOCKS: Final = 100

@@ -11,8 +11,6 @@ from lxml import etree
 
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS
 
-__all__ = ["Block", "Position", "block_of", "elements", "name_of", "parsed", "place_of"]
-
 _TOLD: Final = frozenset((*ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, *SOAP_VERSIONS))
 """Namespaces whose elements are taken apart; what is in others may be secret, as in those of WS-Security."""
 _FACTS: Final = 50

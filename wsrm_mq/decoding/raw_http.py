@@ -16,8 +16,6 @@ from wsrm_mq.envelope import Limits, expand
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import EnvelopeError
 
-__all__ = ["RawMessage", "raw_messages"]
-
 _REQUEST: Final = re.compile(rb"([A-Z]{3,20}) (\S{1,8000}) HTTP/\d(?:\.\d)?\r?\n")
 _RESPONSE: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: [^\r\n]{0,500})?\r?\n")
 _NEXT: Final = re.compile(

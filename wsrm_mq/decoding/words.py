@@ -16,8 +16,6 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, SOAPVersion
 
-__all__ = ["taken_as", "what_it_is"]
-
 _BODIES: Final = {
     "CreateSequence": "It asks for a sequence.",
     "CreateSequenceResponse": "It gives the sequence that was asked for.",

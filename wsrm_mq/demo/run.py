@@ -16,8 +16,6 @@ from wsrm_mq.demo.sight import Observer, Sight, service_saw
 from wsrm_mq.demo.source import Source
 from wsrm_mq.testing import Line, Traffic
 
-__all__ = ["Plan", "Result", "Screen", "run"]
-
 LONGEST: Final = 50.0
 """Seconds after which the demo gives up and tells what it has seen."""
 START: Final = 30.0

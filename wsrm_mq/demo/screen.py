@@ -16,8 +16,6 @@ from wsrm_mq.demo.run import Result
 from wsrm_mq.demo.sight import Sight
 from wsrm_mq.testing import Traffic
 
-__all__ = ["LiveScreen", "PlainScreen", "summary"]
-
 _STATES: Final = {
     "done": ("█", "green"),
     "accepted": ("▓", "blue"),

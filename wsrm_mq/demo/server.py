@@ -13,8 +13,6 @@ from typing import Final
 
 from wsrm_mq.errors import WSRMError
 
-__all__ = ["DemoFailed", "Server"]
-
 HOST: Final = "127.0.0.1"
 
 

@@ -22,8 +22,6 @@ from spyne import Application, Integer, ServiceBase, Unicode, rpc
 from spyne.protocol.soap import Soap12
 from spyne.server.wsgi import WsgiApplication
 
-__all__ = ["application", "connect"]
-
 
 def connect() -> sqlite3.Connection:
     connection = sqlite3.connect(os.environ["ORDERS_DB"], timeout=10)

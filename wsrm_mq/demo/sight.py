@@ -6,8 +6,6 @@ import sqlite3
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["Observer", "Sight", "service_saw"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sight:

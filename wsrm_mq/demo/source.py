@@ -8,8 +8,6 @@ from typing import Final
 from wsrm_mq.demo.server import DemoFailed
 from wsrm_mq.testing import EnvelopeFactory, HTTPAnswer, HTTPWire, Line, LossyWire, Refused, RMSender, shuffled_windows
 
-__all__ = ["Source"]
-
 RESEND: Final = 0.5
 """Seconds after which a message that is not acknowledged is sent again."""
 PACE: Final = 0.03

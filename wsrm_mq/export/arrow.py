@@ -13,8 +13,6 @@ from wsrm_mq.export.reading import PIECE, Row
 from wsrm_mq.export.schema import Column, Kind
 from wsrm_mq.export.segments import read_errors
 
-__all__ = ["ParquetWriter", "batch", "schema", "stored_batches"]
-
 _TYPES: Final = {
     Kind.TEXT: pa.string(),
     Kind.INTEGER: pa.int64(),

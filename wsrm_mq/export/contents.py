@@ -14,8 +14,6 @@ from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import ConfigurationError, EnvelopeError
 from wsrm_mq.kept_headers import refusal_to_keep
 
-__all__ = ["Envelope", "Exposure"]
-
 _ADDRESS: Final = (
     "REQUEST_METHOD",
     "SCRIPT_NAME",

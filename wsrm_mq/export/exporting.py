@@ -28,8 +28,6 @@ from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.views.query import parse
 from wsrm_mq.views.reading import what_fits
 
-__all__ = ["Asked", "export"]
-
 SEGMENT_ROWS: Final = 100_000
 SEGMENT_BYTES: Final = 256 * 1024 * 1024
 """Of envelopes: a segment ends with the piece that exceeds it."""

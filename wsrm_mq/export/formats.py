@@ -19,8 +19,6 @@ from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.reading import Row
 from wsrm_mq.export.schema import Column, Kind
 
-__all__ = ["EPOCH", "Format", "Writer", "format_named", "moment"]
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_402_300_799_999
 """The end of the year 9999: what lies behind it no calendar has."""

@@ -18,20 +18,6 @@ from wsrm_mq.errors import ExportError, NotAllowed, NotFound
 from wsrm_mq.export.schema import TABLES, VERSION
 from wsrm_mq.files import replacing
 
-__all__ = [
-    "FORMAT",
-    "HISTORY",
-    "MANIFEST",
-    "Contents",
-    "Manifest",
-    "Segment",
-    "Unfinished",
-    "is_part",
-    "load",
-    "loaded",
-    "unfinished",
-]
-
 FORMAT: Final = "wsrm-export"
 MANIFEST: Final = "manifest.json"
 HISTORY: Final = "manifests"

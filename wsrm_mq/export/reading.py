@@ -26,22 +26,6 @@ from wsrm_mq.store.looking import connect_looker
 from wsrm_mq.store.port import Database, Rows
 from wsrm_mq.store.schema import HEAD, known_revision
 
-__all__ = [
-    "PIECE",
-    "Bounds",
-    "Key",
-    "Origin",
-    "Reading",
-    "Row",
-    "before",
-    "bounds",
-    "compared",
-    "opened",
-    "origin",
-    "pieces",
-    "view_of",
-]
-
 PIECE: Final = 2_000
 """Rows."""
 PIECE_BYTES: Final = 8 * 1024 * 1024

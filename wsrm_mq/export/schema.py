@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError
 
-__all__ = ["CONTENT", "TABLES", "VERSION", "Column", "Kind", "Table", "chosen", "table_named"]
-
 VERSION: Final = 1
 
 

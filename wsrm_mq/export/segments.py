@@ -19,8 +19,6 @@ from wsrm_mq.export.manifest import Manifest, Segment
 from wsrm_mq.export.reading import PIECE, Bounds, Row
 from wsrm_mq.export.schema import CONTENT, Column, Kind
 
-__all__ = ["files_of", "read_errors", "rows"]
-
 _READ: Final = ("parquet", "ndjson")
 _MILLISECOND: Final = timedelta(milliseconds=1)
 

@@ -25,8 +25,6 @@ from wsrm_mq.views.dead_letters import originals
 from wsrm_mq.views.query import parse
 from wsrm_mq.views.rows import LIVE
 
-__all__ = ["ACTS", "Acted", "Refused", "Which", "confirm", "discard", "redrive", "restore", "retry", "which_messages"]
-
 BATCH: Final = 200
 """Messages in one transaction."""
 REPORTED: Final = 100

@@ -18,8 +18,6 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.files import replacing
 from wsrm_mq.replay.plan import FORMAT, About, Line
 
-__all__ = ["JOURNALS", "MANIFEST", "PARTS", "DividedPlan", "Manifest", "Part", "PartLine", "encoded_line", "freeze"]
-
 MANIFEST: Final = "plan.json"
 PARTS: Final = "parts"
 JOURNALS: Final = "journals"

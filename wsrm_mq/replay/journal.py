@@ -17,8 +17,6 @@ import msgspec
 
 from wsrm_mq.errors import NotAllowed
 
-__all__ = ["Journal", "Record", "State", "state_of"]
-
 SYNC_SECONDS: Final = 0.05
 """So much of what was answered may be sent again after a power cut. The death of a process loses nothing."""
 

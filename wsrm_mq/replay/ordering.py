@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Candidate", "Ordering", "Standing"]
-
 _TABLES: Final = """
 CREATE TABLE candidate (
     message INTEGER PRIMARY KEY, position INTEGER, sequence INTEGER, number INTEGER, queue TEXT, identifier TEXT,

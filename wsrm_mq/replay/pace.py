@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 
-__all__ = ["Pace"]
-
 
 class Pace:
     """At most ``rate`` calls a second, of all threads together; ``None``: any number."""

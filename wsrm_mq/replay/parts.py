@@ -16,8 +16,6 @@ from wsrm_mq.replay.journal import Journal
 from wsrm_mq.replay.pace import Pace
 from wsrm_mq.replay.plan import DUPLICATE
 
-__all__ = ["Content", "PartRun", "Tally", "rehearse"]
-
 GIVES_UP: Final = 10
 """After so many failures without a success between them nothing more is sent: it is the target that fails."""
 

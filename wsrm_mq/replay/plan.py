@@ -16,23 +16,6 @@ import msgspec
 
 from wsrm_mq.errors import NotAllowed, NotFound
 
-__all__ = [
-    "BREAKS_ORDER",
-    "COPIED",
-    "DUPLICATE",
-    "FORMAT",
-    "KEY_HEADER",
-    "OLD",
-    "About",
-    "Header",
-    "LeftOut",
-    "Line",
-    "PlanFile",
-    "document",
-    "encoded",
-    "write_plan",
-]
-
 FORMAT: Final = 1
 
 DUPLICATE: Final = "duplicate"

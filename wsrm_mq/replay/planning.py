@@ -31,8 +31,6 @@ from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import Query, parse
 
-__all__ = ["Wishes", "make_plan"]
-
 PIECE: Final = 500
 """Messages that are read at a time."""
 

@@ -32,8 +32,6 @@ from wsrm_mq.store.store import run_once, store_path
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.writer import Clock, wall_clock
 
-__all__ = ["Progress", "cancel_plan", "check_plan", "run_plan"]
-
 AHEAD: Final = 2_000
 """So many entered messages may be undelivered: the plan may be a day's, the store need not have it twice. With a rate
 not more than a second's: a service that was away delivers at once what it finds."""

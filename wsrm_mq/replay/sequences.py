@@ -30,21 +30,6 @@ from wsrm_mq.views.instances import live_instances
 from wsrm_mq.views.naming import is_sequence, named_alone
 from wsrm_mq.views.query import parse
 
-__all__ = [
-    "SequenceAct",
-    "Sequences",
-    "close",
-    "force",
-    "hold",
-    "move_given_up",
-    "note",
-    "perform",
-    "resume",
-    "skip",
-    "terminate",
-    "which_sequences",
-]
-
 BATCH: Final = 50
 """Sequences in one transaction."""
 BURIED: Final = 500

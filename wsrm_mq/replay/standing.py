@@ -8,8 +8,6 @@ from typing import NamedTuple
 from wsrm_mq.replay.divided import DividedPlan
 from wsrm_mq.replay.journal import Record, state_of
 
-__all__ = ["Standing", "Stopped", "standing"]
-
 
 class Stopped(NamedTuple):
     """A sequence that stands still, at the message that was not delivered."""

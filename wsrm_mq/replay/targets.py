@@ -22,8 +22,6 @@ from wsrm_mq.replay.plan import KEY_HEADER
 if TYPE_CHECKING:
     from wsrm_mq.outbound.posting import Poster
 
-__all__ = ["check_address", "to_address", "to_application"]
-
 _DEFAULT_SECONDS: Final = 60.0
 _CONNECT_SECONDS: Final = 5.0
 _OPTION: Final = "replay_targets"

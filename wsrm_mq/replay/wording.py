@@ -6,8 +6,6 @@ from collections import Counter
 
 from wsrm_mq.replay.plan import BREAKS_ORDER, COPIED, DUPLICATE, KEY_HEADER, OLD
 
-__all__ = ["warnings"]
-
 _DAY = 86_400_000
 _UNSETTLED = ("held", "ready", "leased", "dead")
 

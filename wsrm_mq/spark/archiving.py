@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Archived", "Asked", "archive_of"]
-
 PART_ROWS: Final = 100_000
 """About so many messages are sorted and written by a task."""
 

@@ -12,8 +12,6 @@ from urllib.parse import unquote
 from wsrm_mq import errors
 from wsrm_mq.errors import ExportError, SparkFailed, StoreError, WSRMError
 
-__all__ = ["plain_errors"]
-
 _OURS: Final = re.compile(r"^(?:\S+: )?wsrm_mq\.errors\.(\w+): (.*)$", re.M)
 _CAUSE: Final = re.compile(r"(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?!Job aborted|Task failed)(.+)")
 _DAMAGED: Final = re.compile(r"FAILED_READ_FILE\S* .*? file:/*(/\S+?)\.(?:\s|$)")

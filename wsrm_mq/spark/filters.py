@@ -17,8 +17,6 @@ from wsrm_mq.export.reading import Bounds, compared
 from wsrm_mq.export.schema import Kind, Table
 from wsrm_mq.store import published as views
 
-__all__ = ["condition", "is_selective", "narrowed"]
-
 
 def _starts(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
     return func.substr(column, 1, len(value)) == value

@@ -16,9 +16,6 @@ from wsrm_mq.export.manifest import is_part
 from wsrm_mq.export.reading import Bounds
 from wsrm_mq.export.schema import Column, Table, chosen, table_named
 
-__all__ = ["OPTIONS", "Options", "found_paths", "local", "parse"]
-
-
 _FILE: Final = re.compile(r"^file:(//(localhost)?)?(?=/)", re.I)
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _KEYS: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Sources", "make_plan", "refuse_existing"]
-
 _WRONG: Final = re.compile(r"\[[A-Z_.0-9]+\]\s+(.+?)\s*SQLSTATE: (?:22|42)")
 """What Spark says of a condition that cannot be read, or that has values of another type than it takes."""
 

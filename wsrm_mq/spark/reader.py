@@ -24,8 +24,6 @@ from wsrm_mq.spark.segments import check_once
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-__all__ = ["OfExport", "OfStore", "PushingReader", "Reader"]
-
 KEYS: Final = 250_000
 """In a partition."""
 

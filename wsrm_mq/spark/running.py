@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run_plan"]
-
 BATCH: Final = 200
 """Messages that a task has in memory at a time; they may be large."""
 FEW: Final = 1_000

@@ -13,8 +13,6 @@ from wsrm_mq.export.reading import opened, origin
 from wsrm_mq.export.segments import files_of
 from wsrm_mq.spark.options import Options
 
-__all__ = ["PATTERN", "check_once", "divided"]
-
 PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 """What Spark takes for a pattern in the name of a file."""
 

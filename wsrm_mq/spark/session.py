@@ -20,8 +20,6 @@ from wsrm_mq.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session"]
-
 ANYWHERE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.python.filterPushdown.enabled": "true"}
 """What every session has to be set to, and can be while it runs."""
 BEGUN: Final = {**ANYWHERE, "spark.speculation": "false"}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from wsrm_mq.spark.reader import Reader
 
-__all__ = ["DefaultSource", "read"]
-
 _PUSHDOWN: str = "spark.sql.python.filterPushdown.enabled"
 
 

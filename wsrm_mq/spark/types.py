@@ -19,8 +19,6 @@ from pyspark.sql.types import (
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.schema import Column, Kind
 
-__all__ = ["check", "schema_of"]
-
 _TYPES: Final[dict[Kind, DataType]] = {
     Kind.TEXT: StringType(),
     Kind.INTEGER: LongType(),

@@ -11,8 +11,6 @@ from wsrm_mq.export.schema import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ordered"]
-
 _TOGETHER: Final = ("queue", "sequence")
 _ORDER: Final = (*_TOGETHER, "number")
 

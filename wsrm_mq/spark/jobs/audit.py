@@ -23,29 +23,6 @@ from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = [
-    "AFTERWARDS",
-    "COLUMNS",
-    "IN_ORDER",
-    "ROW",
-    "SETTLED_ONCE",
-    "TOLD",
-    "Tables",
-    "accounts",
-    "before_receipt",
-    "clock_steps",
-    "neighbours",
-    "out_of_order",
-    "outcomes",
-    "outside_ranges",
-    "settled_twice",
-    "unaccounted",
-    "untold",
-    "violations",
-    "without_ledger",
-    "without_message",
-]
-
 SETTLED_ONCE: Final = "a number of a sequence is settled once"
 TOLD: Final = "every outcome but a clean delivery has its row in the ledger"
 IN_ORDER: Final = "what is delivered in order is settled in order"

@@ -7,8 +7,6 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-__all__ = ["FRONTIER", "frontier_of", "frontiers", "reorder"]
-
 FRONTIER: Final = "store string, sequence string, next long"
 """Columns of a frontier: the number that a sequence releases next."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-__all__ = ["CONTENT", "MISSING", "contents", "planned"]
-
 CONTENT: Final = ("store", "position", "envelope", "replayable", "request")
 """Columns that a message is sent with."""
 

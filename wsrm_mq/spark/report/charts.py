@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from lxml.builder import E
 
-__all__ = ["Line", "bars", "lines", "strip"]
-
 Element = Any
 
 WIDTH: Final = 760

@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["Contents", "Finding", "Shown", "read", "summary"]
-
 Tables = Mapping[str, DataFrame]
 
 SHOWN: Final = 20

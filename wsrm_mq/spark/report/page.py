@@ -13,8 +13,6 @@ from wsrm_mq.events.inert import inert
 from wsrm_mq.spark.report.charts import Line, bars, lines, strip
 from wsrm_mq.spark.report.contents import FINDINGS, SECTIONS, Contents
 
-__all__ = ["page"]
-
 Element = Any
 
 _STYLE: Final = Path(__file__).with_name("style.css")

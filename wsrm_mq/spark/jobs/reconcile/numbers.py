@@ -14,8 +14,6 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, WindowSpec
 
-__all__ = ["arrived", "disorder", "gaps", "lacking", "received", "repeated", "runs"]
-
 _KEY: Final = ("store", "sequence")
 _LARGEST: Final = 2**63 - 1
 """No number is as large (WS-RM: MessageNumber is at most 2**63 - 1, and that ends its sequence)."""

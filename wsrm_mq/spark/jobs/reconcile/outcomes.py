@@ -9,8 +9,6 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PERCENTILES", "counts", "dead", "faults", "latency"]
-
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 

@@ -14,8 +14,6 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["came_again", "newest", "twice"]
-
 
 def newest(rows: DataFrame, key: str, moment: str) -> DataFrame:
     """Of rows that copies of a store have, the one of each ``key`` whose ``moment`` is the latest."""

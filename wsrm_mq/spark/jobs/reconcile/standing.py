@@ -16,8 +16,6 @@ from wsrm_mq.views.verdict import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHO
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["STALLED_AFTER", "standing"]
-
 STALLED_AFTER: Final = 600_000
 """ms; as long as a sequence may be ready, or run, before it is told."""
 
