@@ -6,7 +6,6 @@ from typing import Any
 
 from lxml import html
 
-from wsrm_mq.spark.report.charts import Line, bars, lines, strip
 from wsrm_mq.spark.report.contents import SECTIONS, SUMS, Contents
 from wsrm_mq.spark.report.page import page
 
@@ -16,35 +15,57 @@ NOTHING: dict[str, Any] = {
     "findings": [],
 }
 """The summary of stores without a message."""
+EMPTY = Contents(NOTHING, [], "hour", {}, [], [], {name: (0, []) for name in SECTIONS})
 HOUR = 3_600_000
 
 
+def shown(**contents: Any) -> Any:
+    return html.fromstring(page(EMPTY._replace(**contents)).decode())
+
+
 def test_without_a_message_it_says_that_nothing_is_missing() -> None:
-    written = page(Contents(NOTHING, [], "hour", {}, [], [], {name: (0, []) for name in SECTIONS}))
-    (verdict,) = html.fromstring(written).find_class("verdict")
+    (verdict,) = shown().find_class("verdict")
     assert verdict.text == "Nothing is missing, nothing came twice unrecognised, nothing stands still."
-    assert b"default-src 'none'" in written
+    assert b"default-src 'none'" in page(EMPTY)
 
 
 def test_what_is_not_shown_is_said_to_be_in_its_table() -> None:
-    rows: dict[str, tuple[int, list[Any]]] = {name: (0, []) for name in SECTIONS}
     row = dict.fromkeys(SECTIONS["gaps"].columns, None) | {"store": "s", "lower": 1, "upper": 2, "missing": 2}
-    rows["gaps"] = (1_234, [row] * 20)
-    said = page(Contents(NOTHING, [("n", "s", 1)], "hour", {}, [], [], rows)).decode()
-    assert "The first 20 of 1,234; all are in the table gaps." in said
+    said = shown(stores=[("n", "s", 1)], rows=EMPTY.rows | {"gaps": (1_234, [row] * 20)})
+    assert "The first 20 of 1,234; all are in the table gaps." in said.text_content()
+    assert [cell.text for cell in said.xpath("//tr[td]")[0]][:4] == ["n", "–", "–", "–"]
+
+
+def test_text_of_a_peer_is_never_markup_and_has_no_effect_on_a_terminal() -> None:
+    peer = "<b onclick='x'>\x1b[31m\u202e"
+    row = dict.fromkeys(SECTIONS["dead"].columns, peer)
+    gap = {"sequence": peer, "partner": peer, "store": "s", "total": 1, "last": 2}
+    written = page(
+        EMPTY._replace(
+            stores=[(peer, "s", 1)],
+            latency={peer: [{"at": 0, "p50": 1, "p95": 1, "p99": 1}]},
+            partners=[(peer, 1)],
+            strips=[{**gap, "received": [(1, 1)], "missing": [(2, 2)]}],
+            rows=EMPTY.rows | {"dead": (1, [row])},
+        )
+    ).decode()
+    assert html.fromstring(written).xpath("//*[@onclick]") == []
+    assert not {"\x1b", "\u202e"} & set(written)
+    assert written.count("\\x1b") >= 12
 
 
 def test_a_chart_has_a_point_for_each_value_however_few_or_large() -> None:
     for values in ([0.0], [3.0, 5.0e9, 1.5]):
-        drawn = lines([place * HOUR for place in range(len(values))], [Line("p50", values)], "hour", "Latency")
-        circles = drawn.findall("circle")
+        rows = [{"at": place * HOUR, **dict.fromkeys(("p50", "p95", "p99"), v)} for place, v in enumerate(values)]
+        circles = shown(latency={"/orders": rows}).xpath("//circle[@class='p50']")
         assert len(circles) == len(values)
         assert all(0 <= float(one.get("cy")) <= 180 and 0 <= float(one.get("cx")) <= 760 for one in circles)
 
 
 def test_what_is_missing_is_seen_in_the_longest_sequence() -> None:
-    drawn = strip(10**9, [(1, 10**9 - 1)], [(10**9, 10**9)], "Numbers")
-    received, missing = drawn.findall("rect")
+    gap = {"sequence": "s", "partner": None, "store": "s", "total": 1, "last": 10**9}
+    strips = [{**gap, "received": [(1, 10**9 - 1)], "missing": [(10**9, 10**9)]}]
+    received, missing = shown(strips=strips, stores=[("n", "s", 1)]).xpath("//rect")
     assert float(missing.get("width")) >= 2
     assert float(missing.get("x")) + float(missing.get("width")) <= 760
     assert missing.find("title").text == "missing: 1,000,000,000"
@@ -52,6 +73,6 @@ def test_what_is_missing_is_seen_in_the_longest_sequence() -> None:
 
 
 def test_bars_name_a_partner_whole_where_it_is_pointed_at() -> None:
-    drawn = bars([("p" * 60, 1_000), ("q", 1)], "Missing")
-    assert [one.find("title").text for one in drawn.findall("g")] == ["p" * 60, "q"]
-    assert [one.text for one in drawn.findall("text")] == ["1,000", "1"]
+    drawn = shown(partners=[("p" * 60, 1_000), ("q", 1)])
+    assert [one.text for one in drawn.xpath("//g/title")] == ["p" * 60, "q"]
+    assert drawn.xpath("//svg/text/text()") == ["1,000", "1"]

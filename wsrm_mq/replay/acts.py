@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
@@ -55,37 +56,76 @@ def _ignored(_done: int) -> None:
     pass
 
 
-class Kind(NamedTuple):
-    """An act, and what it fits: alternatives, each as words of a query by their keys. ``has_failed``: only that."""
+class MessageAct(NamedTuple):
+    """An act on messages, which is called: ``act(store, which, actor=, reason=)``."""
 
-    act: dead_letters.Act
+    verb: dead_letters.Act
     fits: tuple[dict[str, str], ...]
+    """The messages that it fits, each alternative as values of a query by their keys."""
     has_failed: bool = False
+    """It fits only messages that have failed."""
+
+    def __call__(
+        self,
+        store: str | PathLike[str],
+        which: Which,
+        *,
+        actor: str,
+        reason: str,
+        dry_run: bool = False,
+        on_progress: OnProgress = _ignored,
+    ) -> Acted:
+        """Do it. Raises ``NotFound`` or ``NotAllowed`` where it does not fit the one position that ``which`` is; of
+        many, each that it does not fit is in the answer. ``dry_run``: nothing is changed."""
+        path = store_path(store)
+        if isinstance(which, int):
+            run_once(path, lambda tx: self.verb(tx, which, actor=actor, reason=reason), dry_run=dry_run)
+            return Acted(1)
+        positions = _fitting(path, self, which) if isinstance(which, str) else [*which]
+        done, refused = 0, list[Refused]()
+        refusals = 0
+        for start in range(0, len(positions), BATCH):
+            batch = positions[start : start + BATCH]
+            not_done = run_once(path, partial(_each, self.verb, batch, actor, reason), dry_run=dry_run)
+            done += len(batch) - len(not_done)
+            refusals += len(not_done)
+            refused += not_done[: REPORTED - len(refused)]
+            on_progress(len(batch))
+        return Acted(done, refusals, tuple(refused))
 
 
-ACTS: Final = {
-    "redrive": Kind(dead_letters.redrive, ({"outcome": "dead"},)),
-    "retry": Kind(dead_letters.retry, ({"outcome": LIVE},), has_failed=True),
-    "discard": Kind(dead_letters.discard, ({"outcome": "dead"}, {"outcome": LIVE})),
-    "restore": Kind(dead_letters.restore, ({"outcome": "discarded", "reason": dead_letters.BY_OPERATOR},)),
-    "confirm": Kind(
-        dead_letters.confirm,
-        ({"outcome": "dead", "confirmed": "no"}, {"reason": ANSWERED_WITH_FAULT, "confirmed": "no"}),
-    ),
-}
+redrive: Final = MessageAct(dead_letters.redrive, ({"outcome": "dead"},))
+"""Deliver dead letters again, each under the key that the service knows it by, so that ``once`` recognises what was
+done. One that fails for good is a dead letter again."""
+retry: Final = MessageAct(dead_letters.retry, ({"outcome": LIVE},), has_failed=True)
+"""Try now what waits for a retry or stops its sequence, from the first step of its ladder of waits."""
+discard: Final = MessageAct(dead_letters.discard, ({"outcome": "dead"}, {"outcome": LIVE}))
+"""Give up dead letters, and what is not delivered and does not run now. ``restore`` undoes it while ``retain``
+lasts."""
+restore: Final = MessageAct(dead_letters.restore, ({"outcome": "discarded", "reason": dead_letters.BY_OPERATOR},))
+"""Bring back what an operator has discarded, as what it was. Into a sequence in order only where nothing behind it was
+delivered."""
+confirm: Final = MessageAct(
+    dead_letters.confirm,
+    ({"outcome": "dead", "confirmed": "no"}, {"reason": ANSWERED_WITH_FAULT, "confirmed": "no"}),
+)
+"""Say that dead letters, and messages that were answered with a fault, are known: they stay, and alarm no more."""
+
+ACTS: Final = {"redrive": redrive, "retry": retry, "discard": discard, "restore": restore, "confirm": confirm}
 """Each act by its name."""
-
-
-# which
 
 
 def which_messages(store: str | PathLike[str], act: str, query: str) -> list[int]:
     """Positions of the messages that fit ``query`` and ``act``, a key of ``ACTS``: each sequence's by number, which is
     the order in which they are redriven. Raises ``QueryError``."""
-    kind, asked, path = ACTS[act], parse(query), store_path(store)
+    return _fitting(store_path(store), ACTS[act], query)
+
+
+def _fitting(path: Path, act: MessageAct, query: str) -> list[int]:
+    asked = parse(query)
     with closing(connect_looker(path)) as db, store_errors(path):
-        fitting = (one for fits in kind.fits for one in reading.messages(db, asked.having(**fits)))
-        found = {one.position for one in fitting if one.failures or not kind.has_failed}
+        fitting = (one for fits in act.fits for one in reading.messages(db, asked.having(**fits)))
+        found = {one.position for one in fitting if one.failures or not act.has_failed}
         sequences: dict[str, int] = {}  # in the order of their first messages
         keys = [
             (sequences.setdefault(sequence, len(sequences)), number, position)
@@ -94,103 +134,11 @@ def which_messages(store: str | PathLike[str], act: str, query: str) -> list[int
     return [position for *_key, position in sorted(keys)]
 
 
-# acts
-
-
-def redrive(
-    store: str | PathLike[str],
-    which: Which,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = False,
-    on_progress: OnProgress = _ignored,
-) -> Acted:
-    """Deliver dead letters again, each under the key that the service knows it by, so that ``once`` recognises what was
-    done. One that fails for good is a dead letter again."""
-    return _perform(store, "redrive", which, actor, reason, dry_run, on_progress)
-
-
-def retry(
-    store: str | PathLike[str],
-    which: Which,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = False,
-    on_progress: OnProgress = _ignored,
-) -> Acted:
-    """Try now what waits for a retry or stops its sequence, from the first step of its ladder of waits."""
-    return _perform(store, "retry", which, actor, reason, dry_run, on_progress)
-
-
-def discard(
-    store: str | PathLike[str],
-    which: Which,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = False,
-    on_progress: OnProgress = _ignored,
-) -> Acted:
-    """Give up dead letters, and what is not delivered and does not run now. ``restore`` undoes it while ``retain``
-    lasts."""
-    return _perform(store, "discard", which, actor, reason, dry_run, on_progress)
-
-
-def restore(
-    store: str | PathLike[str],
-    which: Which,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = False,
-    on_progress: OnProgress = _ignored,
-) -> Acted:
-    """Bring back what an operator has discarded, as what it was. Into a sequence in order only where nothing behind it
-    was delivered."""
-    return _perform(store, "restore", which, actor, reason, dry_run, on_progress)
-
-
-def confirm(
-    store: str | PathLike[str],
-    which: Which,
-    *,
-    actor: str,
-    reason: str,
-    dry_run: bool = False,
-    on_progress: OnProgress = _ignored,
-) -> Acted:
-    """Say that dead letters, and messages that were answered with a fault, are known: they stay, and alarm no more."""
-    return _perform(store, "confirm", which, actor, reason, dry_run, on_progress)
-
-
-def _perform(
-    store: str | PathLike[str], name: str, which: Which, actor: str, reason: str, dry_run: bool, on_progress: OnProgress
-) -> Acted:
-    """Do an act. One position that it does not fit raises ``NotFound`` or ``NotAllowed``; of many, each that it does
-    not fit is in the answer. ``dry_run``: nothing is changed."""
-    if isinstance(which, int):
-        run_once(store_path(store), lambda tx: ACTS[name].act(tx, which, actor=actor, reason=reason), dry_run=dry_run)
-        return Acted(1)
-    positions = which_messages(store, name, which) if isinstance(which, str) else [*which]
-    done, refused = 0, list[Refused]()
-    refusals = 0
-    for start in range(0, len(positions), BATCH):
-        batch = positions[start : start + BATCH]
-        not_done = run_once(store_path(store), partial(_each, ACTS[name].act, batch, actor, reason), dry_run=dry_run)
-        done += len(batch) - len(not_done)
-        refusals += len(not_done)
-        refused += not_done[: REPORTED - len(refused)]
-        on_progress(len(batch))
-    return Acted(done, refusals, tuple(refused))
-
-
-def _each(act: dead_letters.Act, positions: Sequence[int], actor: str, reason: str, tx: Transaction) -> list[Refused]:
+def _each(verb: dead_letters.Act, positions: Sequence[int], actor: str, reason: str, tx: Transaction) -> list[Refused]:
     refused = []
     for position in positions:
         try:
-            act(tx, position, actor=actor, reason=reason)
+            verb(tx, position, actor=actor, reason=reason)
         except (NotAllowed, NotFound) as error:
             refused.append(Refused(position, str(error)))
     return refused
