@@ -231,6 +231,29 @@ def test_a_mistake_of_a_program_names_the_option() -> None:
         settings_from({"partners": {"acme": {"pth": "/"}}})
 
 
+def test_all_mistakes_are_told_at_once_and_none_that_follows_from_another(file: Path) -> None:
+    text = (
+        "max_hold = 5\nretry = 'often'\ntrusted_proxies = ['here']\nconnection_header = 'X-C'\nordered = false\n"
+        "on_incomplete = 'dead_letter'\n[partner.acme]\nprincipal = 'acme'\nordred = false\n[partner.old]\npath = 'soap'\n"
+    )
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        load(file, {"WSRM_MQ_PORT": "x", "WSRM_MQ_HOSTS": "y"}, keep_alive=-1)
+    beginnings = [
+        "wsrm-mq.toml: max_hold: ",
+        "wsrm-mq.toml: retry: ",
+        "wsrm-mq.toml: trusted_proxies: ",
+        "wsrm-mq.toml: partner.acme.ordred: ",
+        "wsrm-mq.toml: partner.old.path: ",
+        "environment: WSRM_MQ_PORT: ",
+        "environment: WSRM_MQ_HOSTS: ",
+        "option keep_alive: ",
+        "ordered = false delivers across gaps at once",
+    ]
+    assert [said.startswith(first) for said, first in zip(raised.value.problems, beginnings, strict=True)] == [True] * 9
+    assert str(raised.value).splitlines() == list(raised.value.problems)
+
+
 def test_a_file_that_cannot_be_read_is_told_with_the_reason(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^wsrm-mq\.toml: there is no such file; .*config init"):
         load(file, {})

@@ -1,4 +1,4 @@
-"""What the hooks of the middleware answer: a text, or the request is refused at once and loudly."""
+"""The hooks of the middleware: what they may be, and what they answer: a text, or the request is refused loudly."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.in_process import FACTORY, InProcess, taken, until
+from wsrm_mq import Settings, WSRMMiddleware
+from wsrm_mq.asgi import WSRMASGIMiddleware
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.testing import Reply
 
 REFUSED = "SELECT (SELECT count(*) FROM sequence) + (SELECT count(*) FROM message) + (SELECT count(*) FROM queue)"
@@ -59,6 +62,55 @@ def test_a_hook_that_raises_refuses_the_request_and_an_operator_can_count_it(
         assert until(lambda: wsrm.rows("SELECT reason FROM refusal") == [("misconfigured",)])
     finally:
         wsrm.middleware.close(5)
+
+
+def _of_one(environ: dict[str, Any]) -> str | None:
+    return None
+
+
+async def _of_a_loop(environ: dict[str, Any], headers: object) -> str | None:
+    return None
+
+
+@pytest.mark.parametrize("middleware", [WSRMMiddleware, WSRMASGIMiddleware])
+@pytest.mark.parametrize(
+    ("hooks", "said"),
+    [
+        (
+            {"authenticate": 5},
+            "authenticate is 5, which is no function; it is called as authenticate(environ, headers).",
+        ),
+        (
+            {"authenticate": _of_one},
+            "authenticate does not fit: it is called as authenticate(environ, headers), which says: "
+            "too many positional arguments.",
+        ),
+        ({"authenticate": _of_a_loop}, "authenticate is an async function, which nothing would await; "),
+        ({"connection_key": "peer"}, "connection_key is 'peer', which is no function; "),
+        ({"on_event": print, "clock": None}, "clock is None, which is no function; it is called as clock()."),
+        (
+            {"on_event": 1, "clock": 2},
+            "on_event is 1, which is no function; it is called as on_event(event).\nclock",
+        ),
+    ],
+    ids=["number", "one-argument", "async", "text", "none", "two"],
+)
+def test_a_hook_that_cannot_be_called_as_one_is_told_when_the_middleware_is_made(
+    middleware: Any, hooks: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        middleware(service, tmp_path / "wsrm.db", **hooks)
+    assert str(raised.value).startswith(said)
+    with pytest.raises(ConfigurationError):
+        middleware.from_settings(service, Settings(store=str(tmp_path / "wsrm.db")), **hooks)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("middleware", [WSRMMiddleware, WSRMASGIMiddleware])
+def test_the_name_of_an_application_is_not_taken_for_one(middleware: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^app is 'orders:service', which cannot be called\. .* import it"):
+        middleware(app="orders:service", store=tmp_path / "wsrm.db")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_repeated_create_is_that_of_its_principal_alone(tmp_path: Path) -> None:

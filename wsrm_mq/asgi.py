@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from wsrm_mq.asgi_calls import (
     ASGIApplication,
@@ -34,7 +34,7 @@ from wsrm_mq.asgi_calls import (
     status_line,
     whole_answer,
 )
-from wsrm_mq.config import Settings, load, settings_from
+from wsrm_mq.config import OptionKeywords, Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import Answer, forwarded
@@ -48,12 +48,11 @@ from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
     DELIVERY,
     REFUSED,
-    Authenticate,
     Front,
-    Hooks,
     Served,
     refuse_delivery,
 )
+from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
@@ -102,7 +101,7 @@ class WSRMASGIMiddleware(Served):
         on_event: OnEvent | None = None,
         start: bool = True,
         clock: Clock = wall_clock,
-        **options: Any,
+        **options: Unpack[OptionKeywords],
     ) -> None:
         settings = settings_from({**options, "store": os.fspath(store)})
         self._set_up(app, settings, Hooks(authenticate, connection_key, on_event, clock), start, interface)
@@ -115,7 +114,7 @@ class WSRMASGIMiddleware(Served):
         *,
         interface: Interface = "auto",
         start: bool = True,
-        **hooks: Any,
+        **hooks: Unpack[KeywordHooks],
     ) -> WSRMASGIMiddleware:
         """Wrap ``app`` with options that are loaded already; ``hooks`` are the keywords that no file can hold."""
         middleware = cls.__new__(cls)
@@ -124,10 +123,17 @@ class WSRMASGIMiddleware(Served):
 
     @classmethod
     def from_config(
-        cls, app: ASGIApplication | WSGIApplication, path: str | os.PathLike[str], **hooks: Any
+        cls,
+        app: ASGIApplication | WSGIApplication,
+        path: str | os.PathLike[str],
+        *,
+        interface: Interface = "auto",
+        start: bool = True,
+        **hooks: Unpack[KeywordHooks],
     ) -> WSRMASGIMiddleware:
         """Wrap ``app`` with the options of a ``wsrm-mq.toml`` and the environment."""
-        return cls.from_settings(app, load(Path(path), os.environ), **hooks)
+        settings = load(Path(path), os.environ)
+        return cls.from_settings(app, settings, interface=interface, start=start, **hooks)
 
     @classmethod
     def in_place_of(cls, wrapped: WSRMMiddleware, threads: int) -> WSRMASGIMiddleware:

@@ -4,7 +4,7 @@
 
     WSRMError
     ├── EnvelopeError            the request cannot be read as an RM message; carries the fault to answer
-    ├── ConfigurationError       an option is wrong; the message names the nearest right one
+    ├── ConfigurationError       options are wrong; the message names the nearest right ones
     ├── StoreError               .hint says what to do next
     │   ├── StoreUnavailable     missing, locked, read-only, unreadable
     │   │   ├── StoreBusy        another process holds the write lock for longer than the busy timeout
@@ -83,7 +83,11 @@ class EnvelopeError(WSRMError):
 
 
 class ConfigurationError(WSRMError):
-    """An option, key or value that cannot be used."""
+    """Options, keys or values that cannot be used. ``problems``: each in a sentence; the text has one a line."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 class StoreError(WSRMError):

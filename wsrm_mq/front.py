@@ -6,11 +6,10 @@ be committed for it, and how it is answered. It waits for nothing: how to wait i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, ParamSpec
+from typing import Any, Final
 
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.contrib import spyne_compat
@@ -39,10 +38,9 @@ from wsrm_mq.errors import (
     NotAuthenticated,
     StoreError,
     StoreOverloaded,
-    WSRMError,
 )
-from wsrm_mq.events.inert import as_error
-from wsrm_mq.events.telling import OnEvent, tell
+from wsrm_mq.events.telling import tell
+from wsrm_mq.hooks import Hooks, answering_text
 from wsrm_mq.kept_headers import KeptHeaders, as_json
 from wsrm_mq.queue.arrival import Body, Sender
 from wsrm_mq.queue.lookup import may_take
@@ -55,22 +53,15 @@ from wsrm_mq.remembered import Recent, are_small
 from wsrm_mq.store.applications import Serving, queue_name
 from wsrm_mq.store.fetching import is_anything_waiting
 from wsrm_mq.store.refusals import reason_of
-from wsrm_mq.store.storable import storable
-from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.versions import SOAPVersion
 
 __all__ = [
     "DELIVERY",
     "REFUSED",
-    "Authenticate",
     "Front",
-    "Hooks",
     "Served",
     "refuse_delivery",
 ]
-
-P = ParamSpec("P")
-Authenticate = Callable[[Environ, Headers], str | None]
 
 Refused = BodyRefused | StoreError | NotAuthenticated | ConfigurationError | NameServerSilent
 REFUSED: Final = (BodyRefused, StoreError, NotAuthenticated, ConfigurationError, NameServerSilent)
@@ -83,31 +74,18 @@ MAX_CLIENTS: Final = 4_096
 _TOLD_OPERATIONS: Final = 256
 _NOT_COMPRESSED: Final = "Send this without Content-Encoding: the service here cannot expand it."
 _NOT_GZIP: Final = "Send this with Content-Encoding gzip or without: no other one is expanded here."
+_NO_APPLICATION: Final = (
+    "A middleware goes around the application itself: import it. Only `wsrm-mq serve` takes the name of one, "
+    "as module:attribute."
+)
+_UNKNOWN_OPERATION: Final = (
+    "whether it has an answer is said nowhere, so its sender has waited for one; name it in the option one_way if it "
+    "has none, else set one_way = []"
+)
 _WRAPPED_TWICE: Final = (
     "The service is wrapped twice: this delivery of one WSRMMiddleware came to another one inside it, "
     "which would keep it. Take one of them away: wrap the service once."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """What no configuration file can hold; the same keywords of either front.
-
-    ``authenticate(environ, headers) -> principal``
-        runs before anything is stored; raises ``NotAuthenticated`` to turn a request away. Default: the TLS
-        client's name, else REMOTE_USER.
-    ``connection_key(environ) -> str``
-        names the connection a request came on.
-    ``on_event(event)``
-        hears of what an operator should know, in a thread of its own.
-    ``clock() -> int``
-        ms since the epoch.
-    """
-
-    authenticate: Authenticate | None = None
-    connection_key: Callable[[Environ], str | None] | None = None
-    on_event: OnEvent | None = None
-    clock: Clock = wall_clock
 
 
 class Front:
@@ -115,6 +93,8 @@ class Front:
     itself; ``call`` calls it."""
 
     def __init__(self, app: object, call: CallApplication, settings: Settings, hooks: Hooks) -> None:
+        if not callable(app):
+            raise ConfigurationError(f"app is {app!r}, which cannot be called. {_NO_APPLICATION}")
         self.settings = settings
         understood = None if settings.understood is None else frozenset(settings.understood)
         if understood is None and spyne_compat.is_spyne(app):
@@ -126,7 +106,7 @@ class Front:
         self.limits = Limits(body_bytes=settings.max_body)
         self.has_hooks = hooks.authenticate is not None or hooks.connection_key is not None
         """That see the request."""
-        self._authenticate = _answering_text("authenticate", hooks.authenticate) or _authenticated
+        self._authenticate = answering_text("authenticate", hooks.authenticate) or _authenticated
         self.reach = Reach(settings.decoupled)
         self._has_identity = hooks.authenticate is None
         """A client's requests are all one sender's, as the server names it."""
@@ -139,7 +119,7 @@ class Front:
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
         self._proxies = Proxies(settings.trusted_proxies, settings.address_header)
         self._connections = Connections(
-            connection_key=_answering_text("connection_key", hooks.connection_key),
+            connection_key=answering_text("connection_key", hooks.connection_key),
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
             idle=settings.connection_idle,
@@ -329,7 +309,9 @@ class Front:
         if commit.arrival.wants_reply and self.destination.operations(request).is_unknown(request.headers):
             self._told_of.keep((request.client.queue, name), True)
             operation = "{{{}}}{}".format(*name) if name is not None else str(request.headers.action)
-            self.engine.events.tell("one_way.unknown", operation=operation, path=request.client.queue)
+            self.engine.events.tell(
+                "one_way.unknown", operation=operation, path=request.client.queue, reason=_UNKNOWN_OPERATION
+            )
 
     def _end_connections(self) -> None:
         """What closed connections sent without WS-RM is complete."""
@@ -440,30 +422,6 @@ def refuse_delivery(given: Mapping[str, Any]) -> Answer:
     if refuse is not None:
         refuse(_WRAPPED_TWICE)
     return plain(500, _WRAPPED_TWICE)
-
-
-def _answering_text(name: str, hook: Callable[P, object] | None) -> Callable[P, str | None] | None:
-    """The hook ``name``, held to its word: it answers a text, or None. Another answer would be found out only where it
-    is stored. Raises ``ConfigurationError`` then, for the request, and where the hook raises what it may not."""
-    if hook is None:
-        return None
-
-    def held(*given: P.args, **named: P.kwargs) -> str | None:
-        try:
-            answer = hook(*given, **named)
-        except WSRMError:
-            raise
-        except Exception as error:
-            raise ConfigurationError(f"{name} raised {as_error(error)}") from error
-        if answer is None:
-            return None
-        if not isinstance(answer, str):
-            raise ConfigurationError(f"{name} answered {type(answer).__name__}; it has to answer a text, or None.")
-        if storable(answer) != answer:
-            raise ConfigurationError(f"{name} answered {storable(answer, 100)!r}, which cannot be stored.")
-        return answer
-
-    return held
 
 
 def _authenticated(environ: Environ, _headers: Headers) -> str | None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait as wait_for
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
-from wsrm_mq.config import Settings, load, settings_from
+from wsrm_mq.config import OptionKeywords, Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.completion import ThreadCompletion
 from wsrm_mq.delivery.delivery import Delivery
@@ -24,7 +24,8 @@ from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import read_body
 from wsrm_mq.errors import NameNotKnown, NameServerSilent
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.front import DELIVERY, REFUSED, Authenticate, Front, Hooks, Served, refuse_delivery
+from wsrm_mq.front import DELIVERY, REFUSED, Front, Served, refuse_delivery
+from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
@@ -41,7 +42,7 @@ class WSRMMiddleware(Served):
         application = WSRMMiddleware(spyne_wsgi_app, store="orders.db")
 
     Every keyword is an option of ``wsrm_mq.config.Settings``, in its units (seconds, bytes), or one of
-    ``wsrm_mq.front.Hooks``. ``start=False`` waits with store and dispatcher for ``start()`` or the first request.
+    ``wsrm_mq.hooks.Hooks``. ``start=False`` waits with store and dispatcher for ``start()`` or the first request.
 
     Constructing it opens the store (``StoreError`` if it cannot be). What a crash left undelivered is delivered from
     the first request or ``start()`` on, or a second later: a process that only forks those that serve delivers nothing.
@@ -57,14 +58,14 @@ class WSRMMiddleware(Served):
         on_event: OnEvent | None = None,
         start: bool = True,
         clock: Clock = wall_clock,
-        **options: Any,
+        **options: Unpack[OptionKeywords],
     ) -> None:
         settings = settings_from({**options, "store": os.fspath(store)})
         self._set_up(app, settings, Hooks(authenticate, connection_key, on_event, clock), start)
 
     @classmethod
     def from_settings(
-        cls, app: WSGIApplication, settings: Settings, *, start: bool = True, **hooks: Any
+        cls, app: WSGIApplication, settings: Settings, *, start: bool = True, **hooks: Unpack[KeywordHooks]
     ) -> WSRMMiddleware:
         """Wrap ``app`` with options that are loaded already; ``hooks`` are the keywords that no file can hold."""
         middleware = cls.__new__(cls)
@@ -72,9 +73,11 @@ class WSRMMiddleware(Served):
         return middleware
 
     @classmethod
-    def from_config(cls, app: WSGIApplication, path: str | os.PathLike[str], **hooks: Any) -> WSRMMiddleware:
+    def from_config(
+        cls, app: WSGIApplication, path: str | os.PathLike[str], *, start: bool = True, **hooks: Unpack[KeywordHooks]
+    ) -> WSRMMiddleware:
         """Wrap ``app`` with the options of a ``wsrm-mq.toml`` and the environment."""
-        return cls.from_settings(app, load(Path(path), os.environ), **hooks)
+        return cls.from_settings(app, load(Path(path), os.environ), start=start, **hooks)
 
     def _set_up(self, app: WSGIApplication, settings: Settings, hooks: Hooks, start: bool) -> None:
         self._app = app

@@ -147,7 +147,7 @@ def way() -> str:
         arrow((244, 214), (174, 202)),
         arrow((244, 244), (174, 256)),
         text(24, 306, "A crash at any point: what is stored is delivered after the restart.", anchor="start"),
-        text(24, 326, "What is not was never acknowledged, so it comes again.", anchor="start"),
+        text(24, 326, "What is not stored is not acknowledged: its source sends it again.", anchor="start"),
     ]
     return picture("The way of a message", 858, 344, parts)
 

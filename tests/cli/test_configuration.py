@@ -67,7 +67,7 @@ def test_check_reads_the_wsdls_that_one_way_names(wsrm: Wsrm, somewhere: Path) -
 
 def test_check_tells_a_program_what_is_wrong(wsrm: Wsrm, somewhere: Path) -> None:
     told = document(wsrm("config", "check", "--json"))
-    assert (told["file"], told["problem"]) == (None, None)
+    assert (told["file"], told["problem"], told["problems"]) == (None, None, [])
     (somewhere / "wsrm-mq.toml").write_text("port = 'high'")
     result = wsrm("config", "check", "--json")
     assert result.exit_code == 2
@@ -75,6 +75,33 @@ def test_check_tells_a_program_what_is_wrong(wsrm: Wsrm, somewhere: Path) -> Non
     assert told["file"] == "wsrm-mq.toml"
     assert told["problem"].startswith("wsrm-mq.toml: port: 'high' is not allowed")
     assert result.stderr == f"wsrm-mq: {told['problem']}\n"
+
+
+def test_check_shows_all_mistakes_at_once_also_those_in_wsdls(
+    wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (somewhere / "wsrm-mq.toml").write_text(
+        "max_hold = 5\none_way = ['gone.wsdl', 'lost.wsdl']\n"
+        "[partner.acme]\nprincipal = 'acme'\none_way = ['away.wsdl']\nordred = false\n"
+    )
+    monkeypatch.setenv("WSRM_MQ_PORT", "x")
+    result = wsrm("config", "check")
+    assert result.exit_code == 2
+    said = result.stderr.removeprefix("wsrm-mq: ").splitlines()
+    assert [line.strip().partition(": ")[2].partition(": ")[0] for line in said[:3]] == [
+        "max_hold",
+        "partner.acme.ordred",
+        "WSRM_MQ_PORT",
+    ]
+    why = "cannot be read as a WSDL: No such file or directory."
+    assert said[3:] == [
+        f"  one_way: gone.wsdl {why}",
+        f"  one_way: lost.wsdl {why}",
+        f"  partner.acme.one_way: away.wsdl {why}",
+    ]
+    told = json.loads(wsrm("config", "check", "--json").stdout)
+    assert told["problems"] == [line.strip() for line in said]
+    assert told["problem"] == told["problems"][0]
 
 
 def test_check_lists_the_headers_that_are_stored(wsrm: Wsrm, somewhere: Path) -> None:

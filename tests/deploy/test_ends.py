@@ -51,6 +51,8 @@ def test_it_installs_what_its_files_import_and_its_commands_are(page: Path) -> N
     programs = {words[0] for line in lines if (words := line.removeprefix("$ ").split())}
     programs &= {"gunicorn", "granian", "uvicorn", "uwsgi", "pytest"}
     assert (imported | programs) - installed(page) == set()
+    for worker in re.findall(r'^worker_class = "(\w+)"', python, re.M):
+        assert worker == "gthread" or f"'gunicorn[{worker}]'" in page.read_text(), "what its worker needs beside"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != BY_SPARK], ids=lambda page: page.stem)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,9 @@ from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.output import as_json, say, table, write
 from wsrm_mq.cli.place import config_option, json_option
 from wsrm_mq.errors import ConfigurationError, NotAllowed
+
+if TYPE_CHECKING:
+    from wsrm_mq.config import Settings
 
 __all__ = ["config"]
 
@@ -54,31 +59,42 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
 @config_option
 @json_option
 def check(config: Path | None, is_json: bool) -> None:
-    """Say whether file and environment can be used. What is wrong with them is named. The WSDLs that one_way names are
-    read, and the request headers are listed that are stored with a message.
+    """Say whether file and environment can be used. All that is wrong with them is named. The WSDLs that one_way names
+    are read, and the request headers are listed that are stored with a message.
 
     \b
     Example: wsrm-mq config check --config /etc/wsrm-mq.toml
     """
-    from wsrm_mq.config import find_file, load, named_operations
+    from wsrm_mq.config import examine, find_file
     from wsrm_mq.kept_headers import KEPT_HEADERS
 
     path = config or find_file(os.environ)
     file = None if path is None else str(path)
-    try:
-        settings = load(path, os.environ)
-        if settings.one_way != "auto":
-            named_operations(settings.one_way)
-    except ConfigurationError as error:
+    loaded, mistakes = examine(path, os.environ)
+    problems = [*mistakes, *_unreadable(loaded.settings)]
+    if problems:
         if is_json:
-            as_json(file=file, problem=str(error))
-        raise
-    kept = sorted({*KEPT_HEADERS, *settings.keep_headers}, key=str.lower)
+            as_json(file=file, problem=problems[0], problems=problems)
+        raise ConfigurationError(*problems)
+    kept = sorted({*KEPT_HEADERS, *loaded.settings.keep_headers}, key=str.lower)
     if is_json:
-        as_json(file=file, problem=None, kept_headers=kept)
+        as_json(file=file, problem=None, problems=[], kept_headers=kept)
         return
     say(f"{path}: good." if path is not None else "There is no configuration file; environment and defaults are good.")
     write(f"Of a request these headers are stored, and no others: {', '.join(kept)}.")
+
+
+def _unreadable(settings: Settings) -> Iterator[str]:
+    """What is wrong with the WSDLs that ``one_way`` names, of everybody's and of each partner's."""
+    from wsrm_mq.config import named_operations
+
+    named = {"": settings.one_way, **{f"partner.{name}.": one.one_way for name, one in settings.partners.items()}}
+    for place, names in named.items():
+        for name in () if names in (None, "auto") else names:
+            try:
+                named_operations([name])
+            except ConfigurationError as error:
+                yield f"{place}{error}"
 
 
 @config.command()

@@ -70,6 +70,8 @@ def stopped(error: BaseException) -> click.ClickException:
     match error:
         case click.ClickException():
             return error
+        case ConfigurationError(problems=(first, *others)):
+            return Stopped(first, Exit.USAGE, others)
         case WSRMError():
             code = next(code for kind, code in _BY_ERROR if isinstance(error, kind))
             return Stopped(str(error), code, error.pointed if isinstance(error, QueryError) else ())

@@ -5,7 +5,8 @@ the default. In the file the options are top-level keys; a partner's habits and 
 ``[partner.NAME]``. A mistake is a ``ConfigurationError`` that names the place, the key and what is allowed.
 """
 
-from wsrm_mq.config.loading import FILE_NAME, Loaded, find_file, load, named_operations, read, settings_from
+from wsrm_mq.config.keywords import OptionKeywords, PartnerKeywords
+from wsrm_mq.config.loading import FILE_NAME, Loaded, examine, find_file, load, named_operations, read, settings_from
 from wsrm_mq.config.options import toml
 from wsrm_mq.config.purposes import PURPOSES
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings, under
@@ -17,10 +18,13 @@ __all__ = [
     "PARTNER_OPTIONS",
     "PURPOSES",
     "Loaded",
+    "OptionKeywords",
     "Partner",
+    "PartnerKeywords",
     "Settings",
     "as_toml",
     "as_values",
+    "examine",
     "find_file",
     "load",
     "named_operations",

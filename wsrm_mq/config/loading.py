@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from wsrm_mq.config.contradictions import contradictions
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.queue.policy import Acknowledge, OnFault
-from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
-from wsrm_mq.sequence.terms import DeliveryAssurance
 
-__all__ = ["FILE_NAME", "Loaded", "find_file", "load", "named_operations", "read", "settings_from"]
+__all__ = ["FILE_NAME", "Loaded", "examine", "find_file", "load", "named_operations", "read", "settings_from"]
 
 FILE_NAME: Final = "wsrm-mq.toml"
 PREFIX: Final = "WSRM_MQ_"
@@ -30,6 +28,19 @@ class Loaded(NamedTuple):
     """Option -> ``flag``, ``env``, ``file`` or ``default``."""
 
 
+class _Mistakes:
+    """What is wrong, as it is found: no mistake hides the next one."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.options: set[str] = set()
+        """Those that have no value by it."""
+
+    def of(self, option: str, sentence: str) -> None:
+        self.said.append(sentence)
+        self.options.add(option)
+
+
 def find_file(environ: Mapping[str, str], directory: Path = Path()) -> Path | None:
     """The file that ``WSRM_MQ_CONFIG`` names, or ``wsrm-mq.toml`` in ``directory`` if there is one."""
     named = environ.get(FILE_VARIABLE)
@@ -42,7 +53,7 @@ def find_file(environ: Mapping[str, str], directory: Path = Path()) -> Path | No
 def load(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Settings:
     """The settings of the file at ``path`` (``None``: no file), the environment and ``overrides``, which win.
 
-    Raises ``ConfigurationError`` for an unknown key, a value that is not allowed, options that contradict.
+    Raises ``ConfigurationError`` for unknown keys, values that are not allowed, options that contradict: all of them.
     """
     return read(path, environ, **overrides).settings
 
@@ -54,17 +65,26 @@ def settings_from(given: Mapping[str, Any]) -> Settings:
 
 def read(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Loaded:
     """``load``, and where each value came from."""
+    loaded, mistakes = examine(path, environ, **overrides)
+    if mistakes:
+        raise ConfigurationError(*mistakes)
+    return loaded
+
+
+def examine(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> tuple[Loaded, list[str]]:
+    """What ``read`` answers, and all that is wrong with it. An option whose value is wrong has that of the next
+    layer."""
+    mistakes = _Mistakes()
     layers = {
-        "file": _read_file(path) if path is not None else {},
-        "env": _from_environ(environ),
-        "flag": _checked(OPTIONS, _named(overrides), "option "),
+        "file": _read_file(path, mistakes) if path is not None else {},
+        "env": _from_environ(environ, mistakes),
+        "flag": _checked(OPTIONS, _named(overrides), "option ", mistakes),
     }
     settings = Settings(**{option: value for layer in layers.values() for option, value in layer.items()})
-    _refuse_contradictions(settings)
     origins = dict.fromkeys(OPTIONS, "default")
     for origin, layer in layers.items():
         origins |= dict.fromkeys(layer, origin)
-    return Loaded(settings, origins)
+    return Loaded(settings, origins), [*mistakes.said, *contradictions(settings, mistakes.options)]
 
 
 def _named(overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,65 +92,85 @@ def _named(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {"partner" if name == "partners" else name: value for name, value in overrides.items()}
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path, mistakes: _Mistakes) -> dict[str, Any]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        hint = "write one with `wsrm-mq config init`"
-        raise ConfigurationError(f"{path}: there is no such file; {hint}.") from None
+        why = "there is no such file; write one with `wsrm-mq config init`."
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path}: is not TOML: {error}.") from error
+        why = f"is not TOML: {error}."
     except RecursionError:
-        raise ConfigurationError(f"{path}: is nested too deeply; no option is more than a list in a section.") from None
+        why = "is nested too deeply; no option is more than a list in a section."
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}.") from error
-    return _checked(OPTIONS, content, f"{path}: ")
+        why = f"cannot be read: {error}."
+    else:
+        return _checked(OPTIONS, content, f"{path}: ", mistakes)
+    mistakes.said.append(f"{path}: {why}")
+    mistakes.options |= OPTIONS.keys()
+    return {}
 
 
-def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+def _from_environ(environ: Mapping[str, str], mistakes: _Mistakes) -> dict[str, Any]:
     names = {PREFIX + option.upper(): option for option in OPTIONS}
     values = {}
     for name, text in environ.items():
         if not name.startswith(PREFIX) or name == FILE_VARIABLE:
             continue
-        place = f"environment: {name}"
-        if name not in names:
-            raise ConfigurationError(_unknown("environment: ", name, (*names, FILE_VARIABLE)))
-        values[names[name]] = option_value(text, names[name], OPTIONS[names[name]], place, is_text=True)
+        option = names.get(name)
+        if option is None:
+            mistakes.said.append(_unknown("environment: ", name, (*names, FILE_VARIABLE)))
+            continue
+        try:
+            values[option] = option_value(text, option, OPTIONS[option], f"environment: {name}", is_text=True)
+        except ConfigurationError as error:
+            mistakes.of(option, str(error))
     return values
 
 
-def _checked(known: Mapping[str, Kind], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _checked(known: Mapping[str, Kind], given: Mapping[str, Any], where: str, mistakes: _Mistakes) -> dict[str, Any]:
     """``given`` as values of options; ``where`` is put before every complaint."""
     checked: dict[str, Any] = {}
     for key, value in given.items():
         if key in known:
-            checked[key] = option_value(value, key, known[key], where + key)
+            try:
+                checked[key] = option_value(value, key, known[key], where + key)
+            except ConfigurationError as error:
+                mistakes.of(key, str(error))
         elif key == "partner" and known is OPTIONS:
-            checked["partners"] = _partners(value, where)
-        elif key in OPTIONS:
-            raise ConfigurationError(f"{where}{key}: {_GENERAL}")
-        elif key in PARTNER_OPTIONS:
-            raise ConfigurationError(f"{where}{key}: {_OF_A_PARTNER}")
+            checked["partners"] = _partners(value, where, mistakes)
         else:
-            raise ConfigurationError(_unknown(where, key, (*known, "partner")))
+            mistakes.of(key, _misplaced(where, key, known))
     return checked
 
 
-def _partners(sections: Any, where: str) -> dict[str, Partner]:
+def _misplaced(where: str, key: str, known: Iterable[str]) -> str:
+    if key in OPTIONS:
+        return f"{where}{key}: {_GENERAL}"
+    if key in PARTNER_OPTIONS:
+        return f"{where}{key}: {_OF_A_PARTNER}"
+    return _unknown(where, key, (*known, "partner"))
+
+
+def _partners(sections: Any, where: str, mistakes: _Mistakes) -> dict[str, Partner]:
     partners = {}
     for name, section in sections.items() if isinstance(sections, Mapping) else [("NAME", sections)]:
         place = f"{where}partner.{name}"
         if not isinstance(section, Mapping | Partner):
-            raise ConfigurationError(f"{place}: allowed is a section, [partner.NAME].")
-        if isinstance(section, Mapping):
-            section = Partner(**_checked(PARTNER_OPTIONS, section, f"{place}."))
-        if section.principal is section.path is section.address is None:
-            raise ConfigurationError(f"{place}: fits no request; give it a principal, a path or an address.")
-        partners[name] = section
+            mistakes.said.append(f"{place}: allowed is a section, [partner.NAME].")
+            continue
+        own = (
+            section
+            if isinstance(section, Partner)
+            else Partner(**_checked(PARTNER_OPTIONS, section, f"{place}.", mistakes))
+        )
+        if own.principal is own.path is own.address is None and mistakes.options.isdisjoint(_MARKS):
+            mistakes.said.append(f"{place}: fits no request; give it a principal, a path or an address.")
+        partners[name] = own
     return partners
 
 
+_MARKS: Final = frozenset(("principal", "path", "address"))
+"""Of a partner's section: the requests that it means."""
 _GENERAL: Final = (
     "is not allowed in a partner section, because it holds for all partners; "
     "it belongs to the top level, above the first section."
@@ -185,64 +225,3 @@ def _operations_of(wsdl: Path) -> frozenset[str]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error  # an OSError's own text repeats the path
         raise ConfigurationError(f"one_way: {wsdl} cannot be read as a WSDL: {why}.") from error
-
-
-# contradictions
-
-Of = Callable[[str], Any]
-
-
-def _discards(of: Of) -> bool:
-    return of("behavior") is not IncompleteSequenceBehavior.NO_DISCARD or of("on_incomplete") == "dead_letter"
-
-
-_CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
-    (
-        lambda of: (
-            of("behavior") is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-            and of("acknowledge") is Acknowledge.DELIVERED
-        ),
-        'behavior = "DiscardEntireSequence" delivers nothing before the sequence is complete, and '
-        'acknowledge = "delivered" acknowledges nothing before it is delivered: each waits for the other. '
-        'Set acknowledge = "stored", or another behavior.',
-    ),
-    (
-        lambda of: not of("ordered") and _discards(of),
-        "ordered = false delivers across gaps at once, so nothing is left to discard. "
-        'Set behavior = "NoDiscard" and on_incomplete = "deliver", or ordered = true.',
-    ),
-    (
-        lambda of: of("assurance") is DeliveryAssurance.AT_MOST_ONCE and _discards(of),
-        'assurance = "at_most_once" delivers across gaps at once, so nothing is left to discard. '
-        'Set behavior = "NoDiscard" and on_incomplete = "deliver", or another assurance.',
-    ),
-    (
-        lambda of: of("assurance") is DeliveryAssurance.AT_MOST_ONCE and of("on_fault") is OnFault.DEAD_LETTER,
-        'assurance = "at_most_once" settles a message before the service sees it, so on_fault = "dead_letter" has '
-        'nothing left to put aside. Set on_fault = "settle", or another assurance.',
-    ),
-)
-
-
-def _refuse_contradictions(settings: Settings) -> None:
-    for name, partner in (("", None), *settings.partners.items()):
-        for contradicts, text in _CONTRADICTIONS:
-            if contradicts(lambda option, partner=partner: settings.effective(option, partner)):  # type: ignore[misc]
-                raise ConfigurationError(f"partner.{name}: {text}" if name else text)
-        if partner is not None:
-            _refuse_partner(name, partner, settings.decoupled)
-    for option in ("connection_header", "address_header"):
-        if getattr(settings, option) is not None and not settings.trusted_proxies:
-            raise ConfigurationError(
-                f"{option} is believed from trusted_proxies only, and there are none. "
-                f"Name the proxies, or leave {option} out."
-            )
-
-
-def _refuse_partner(name: str, partner: Partner, decoupled: Iterable[str]) -> None:
-    every_answer_has_one = partner.one_way_answer != "empty" and not decoupled
-    if partner.acknowledgement_interval is not None and every_answer_has_one:
-        raise ConfigurationError(
-            f"partner.{name}: acknowledgement_interval puts acknowledgements off, and every answer carries one. "
-            'Set one_way_answer = "empty" or decoupled, or leave acknowledgement_interval out.'
-        )

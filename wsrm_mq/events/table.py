@@ -59,7 +59,7 @@ EVENTS: Final = {
     ),
     "one_way.unknown": _reported(
         WARNING,
-        "operation path",
+        "operation path reason",
         "A message waited for its turn, and its sender for an answer, which was an empty 202 in the end: whether this "
         "operation has an answer is not known, as no WSDL of the service says it. Name it in `one_way` if it has none, "
         "else set `one_way = []`; told once an operation",

@@ -1,0 +1,109 @@
+"""What a program hangs into a middleware: functions that no configuration file can hold, held to their word."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, dataclass, fields
+from typing import Final, ParamSpec, TypedDict
+
+from wsrm_mq.delivery.application import Environ
+from wsrm_mq.envelope import Headers
+from wsrm_mq.errors import ConfigurationError, WSRMError
+from wsrm_mq.events.inert import as_error
+from wsrm_mq.events.telling import OnEvent
+from wsrm_mq.store.storable import storable
+from wsrm_mq.store.writer import Clock, wall_clock
+
+__all__ = ["Authenticate", "Hooks", "KeywordHooks", "answering_text"]
+
+P = ParamSpec("P")
+Authenticate = Callable[[Environ, Headers], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What no configuration file can hold; the same keywords of either front.
+
+    ``authenticate(environ, headers) -> principal``
+        runs before anything is stored; raises ``NotAuthenticated`` to turn a request away. Default: the TLS
+        client's name, else REMOTE_USER.
+    ``connection_key(environ) -> str``
+        names the connection a request came on.
+    ``on_event(event)``
+        hears of what an operator should know, in a thread of its own.
+    ``clock() -> int``
+        ms since the epoch.
+    """
+
+    authenticate: Authenticate | None = None
+    connection_key: Callable[[Environ], str | None] | None = None
+    on_event: OnEvent | None = None
+    clock: Clock = wall_clock
+
+    def __post_init__(self) -> None:
+        """Raises ``ConfigurationError`` for what cannot be called as a hook is: it would refuse each request."""
+        wrong = [f"{one.name} {why}" for one in fields(self) if (why := _unfit(getattr(self, one.name), one))]
+        if wrong:
+            raise ConfigurationError(*wrong)
+
+
+_GIVEN: Final = {
+    "authenticate": ("environ", "headers"),
+    "connection_key": ("environ",),
+    "on_event": ("event",),
+    "clock": (),
+}
+"""Hook -> what it is called with."""
+
+
+def _unfit(hook: object, field: Field[object]) -> str | None:
+    """Why ``hook`` cannot be called, as far as that is seen before it is."""
+    if hook is field.default:
+        return None
+    given = _GIVEN[field.name]
+    how = f"it is called as {field.name}({', '.join(given)})"
+    if not callable(hook):
+        return f"is {hook!r}, which is no function; {how}."
+    if inspect.iscoroutinefunction(hook):
+        return f"is an async function, which nothing would await; {how}, in a thread that may wait."
+    try:
+        inspect.signature(hook).bind(*given)
+    except TypeError as error:
+        return f"does not fit: {how}, which says: {error}."
+    except ValueError:  # a builtin may not say what it takes
+        return None
+    return None
+
+
+class KeywordHooks(TypedDict, total=False):
+    """``Hooks``, as keywords."""
+
+    authenticate: Authenticate | None
+    connection_key: Callable[[Environ], str | None] | None
+    on_event: OnEvent | None
+    clock: Clock
+
+
+def answering_text(name: str, hook: Callable[P, object] | None) -> Callable[P, str | None] | None:
+    """The hook ``name``, held to its word: it answers a text, or None. Another answer would be found out only where it
+    is stored. Raises ``ConfigurationError`` then, for the request, and where the hook raises what it may not."""
+    if hook is None:
+        return None
+
+    def held(*given: P.args, **named: P.kwargs) -> str | None:
+        try:
+            answer = hook(*given, **named)
+        except WSRMError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(f"{name} raised {as_error(error)}") from error
+        if answer is None:
+            return None
+        if not isinstance(answer, str):
+            raise ConfigurationError(f"{name} answered {type(answer).__name__}; it has to answer a text, or None.")
+        if storable(answer) != answer:
+            raise ConfigurationError(f"{name} answered {storable(answer, 100)!r}, which cannot be stored.")
+        return answer
+
+    return held
