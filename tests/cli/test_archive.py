@@ -31,6 +31,16 @@ def identifier(service: Service, place: Path) -> str:
     return made.terms.identifier
 
 
+@pytest.mark.parametrize("act", [("show",), ("verify",), ("forget", "--message-id", "urn:message:1", *YES)])
+def test_an_archive_is_named_by_its_path_or_as_a_file_and_by_no_other_address(
+    identifier: str, wsrm: Wsrm, place: Path, act: tuple[str, ...]
+) -> None:
+    verb, *options = act
+    result = wsrm("archive", verb, "s3a://bucket/archive", *options)
+    assert (result.exit_code, "addresses with s3a: are not supported yet." in result.stderr) == (2, True), result.output
+    assert wsrm("archive", verb, f"file:{place}", *options).exit_code == 0
+
+
 def test_prune_keeps_what_no_archive_holds_and_says_so(identifier: str, wsrm: Wsrm) -> None:
     before = wsrm("store", "prune", "--older-than", "PT1M", *YES)
     assert "No archive holds 2 messages" in before.stderr

@@ -7,6 +7,8 @@ import gzip
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Service, Shell, Wsrm, document
 from wsrm_mq.cli import export as command
 from wsrm_mq.export import TABLES, load
@@ -57,6 +59,30 @@ def test_what_cannot_be_is_one_line_that_says_what_to_do(service: Service, wsrm:
         assert (result.exit_code, len(result.stderr.splitlines())) == (status, 1), result.stderr
         assert told in result.stderr
     assert not (somewhere / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["store", "message"])
+def test_an_address_that_is_not_of_this_machine_is_refused_and_nothing_is_made(
+    service: Service, wsrm: Wsrm, somewhere: Path, command: str
+) -> None:
+    """Else the export would lie in a directory of that name, and its exit status would say that all went well."""
+    service.sequence(1)
+    before = set(somewhere.iterdir())
+    result = wsrm(command, "export", "s3a://bucket/out")
+    assert (result.exit_code, "addresses with s3a: are not supported yet." in result.stderr) == (2, True), result.output
+    assert set(somewhere.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["audit 2026-11-23T23:00", "ü%20#x", "s3a:bucket"])
+def test_an_export_is_where_it_was_asked_for_whatever_its_name(
+    service: Service, wsrm: Wsrm, somewhere: Path, name: str
+) -> None:
+    service.sequence(1)
+    before = set(somewhere.iterdir())
+    assert wsrm("message", "export", name).exit_code == 0
+    assert set(somewhere.iterdir()) - before == {somewhere / name}
+    assert wsrm("message", "export", f"file:{somewhere}/second").exit_code == 0
+    assert (somewhere / "second" / "manifest.json").exists()
 
 
 def test_a_directory_that_cannot_be_made_is_told(service: Service, wsrm: Wsrm) -> None:

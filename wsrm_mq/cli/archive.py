@@ -12,7 +12,7 @@ from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
-from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms
+from wsrm_mq.cli.place import Place, directory_argument, in_store, json_option, looking, now_ms
 from wsrm_mq.errors import StoreError
 
 __all__ = ["archive", "tell_store"]
@@ -53,7 +53,7 @@ def list_(place: Place, is_json: bool) -> None:
 
 @archive.command()
 @json_option
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@directory_argument
 def show(is_json: bool, directory: Path) -> None:
     """Show what an archive holds, and what was done to it.
 
@@ -82,7 +82,7 @@ def show(is_json: bool, directory: Path) -> None:
 @archive.command()
 @in_store
 @json_option
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@directory_argument
 @click.option("--all", "whole", is_flag=True, help="Compare what was compared before, too.")
 @click.option("--no-confirm", is_flag=True, help="Do not tell the store.")
 @click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
@@ -150,7 +150,7 @@ def tell_store(store: Path, directory: Path, actor: str) -> bool:
 
 @archive.command()
 @json_option
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@directory_argument
 @click.option("--message-id", metavar="ID", help="The message with this wsa:MessageID, wherever it was replayed to.")
 @click.option("--partner", metavar="NAME", help="All sequences of this partner, with their messages.")
 @careful

@@ -10,7 +10,7 @@ import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.output import as_json, fields, say
-from wsrm_mq.cli.place import Place, in_store, json_option
+from wsrm_mq.cli.place import Place, directory_argument, in_store, json_option
 
 if TYPE_CHECKING:
     from wsrm_mq.export import Segment
@@ -33,7 +33,7 @@ def _exporting(command: C) -> C:
         (
             in_store,
             json_option,
-            click.argument("directory", type=click.Path(path_type=Path, file_okay=False)),
+            directory_argument,
             query_argument,
             click.option("--format", "encoding", type=click.Choice(FORMATS), default="ndjson", show_default=True),
             click.option(

@@ -31,6 +31,7 @@ __all__ = [
     "POSITION",
     "Place",
     "config_option",
+    "directory_argument",
     "in_store",
     "json_option",
     "looking",
@@ -45,6 +46,18 @@ POSITION: Final = click.IntRange(1, _LARGEST)
 BEHIND: Final = click.IntRange(0, _LARGEST)
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+def _on_this_machine(_context: click.Context, _parameter: click.Parameter, given: Path) -> Path:
+    from wsrm_mq.export.places import on_this_machine
+
+    return Path(on_this_machine(str(given)))
+
+
+directory_argument: Final = click.argument(
+    "directory", type=click.Path(path_type=Path, file_okay=False), callback=_on_this_machine
+)
+"""Of an export or an archive."""
 
 
 class Place(NamedTuple):

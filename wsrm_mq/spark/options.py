@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
 from wsrm_mq.export.manifest import is_part
+from wsrm_mq.export.places import on_this_machine
 from wsrm_mq.export.reading import Bounds
 from wsrm_mq.export.schema import Column, Table, chosen, table_named
 
-_FILE: Final = re.compile(r"^file:(//(localhost)?)?(?=/)", re.I)
-_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _KEYS: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
@@ -116,13 +115,7 @@ def _paths(given: Mapping[str, str]) -> Sequence[str]:
 def local(path: str) -> str:
     """A path of this machine, absolute, also of an address ``file:``. Raises ``ConfigurationError`` for any other
     address."""
-    plain = _FILE.sub("", path)
-    if (address := _ADDRESS.match(plain)) and not os.path.lexists(plain):
-        raise ConfigurationError(
-            f"{path}: addresses with {address[1]}: are not supported yet. Mount it, or copy it to this machine, and "
-            "name its path."
-        )
-    return os.path.abspath(plain)
+    return os.path.abspath(on_this_machine(path))
 
 
 def found_paths(paths: Sequence[str]) -> tuple[str, ...]:
