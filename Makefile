@@ -39,7 +39,7 @@ help:
 	@echo "make floor          what it covered has to be covered from now on"
 	@echo "make supported-spec writes docs/reference/supported-spec.md from the acceptance rows and the markers"
 	@echo "make coverage       sequence/ and envelope/ by branch, from their own tests: 98 percent at least"
-	@echo "make mutants        deliberate protocol faults, each caught by a test"
+	@echo "make mutants        deliberate faults, each caught by a test; installs PySpark (500 MB)"
 	@echo "make overload       a minute at twice what the store can commit: 503, nothing lost"
 	@echo "make bench          the rates and what they cost, on each server and against gSOAP"
 	@echo "make bench-inbound  the figures of the inbound path"
@@ -144,7 +144,7 @@ coverage: $(STAMP)
 	@$(BIN)/python -m coverage run -m pytest -q --ci tests/sequence tests/envelope $(ARGS)
 	@$(BIN)/python -m coverage report
 
-mutants: $(STAMP)
+mutants: $(SPARK_STAMP)
 	@$(BIN)/python -m tests.mutants.run $(ARGS)
 
 # SECONDS=: how long the overload lasts.

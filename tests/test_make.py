@@ -17,7 +17,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "bench-floor", "bench-spark", "pipeline"])
+@pytest.mark.parametrize("target", ["demo", "test", "bench-floor", "bench-spark", "mutants", "pipeline"])
 def test_an_installation_is_told_with_the_time_it_takes_before_it_begins(target: str, tmp_path: Path) -> None:
     lines = make("--dry-run", target, f"VENV={tmp_path}").stdout.splitlines()
     installations = [line for line in lines if " pip install " in line]

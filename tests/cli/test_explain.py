@@ -303,6 +303,27 @@ def test_the_facts_come_as_numbers_under_keys_that_are_always_there(wsrm: Wsrm, 
     assert other["facts"]["owner"]["lives"] is True
 
 
+def test_who_holds_a_sequence_now_is_told_and_not_who_held_it_before(wsrm: Wsrm, service: Service) -> None:
+    name = service.sequence(1).terms.identifier
+    for actor, reason in (("ann", "the backend moves"), ("bob", "the backend is away")):
+        told = ("--yes", "--actor", actor, "--reason", reason)
+        assert wsrm("sequence", "hold", name, *told).exit_code == 0
+        assert explained(wsrm, name)[0].startswith(f"held: {actor} holds it since ")
+        assert f": {reason}. " in explained(wsrm, name)[0]
+        assert wsrm("sequence", "resume", name, *told).exit_code == 0
+
+
+def test_what_stops_a_sequence_is_told_before_what_was_answered_with_a_fault(service: Service, wsrm: Wsrm) -> None:
+    """Nothing waits behind it; the fault is told when the sequence goes on."""
+    made = service.sequence(1, 2)
+    name = made.terms.identifier
+    service.instance.settle(service.claim(made), 1, remark="Client.x: no such article")
+    service.fail(made, 2, "OSError: the disk is away")
+    assert explained(wsrm, name)[0].startswith("blocked: Number 2 stopped the sequence: it failed once, with ")
+    assert wsrm("sequence", "skip", name, 2, "--yes", "--reason", "spoiled").exit_code == 0
+    assert explained(wsrm, name)[0].startswith("faulted: ")
+
+
 def test_the_next_command_names_the_store_that_was_named(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(1)
     result = wsrm("sequence", "explain", sequence.terms.identifier, "--store", "./wsrm.db")

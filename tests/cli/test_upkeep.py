@@ -15,6 +15,7 @@ from tests.cli.conftest import HOUR, Service, Wsrm, document
 from tests.cli.test_store import LOOKING, contents
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.store import schema
 from wsrm_mq.store.store import Store
 
 WHY = ("--reason", "disk", "--yes")
@@ -241,6 +242,24 @@ def test_a_file_that_the_witness_proves_to_be_older_is_not_called_current(wsrm: 
     assert "is older than what was here before" in result.stderr
     assert wsrm("store", "info").exit_code == 0
     assert wsrm("store", "adopt", *WHY).exit_code == 0
+    serve(path)
+
+
+def test_a_store_that_stands_in_the_place_of_another_may_be_called_current(
+    wsrm: Wsrm, path: Path, tmp_path: Path
+) -> None:
+    """What the witness knows of the other does not make this one older."""
+    other = tmp_path / "other.db"
+    schema.ensure(other)
+    for file, starts in ((path, 5), (other, 1)):
+        service = Service(file, 0)
+        service.deliver(service.sequence(1), 1)
+        service.close()
+        for _ in range(starts):
+            serve(file)
+    other.replace(path)
+    result = wsrm("store", "adopt", "--current", *WHY)
+    assert result.exit_code == 0, result.output
     serve(path)
 
 

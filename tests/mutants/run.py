@@ -75,7 +75,9 @@ def run_tests(tree: Path, ids: Iterable[str], tests: Iterable[str], timeout: flo
         "no:cacheprovider",
         f"--acceptance-report={report}",
     ]
-    command += [f"--acceptance-id={id}" for id in sorted(set(ids))] + [*options, *dict.fromkeys(tests)]
+    chosen = list(dict.fromkeys(tests))
+    command += ["--spark"] if any(test.startswith("tests/spark/") for test in chosen) else []
+    command += [f"--acceptance-id={id}" for id in sorted(set(ids))] + [*options, *chosen]
     with log.open("w") as output:
         process = subprocess.Popen(
             command,

@@ -171,6 +171,26 @@ def test_an_acknowledgement_that_no_response_took_along_is_fetched(servers: Serv
         assert client.poll().status == 202
 
 
+@pytest.mark.spec("MC-019")
+@in_one_version
+def test_an_acknowledgement_that_waits_is_its_principals_and_no_other_takes_it_away(
+    servers: Servers, speak: Orders
+) -> None:
+    server = servers(hold_wait=SHORT, acknowledge="delivered")
+    with (
+        Source(server, speak, fields=("X-User: alice",)) as alice,
+        Source(server, speak, fields=("X-User: bob",)) as bob,
+    ):
+        client = Client(alice)
+        assert alice.put(client.identifier, 2).body == b""  # it waits for its turn
+        alice.put(client.identifier, 1)
+        assert alice.delivered(client.identifier) == [1, 2]
+        waits = "select 1 from sequence where ack_waits and identifier = ?"
+        assert within(5, lambda: alice.store.rows(waits, client.identifier), bool)
+        assert (poll(bob, client.address).status, poll(bob, client.address).body) == (202, b"")
+        assert client.poll().reply.ack.ranges == ((1, 2),)
+
+
 @pytest.mark.spec("MC-007", "D-CLO-012", "D-TRM-011")
 @pytest.mark.parametrize(
     ("act", "said"),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
-from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
+from tests.support.source import OPPOSITES, Source, each_rm, every_version, in_1_0, in_1_1
 from wsrm_mq.testing import HTTPAnswer, Place
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER
 
@@ -576,3 +576,21 @@ def test_another_principal_neither_acknowledges_nor_ends_what_is_not_its_own(
         assert fault.subcode == "UnknownSequence"
         bob.terminate(offered)
         assert outgoing(alice, offered) == before
+
+
+@pytest.mark.spec("SEC-003")
+@each_rm
+def test_what_comes_to_another_service_or_in_another_version_says_nothing_of_an_offered_sequence(
+    server: OrdersServer, source: Source
+) -> None:
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    before = outgoing(source, offered)
+    (other,) = (Orders(*versions) for versions in OPPOSITES if versions[0] is not source.speak.rm)
+    with Source(server, source.speak, "/plain") as elsewhere, Source(server, other) as otherwise:
+        for stranger in (elsewhere, otherwise):
+            fault = stranger.post(stranger.speak.acknowledgement(offered, (1, 1))).reply.fault
+            assert fault is not None
+            assert fault.subcode == "UnknownSequence"
+            stranger.terminate(offered)
+    assert outgoing(source, offered) == before

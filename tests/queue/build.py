@@ -21,6 +21,7 @@ from wsrm_mq.queue.settle import Settled, settle
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, Offer, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import entries, queues, schema
+from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.records import SequenceRecord
@@ -58,13 +59,13 @@ def arrival(identifier: str, number: int, *, last: bool = False, rm: RMVersion =
 class Instance:
     """One process that uses the store, as far as the verbs can tell; its cache lives as a writer's does."""
 
-    def __init__(self, path: Path, clock: ManualClock, name: str) -> None:
+    def __init__(self, path: Path, clock: ManualClock, name: str, serving: Serving = NAMELESS) -> None:
         self.clock = clock
         self.name = name
         self.db = connect_writer(path)
         row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
         self.key = int(self.db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
-        self._cache = Cache()
+        self._cache = Cache(serving)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -172,8 +173,8 @@ class Node:
         self.started: list[Instance] = []
         schema.ensure(path)
 
-    def start(self) -> Instance:
-        instance = Instance(self.path, self.clock, f"instance{len(self.started)}")
+    def start(self, serving: Serving = NAMELESS) -> Instance:
+        instance = Instance(self.path, self.clock, f"instance{len(self.started)}", serving)
         self.started.append(instance)
         return instance
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from tests.queue.test_replaying import positions
 from tests.queue.test_retention import claim_of, delivered
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue import dead_letters
+from wsrm_mq.queue.operate import hold
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.sequence.elements import TerminateSequence
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior, TerminateSequence
 from wsrm_mq.store.invariants import all_findings
 
 
@@ -180,6 +182,24 @@ def test_what_waits_for_no_retry_is_not_retried(one: Instance) -> None:
     one.take(identifier, 5)
     with pytest.raises(NotAllowed, match="waits for others before it"):
         do(one, dead_letters.retry, one.entry(key, 5)["id"])
+
+
+def test_what_is_held_or_not_what_stops_its_sequence_is_not_retried(one: Instance) -> None:
+    """In a sequence without order nothing else tells the one from the other."""
+    policy = QueuePolicy(retry=(), ordered=False)
+    identifier, key = stopped(one, 1, 2, policy=policy)
+    with pytest.raises(NotAllowed, match=r"Position 1 stops the sequence of the message at position 2"):
+        do(one, dead_letters.retry, 2)
+    one.run(lambda tx: hold(tx, identifier, actor="bob", reason="the backend moves"))
+    with pytest.raises(NotAllowed, match="An operator holds the sequence"):
+        do(one, dead_letters.retry, 1)
+    entire = IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+    held = one.create(replace(policy, behavior=entire)).terms.identifier
+    one.take(held, 1)
+    with pytest.raises(NotAllowed, match="waits for others before it"):
+        do(one, dead_letters.retry, 3)
+    assert one.ledger("retried") == []
+    assert [one.entry(key, number)["failures"] for number in (1, 2)] == [1, 0]
 
 
 @pytest.mark.parametrize("act", [dead_letters.redrive, dead_letters.retry, dead_letters.discard, dead_letters.restore])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.queue.build import USUAL, Instance, Node, sender
@@ -11,6 +13,7 @@ from wsrm_mq.queue.polling import Fetched, fetch, leave_to_fetch, taken
 from wsrm_mq.queue.sending import LENT_FOR, OutgoingMessage, send
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.store.fetching import is_anything_waiting
+from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import MAKE_CONNECTION
@@ -45,6 +48,12 @@ def is_waiting(one: Instance, principal: str | None = None) -> bool:
     return is_anything_waiting(one.db, HOME.address, principal, sender().peer, one.clock())
 
 
+def to_send(one: Instance) -> list[dict[str, Any]]:
+    """The sequences of what leaves that have something to send, as far as their cursors tell."""
+    assert list(all_findings(one.db)) == []
+    return one.rows("""SELECT id FROM sequence WHERE kind = 'outgoing' AND cursor < "limit" """)
+
+
 @pytest.mark.spec("MC-001", "MC-006", versions="all")
 def test_the_oldest_is_lent_first_and_to_one_at_a_time(node: Node, one: Instance) -> None:
     identifier = one.create().terms.identifier
@@ -74,6 +83,7 @@ def test_what_was_not_taken_is_lent_again_and_what_was_is_gone(one: Instance) ->
     assert poll(one) is None
     (entry,) = one.rows("SELECT outcome, deliveries FROM entry")
     assert entry == {"outcome": "delivered", "deliveries": 2}
+    assert to_send(one) == []
 
 
 @pytest.mark.spec("MC-010", versions="all")
@@ -90,6 +100,7 @@ def test_a_numbered_one_is_lent_until_it_is_acknowledged(one: Instance) -> None:
     said = SequenceAcknowledgement(OFFERED, ((1, 1),))
     one.run(lambda tx: take_outgoing(tx, about(tx, identifier), said))
     assert poll(one) is None
+    assert to_send(one) == []
 
 
 @pytest.mark.spec("MC-011", versions="all")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.replay.build import House, counted, read
+from tests.support.in_process import until
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.replay import Progress, cancel_plan
 from wsrm_mq.store.database import connect_reader
@@ -60,6 +62,36 @@ def test_what_the_service_has_not_begun_is_taken_back(house: House) -> None:
     assert counted(house, file) == {"delivered": called, "discarded": done.messages}
     assert house.rm.rows("SELECT id FROM sequence WHERE on_hold_since IS NOT NULL OR owner IS NOT NULL") == []
     assert list(all_findings(connect_reader(house.path))) == []
+
+
+def test_a_plan_of_which_a_message_is_out_is_not_cancelled_before_that_has_ended(house: House) -> None:
+    """Its run was stopped, and lets end what it has called."""
+    house.sequence(1, 2)
+    file = house.plan("queue:/orders")
+    plan = read(file)[0].id
+    house.other.goes_on.clear()
+
+    def stop(_progress: Progress) -> None:
+        if house.other.calls:
+            raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            house.run(file, on_progress=stop)
+
+    run = threading.Thread(target=interrupted)
+    run.start()
+    try:
+        left = "SELECT 1 FROM ledger WHERE event = 'replay_stopped'"
+        assert until(lambda: house.rm.rows(left))
+        with pytest.raises(NotAllowed, match="is still being delivered; try again when that has ended"):
+            cancel_plan(house.path, plan, actor="ann", reason="wrong day")
+        assert house.state_of(file) == "running"
+    finally:
+        house.other.goes_on.set()
+        run.join()
+    cancel_plan(house.path, plan, actor="ann", reason="wrong day")
+    assert (house.state_of(file), house.other.numbers) == ("cancelled", [1])
 
 
 def test_what_waits_for_a_long_operation_does_not_begin_and_is_taken_back_when_that_has_ended(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.synced import Synced
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.replay.divided import PARTS, DividedPlan, Manifest, Part, PartLine, encoded_line, freeze
@@ -173,6 +174,20 @@ def test_a_line_of_a_journal_that_was_not_finished_tells_nothing_and_a_broken_on
     file.write_bytes(b"{}\n" + content)
     with pytest.raises(NotAllowed, match="line 1 cannot be read"):
         state_of(tmp_path / "0")
+
+
+def test_what_a_journal_tells_is_on_disk_after_a_moment_and_at_its_end(
+    tmp_path: Path, synced: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "0" / "000001.ndjson"
+    with Journal(tmp_path / "0", "first") as journal:
+        monkeypatch.setattr("wsrm_mq.replay.journal.SYNC_SECONDS", 0)
+        journal.delivered(1, 1)
+        assert synced[file] == file.stat().st_size > 0
+        monkeypatch.setattr("wsrm_mq.replay.journal.SYNC_SECONDS", 1_000)
+        journal.delivered(2, 1)
+        assert synced[file] < file.stat().st_size
+    assert synced[file] == file.stat().st_size
 
 
 # what is frozen

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.replay.build import House, numbers, read
 from wsrm_mq.errors import NotAllowed, NotFound, QueryError
 from wsrm_mq.replay import Wishes, force, make_plan
+from wsrm_mq.replay.ordering import Candidate, Ordering, Standing
 
 DAY = 86_400_000
 
@@ -81,6 +84,16 @@ def test_a_number_that_a_sequence_was_forced_past_is_not_waited_for(house: House
     assert broken(house.plan("msg:1,5")) == {1}, "number 3 was delivered after it"
 
 
+def test_what_stands_behind_a_number_that_was_given_up_and_is_not_delivered_keeps_its_order(house: House) -> None:
+    """Number 2 is not waited for any more, so 3, which the service does not take, follows 1; 6 waits for 5."""
+    house.service.refused = {3}
+    identifier = house.sequence(1, 3, 4, 6)
+    force(house.path, identifier, to=3, actor="ann", reason="2 is lost")
+    house.settled()
+    assert broken(house.plan("queue:/orders")) == {6}
+    assert broken(house.plan("msg:4")) == {4}, "number 3 is still to be delivered"
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason", "breaks"),
     [("discarded", "by_operator", False), ("dead", "skipped", False), ("discarded", "replayed", True)],
@@ -112,6 +125,39 @@ def test_a_message_that_was_replayed_before_is_one_line_for_what_stands_for_it_n
     house.run(first)
     [line] = read(house.plan("msg:2 queue:/orders"))[1]
     assert (line.position, line.state, line.number) == (3, "ready", 2)
+
+
+def test_what_a_replay_has_not_delivered_is_planned_and_not_its_original_beside_it(house: House) -> None:
+    """The original was delivered. It and its replay fit the query, in whatever order they are found."""
+    house.sequence(1)
+    house.service.refused = {1}
+    house.run_to_service(house.plan("queue:/orders", target="app"))
+    file = house.plan("queue:/orders", target="app")
+    assert [(line.position, line.number, line.state) for line in read(file)[1]] == [(2, 1, "held")]
+    house.service.refused = set()
+    house.service.calls.clear()
+    house.run_to_service(file)
+    house.settled()
+    assert house.service.numbers == [1]
+    assert house.rm.rows("SELECT id, outcome FROM entry") == [(1, "delivered"), (2, "discarded"), (3, "delivered")]
+
+
+@pytest.mark.parametrize("of_same", list(permutations(Standing, 2)), ids=str)
+def test_of_two_entries_of_a_message_the_one_that_stands_higher_is_planned(
+    tmp_path: Path, of_same: tuple[Standing, Standing]
+) -> None:
+    each = (Candidate(1, one + 10, 1, 1, "/orders", "urn:s", None, None, 1, 0, "", one) for one in of_same)
+    with Ordering(tmp_path) as ordering:
+        ordering.add(each)
+        ordering.end()
+        assert [one.standing for one, _breaks_order in ordering.ordered()] == [max(of_same)]
+    assert max(Standing) is Standing.LIVE
+    assert min(Standing) is Standing.SETTLED
+
+
+def test_only_its_owner_may_read_a_plan(house: House) -> None:
+    house.sequence(1)
+    assert stat.S_IMODE(house.plan("queue:/orders").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("damage", ["UPDATE message SET body = NULL WHERE id = 1", "UPDATE sequence SET pruned = 7"])

@@ -13,17 +13,31 @@ from typing import Any
 
 import pytest
 
+from tests.queue.build import Instance, Node
 from tests.replay.build import House, counted, read
 from tests.support.disk import Disk
 from tests.support.in_process import FACTORY, taken, until
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound, StoreError
 from wsrm_mq.inbox import once
+from wsrm_mq.queue import plans
+from wsrm_mq.queue.plans import Planned
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.replay import PlanFile, Progress, cancel_plan, check_plan, hold, skip, to_application
+from wsrm_mq.replay import (
+    PlanFile,
+    Progress,
+    Wishes,
+    cancel_plan,
+    check_plan,
+    hold,
+    make_plan,
+    skip,
+    to_application,
+)
 from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.invariants import all_findings
-from wsrm_mq.views.plans import find_plan, plans
+from wsrm_mq.views.plans import find_plan
+from wsrm_mq.views.plans import plans as plans_of
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.verdict import judge
@@ -254,7 +268,7 @@ def test_a_sequence_that_a_run_to_a_target_left_behind_leads_to_its_plan(house: 
     (left,) = house.run(file).blocked
     with closing(connect_reader(house.path)) as db:
         blocked = explanation(judge(db, sequence(db, left), time.time_ns() // 1_000_000))
-        (plan,) = plans(db)
+        (plan,) = plans_of(db)
     assert blocked.steps[0].command == f"wsrm-mq replay status {plan.id}"
 
 
@@ -277,6 +291,25 @@ def test_a_rate_is_kept(house: House) -> None:
     house.run(house.plan("queue:/orders"), rate=20, on_progress=told.append)
     assert any(progress.line < 5 for progress in told[1:])
     assert time.monotonic() - begun >= 9 / 20
+
+
+def test_what_was_not_entered_while_the_service_stood_still_is_not_made_up_for_at_once(house: House) -> None:
+    """It finds a second's messages, and the others come at their rate."""
+    house.sequence(*range(1, 251))
+    file = house.plan("queue:/orders", target="app")
+    house.service.calls.clear()
+    house.service.goes_on.clear()
+    run = threading.Thread(target=house.run_to_service, args=(file,), kwargs={"rate": 100})
+    run.start()
+    try:
+        assert until(lambda: house.service.calls)
+        time.sleep(2)
+    finally:
+        house.service.goes_on.set()
+        begun = time.monotonic()
+        run.join()
+    assert time.monotonic() - begun >= 1.3, "150 messages less what a tenth of a second makes up for"
+    assert len(house.service.calls) == 250
 
 
 def refuses(_delivery: Delivery) -> Outcome:
@@ -374,6 +407,51 @@ def test_a_plan_is_run_once(house: House) -> None:
     with pytest.raises(NotAllowed, match="ran to its end"):
         check_plan(house.path, file)
     assert house.other.numbers == [1]
+
+
+def test_every_step_of_a_plan_has_its_row_in_the_ledger_with_who_did_it(house: House) -> None:
+    house.other.refused = {2}
+    house.sequence(1, 2)
+    done, given_up = house.plan("queue:/orders", reason="the disk was full"), house.plan("queue:/orders")
+    house.run(done)
+    house.other.refused = set()
+    house.run(done)
+    first, second = (read(file)[0].id for file in (done, given_up))
+    cancel_plan(house.path, second, actor="ada", reason="wrong day")
+    told = "SELECT event, actor, reason FROM ledger WHERE event LIKE 'replay_%' ORDER BY id"
+    assert house.rm.rows(told) == [
+        ("replay_planned", "ann", f"plan {first} of 2 messages to other: the disk was full"),
+        ("replay_planned", "ann", f"plan {second} of 2 messages to other: a test"),
+        ("replay_began", "bob", f"plan {first} to other, behind line 0"),
+        ("replay_stopped", None, f"plan {first}, line 2"),
+        ("replay_began", "bob", f"plan {first} to other, behind line 2"),
+        ("replay_ended", None, f"plan {first}, line 2"),
+        ("replay_cancelled", "ada", f"plan {second}, line 0: wrong day"),
+    ]
+
+
+def test_only_who_runs_a_plan_enters_its_messages_and_each_once(node: Node, tmp_path: Path) -> None:
+    """A run that was given up may still be about to enter what the next one has entered."""
+    one, other = node.start(), node.start()
+    identifier = one.create().terms.identifier
+    for number in (1, 2):
+        claim = one.take(identifier, number).claim
+        assert claim is not None
+        one.settle(claim, number, release=True)
+    header = make_plan(node.path, Wishes("queue:/orders", actor="ann", reason="why"), tmp_path / "plan.json")
+    with PlanFile(tmp_path / "plan.json") as plan:
+        digest, lines = plan.digest(), [Planned(each.group, each.position, each.state) for _, each in plan.lines()]
+
+    def enter(by: Instance, before: int) -> None:
+        by.run(lambda tx: plans.enter(tx, header.id, before, lines[before:], to_app=True))
+
+    one.run(lambda tx: plans.begin(tx, header.id, digest, "app", "ann"))
+    with pytest.raises(NotAllowed, match="was cancelled"):
+        enter(other, 0)
+    enter(one, 0)
+    with pytest.raises(NotAllowed, match="was cancelled"):
+        enter(one, 0)
+    assert one.rows("SELECT count(*) AS entries FROM entry") == [{"entries": 4}]
 
 
 def test_of_two_runs_at_the_same_time_the_second_is_refused(house: House) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.store.conftest import Python
 from tests.store.test_writer import note
+from tests.support.synced import Synced
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.store import identity, schema
 from wsrm_mq.store.database import connect_reader
@@ -208,6 +209,29 @@ def test_another_store_in_its_place_is_asked_for(used: Path, tmp_path: Path) -> 
     other.replace(used)
     with pytest.raises(StoreUnconfirmed, match="is not the store that was used here before"):
         Store(used).open()
+
+
+@pytest.mark.parametrize("starts", [1, 5])
+def test_the_witness_of_another_store_says_that_it_is_another_and_not_how_old_it_is(
+    used: Path, tmp_path: Path, starts: int
+) -> None:
+    """How far the one was says nothing of the other, however far that is."""
+    other = tmp_path / "other.db"
+    serve(other, a_sequence)
+    for _ in range(starts):
+        serve(used)
+    other.replace(used)
+    with pytest.raises(StoreUnconfirmed) as refused:
+        Store(used).open()
+    assert "is not the store that was used here before" in str(refused.value)
+    assert not identity.is_older(used, found(used))
+
+
+def test_a_witness_is_on_disk_before_it_stands_in_its_place(used: Path, synced: Synced) -> None:
+    """Else a power cut could leave an empty one there."""
+    serve(used)
+    file = Witness(used).file
+    assert synced[file] == file.stat().st_size > 0
 
 
 def test_none_is_made_in_the_place_of_one_that_is_missing(used: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -12,10 +15,11 @@ import pytest
 from tests.conftest import Mount
 from tests.store.test_writer import Told, note, noted
 from tests.support.disk import Disk
+from tests.support.orders_server import SETTLED
 from tests.support.stored import a_look_is_due
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import schema
-from wsrm_mq.store.rescue import file_ids, rescued_path
+from wsrm_mq.store.rescue import file_ids, rescue, rescued_path
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import RETRY_SECONDS
 
@@ -128,6 +132,24 @@ def test_where_nothing_can_be_saved_the_operator_learns_where_it_still_is(path: 
     assert "/fd" in refused.value.hint
     assert not list(disk.point.glob("store.db.*[!d]")), "no half of a copy is left"
     store.close()
+
+
+def test_a_copy_waits_until_another_process_has_made_its_own(path: Path) -> None:
+    """So the last of several copies has what every one of them has written."""
+    turn = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    db = sqlite3.connect(path, check_same_thread=False)
+    copying = threading.Thread(target=rescue, args=(db, path, "one"))
+    copying.start()
+    try:
+        copying.join(SETTLED)
+        assert copying.is_alive()
+        assert not rescued_path(path).exists()
+    finally:
+        os.close(turn)
+        copying.join()
+        db.close()
+    assert rescued_path(path).exists()
 
 
 def test_a_directory_that_is_gone_ends_nothing(path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.conftest import PLAIN, Service
@@ -115,6 +116,9 @@ FOUND = {
     "age:23h": ([1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4]),
     "age:>23.5h": ([1, 2, 3], [1]),
     "age:<23.5h": ([4, 5, 6, 7], [2, 3, 4]),
+    "age:>1d": ([1, 2, 3], [1]),
+    "age:>1w": ([], []),
+    "age:<1w": ([1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4]),
     "since:23h": ([4, 5, 6, 7], [2, 3, 4]),
     "until:2023-11-14T22:30:00": ([1, 2, 3], [1]),
     "since:2023-11-14T23:30:00+01:00 msg:3": ([5], [2]),
@@ -122,6 +126,9 @@ FOUND = {
     "late": ([5], []),
     "urn:uuid:late": ([5], []),
     '"late"': ([5], []),
+    "'late'": ([5], []),
+    "connection:'b:2'": ([5], [2]),
+    "op:'urn:cancel',place": ([1, 2, 3, 4, 5], [1, 2]),
     "-late": ([1, 2, 3, 4, 6, 7], [1, 2, 3, 4]),
     "fault:Client": ([], []),
     "exception:OSError": ([], []),
@@ -138,6 +145,18 @@ FOUND = {
 @pytest.mark.parametrize("query", FOUND)
 def test_a_query_finds_messages_and_sequences(db: Database, query: str) -> None:
     assert (positions(db, query), order(db, query)) == (sorted(FOUND[query][0]), FOUND[query][1])
+
+
+def test_a_time_without_a_zone_is_utc_wherever_it_is_asked(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        for zone in ("America/New_York", "Asia/Kolkata"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            assert positions(db, "until:2023-11-14T22:30:00") == [1, 2, 3]
+            assert positions(db, "until:2023-11-14T23:30:00+01:00") == [1, 2, 3]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_every_key_is_tried() -> None:
@@ -291,6 +310,7 @@ def test_a_query_as_large_as_it_may_be_is_answered(db: Database) -> None:
     assert positions(db, " ".join(["pos:" + ",".join("3" * 200)] * 4)) == [3]
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=60) | st.from_regex(r"-?[a-z]{2,5}:[\"'<>,0-9a-z :-]{0,20}"))
 def test_whatever_is_written_is_a_query_or_an_error_that_points_into_it(text: str) -> None:
     try:
