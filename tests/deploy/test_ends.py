@@ -55,7 +55,7 @@ def test_it_installs_what_its_files_import_and_its_commands_are(page: Path) -> N
         assert worker == "gthread" or f"'gunicorn[{worker}]'" in page.read_text(), "what its worker needs beside"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != BY_SPARK], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_it_ends_with_a_message_that_is_sent_and_seen(page: Path) -> None:
     """The tests that follow the pages type it."""
     consoles = [block.text for block in blocks(page) if block.kind == "console"]
