@@ -1,19 +1,19 @@
-"""What does a remote endpoint speak? Its WSDL is read, and a sequence is opened and ended in every combination of
+"""The probe of a remote endpoint: its WSDL is read, and a sequence is opened and ended in every combination of
 versions.
 
-Nothing here hangs: each exchange has its time, whatever the other side does in it, and its size. Redirects are not
-followed: only the named address answers.
+Nothing here hangs: each exchange is bounded in time and size. Redirects are not followed: only the named address
+answers.
 """
 
 from __future__ import annotations
 
 import http.client
-import ssl
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from lxml import etree
 
@@ -25,12 +25,12 @@ R = TypeVar("R")
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 _LIFETIME: Final = "PT1M"
-"""Asked for: what cannot be ended again is over soon."""
+"""The lifetime that is asked for: a sequence that cannot be ended is over soon."""
 _POLICIES: Final = {
     "http://schemas.xmlsoap.org/ws/2005/02/rm/policy": "RM 1.0",
     "http://docs.oasis-open.org/ws-rx/wsrmp/200702": "RM 1.1",
 }
-"""Namespace of RMAssertion → what it promises (WS-RM Policy)."""
+"""The namespace of an RMAssertion, with the version that it promises (WS-RM Policy)."""
 
 
 class Combination(NamedTuple):
@@ -46,7 +46,7 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What its WSDL says."""
+    """The contents of a WSDL."""
 
     status: int
     is_wsdl: bool = False
@@ -56,7 +56,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What became of a sequence in one combination. ``detail`` is for people: its text is the other side's."""
+    """The result of a sequence in one combination. ``detail`` is for people: its text is the other side's."""
 
     combination: Combination
     created: bool = False
@@ -119,7 +119,8 @@ def speak(url: str, combination: Combination, seconds: float) -> Spoken:
 
 
 def _ask(url: str, factory: EnvelopeFactory, action: str, envelope: bytes, seconds: float) -> Reply | str:
-    """What the answer says, or why it says nothing; empty: it was taken and nothing is to say."""
+    """Send an envelope and read the answer: a reply, or the reason why there is none; empty: it was taken without a
+    reply."""
     fields = {"Content-Type": factory.content_type}
     if factory.soap is SOAPVersion.SOAP_1_1:
         fields["SOAPAction"] = f'"{action}"'
@@ -150,7 +151,9 @@ def _exchange(url: str, seconds: float, body: bytes | None = None, fields: dict[
     parts = urlsplit(url)
 
     def ask() -> _Answer:
-        connection = _connection(parts, seconds)
+        assert parts.hostname is not None
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname, parts.port, timeout=seconds)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
             connection.request("GET" if body is None else "POST", path, body, {"Connection": "close", **(fields or {})})
@@ -174,31 +177,16 @@ def _exchange(url: str, seconds: float, body: bytes | None = None, fields: dict[
         raise ProbeFailed(f"{url}: {said}. Check the address, and that the service runs.") from error
 
 
-def _connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnection:
-    assert parts.hostname is not None
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=seconds, context=context)
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
-
-
 def _within(seconds: float, ask: Callable[[], R]) -> R:
-    """What ``ask`` answers, or ``TimeoutError``: the timeout of a socket begins anew with every byte, and that of a
-    name server is not ours."""
-    outcome: list[Any] = []
+    """Call ``ask`` in a thread, and raise ``TimeoutError`` after ``seconds``: the timeout of a socket begins anew with
+    every byte, and a name server has its own."""
+    outcome: Future[R] = Future()
 
     def run() -> None:
         try:
-            outcome.append((ask(), None))
+            outcome.set_result(ask())
         except BaseException as error:
-            outcome.append((None, error))
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise TimeoutError
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result  # type: ignore[no-any-return]
+    threading.Thread(target=run, daemon=True).start()
+    return outcome.result(seconds)

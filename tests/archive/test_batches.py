@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.archive.local import archive, held
 from tests.queue.build import Instance, Node
 from tests.queue.test_retention import HOUR, claim_of, prune
-from wsrm_mq.archive.batches import verified
-from wsrm_mq.archive.confirming import held_by
+from wsrm_mq.archive.batches import held_by, verified
 from wsrm_mq.archive.forgetting import doomed, forget
 from wsrm_mq.archive.manifest import Archive, commit, load, locked
 from wsrm_mq.archive.rewriting import without

@@ -12,10 +12,11 @@ import pytest
 from tests.support.synced import Synced
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.replay.divided import PARTS, DividedPlan, Manifest, Part, PartLine, encoded_line, freeze
-from wsrm_mq.replay.journal import Journal, state_of
-from wsrm_mq.replay.pace import Pace
-from wsrm_mq.replay.parts import GIVES_UP, Content, PartRun, Tally, rehearse
+from wsrm_mq.replay.divided import PARTS, DividedPlan, Manifest, Part, PartLine, freeze
+from wsrm_mq.replay.journal import Journal, Rehearsal, state_of
+from wsrm_mq.replay.parts import GIVES_UP, Content, Tally, run_part
+from wsrm_mq.replay.plan import encoded
+from wsrm_mq.replay.targets import Pace
 from wsrm_mq.testing import EnvelopeFactory
 
 SPEAK = EnvelopeFactory()
@@ -66,7 +67,7 @@ def contents(*missing: int, redacted: int = 0) -> Iterator[Content]:
 
 def run(directory: Path, target: Target, run: str = "first", found: Iterator[Content] | None = None) -> Tally:
     with Journal(directory, run) as journal:
-        return PartRun(target, journal, Pace(None), run).over(numbered(), found or contents())
+        return run_part(journal, numbered(), found or contents(), target)
 
 
 def test_a_part_is_sent_in_the_order_of_its_lines(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_a_target_that_takes_nothing_is_left_in_peace(tmp_path: Path) -> None:
     target = Target(*((one.sequence or "", 1) for one in many))
     found = iter([Content(number, ENVELOPE, True, "{}") for number in range(1, len(many) + 1)])
     with Journal(tmp_path / "0", "first") as journal:
-        tally = PartRun(target, journal, Pace(None), "first").over(iter(enumerate(many, 1)), found)
+        tally = run_part(journal, iter(enumerate(many, 1)), found, target)
     assert tally == Tally(stopped=GIVES_UP, gave_up=True)
     assert len(target.sent) == GIVES_UP
 
@@ -147,9 +148,11 @@ def test_what_cannot_be_sent_as_it_was_received_stops_its_sequence(tmp_path: Pat
     assert redacted.startswith("not replayable")
 
 
-def test_a_rehearsal_says_what_a_run_would_do_and_sends_nothing() -> None:
-    tally = rehearse(numbered(), contents(3), lambda line, _group: line == 1)
-    assert tally == Tally(delivered=3, stopped=1)
+def test_a_rehearsal_says_what_a_run_would_do_and_writes_nothing(tmp_path: Path) -> None:
+    run(tmp_path / "0", Target(("b", 1)), found=contents(3))
+    before = (tmp_path / "0" / "000001.ndjson").read_bytes()
+    assert run_part(Rehearsal(state_of(tmp_path / "0"), "second"), numbered(), contents(3)) == Tally(3, stopped=1)
+    assert [file.read_bytes() for file in (tmp_path / "0").iterdir()] == [before]
 
 
 def test_of_two_contents_of_a_line_the_first_is_sent(tmp_path: Path) -> None:
@@ -197,7 +200,7 @@ def test_what_a_journal_tells_is_on_disk_after_a_moment_and_at_its_end(
 def plan(tmp_path: Path) -> Path:
     directory = tmp_path / "plan"
     (directory / PARTS).mkdir(parents=True)
-    content = b"".join(encoded_line(one) + b"\n" for one in LINES)
+    content = b"".join(map(encoded, LINES))
     (directory / PARTS / "0.ndjson").write_bytes(content)
     part = Part(file="0.ndjson", messages=6, sha256=hashlib.sha256(content).hexdigest())
     about = dict.fromkeys(("id", "actor", "reason", "query", "target"), "x")

@@ -21,8 +21,7 @@ from wsrm_mq.archive.manifest import load
 from wsrm_mq.cli import program
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.export.reading import opened
-from wsrm_mq.spark.archiving import Archived, Asked, archive_of
-from wsrm_mq.spark.jobs.archive import ordered
+from wsrm_mq.spark.archiving import Archived, Asked, archive_of, ordered
 from wsrm_mq.store.identity import identify
 
 COMPARED = ("queue", "sequence", "number", "message_id", "state", "reason", "outcome", "deliveries", "body_size")

@@ -19,7 +19,6 @@ from bench.stores import made
 from tests.support.target import Target, serving
 from wsrm_mq.replay import Wishes
 from wsrm_mq.replay.divided import DividedPlan
-from wsrm_mq.replay.standing import standing
 from wsrm_mq.spark.planning import Sources, make_plan
 
 ROOT = Path(__file__).parents[2]
@@ -107,5 +106,5 @@ def killed_run(spark: SparkSession, store: Path, where: Path) -> int:
     found = DividedPlan(where / "plan")
     attempts = sum(len(list(found.journals(part).glob("*.ndjson"))) for part in range(PARTS))
     assert len(target.keys) - MESSAGES <= attempts - PARTS
-    assert standing(found).is_done
+    assert found.standing().is_done
     return attempts

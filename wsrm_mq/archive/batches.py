@@ -1,4 +1,4 @@
-"""The life of an archive: begun, added to, compared with its store."""
+"""The life of an archive: begun, added to, compared with its store, confirmed to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from wsrm_mq.archive import verifying
 from wsrm_mq.archive.manifest import HELD, Archive, ArchivedSegment, Record, commit, load
 from wsrm_mq.archive.planning import Wanted, check_store
-from wsrm_mq.archive.reading import read
+from wsrm_mq.archive.reading import is_there, read
 from wsrm_mq.archive.rewriting import without
 from wsrm_mq.archive.verifying import Found, Sums
 from wsrm_mq.errors import NotAllowed, NotFound
@@ -19,6 +19,7 @@ from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.manifest import FORMAT, Contents
 from wsrm_mq.export.reading import origin
 from wsrm_mq.export.schema import TABLES, VERSION
+from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store import published
 from wsrm_mq.store.port import Database
@@ -59,7 +60,8 @@ def begun(directory: Path, db: Database, exposure: Exposure, node: str | None, n
 def added(
     directory: Path, known: Archive, wanted: Wanted, segments: Iterable[ArchivedSegment], now: int, actor: str
 ) -> Archive:
-    """The archive with the ``segments`` of a batch: what it had of the same rows is taken out, in the same commit."""
+    """Add the ``segments`` of a batch to the archive. Earlier rows with the same keys are taken out in the same
+    commit."""
     number = known.number + 1
     fresh = tuple(msgspec.structs.replace(one, read_at=now) for one in segments)
     replaced = {
@@ -97,7 +99,8 @@ def added(
 def _found(
     directory: Path, known: Archive, segments: Iterable[ArchivedSegment], table: str, keys: AckRanges
 ) -> AckRanges:
-    """Which of ``keys`` were read: another process may have pruned the others meanwhile, and the archive keeps them."""
+    """Find the ``keys`` that were read: another process may have pruned the others meanwhile, and the archive keeps
+    them."""
     key = TABLES[table].key[0]
     its = (one for one in segments if one.table == table)
     rows = (batch for one in its for batch in read(directory, known, one, (key,)))
@@ -107,9 +110,9 @@ def _found(
 def verified(
     directory: Path, known: Archive, db: Database, now: int, sums: Sums | None = None, *, whole: bool = False
 ) -> tuple[Archive, list[Found]]:
-    """Compare what was not compared yet, or the ``whole`` archive, with the store; answers what is wrong. Where nothing
-    is, the manifest says so from then on. Raises ``NotAllowed`` for a store that the archive is not of: what that has
-    not would count as compared."""
+    """Compare the segments that were not compared yet, or the ``whole`` archive, with the store, and answer the
+    differences. Without one the manifest says that they were compared. Raises ``NotAllowed`` for a store of another
+    archive, whose missing rows would count as compared."""
     check_store(db, known)
     segments = known.segments if whole else known.unverified
     others = [one for one in known.segments if one not in segments]
@@ -138,3 +141,29 @@ def _of_batches(known: Archive, numbers: set[int]) -> dict[str, AckRanges]:
             for table, keys in record.keys.items():
                 found[table] = found.get(table, EMPTY).union(AckRanges(keys))
     return found
+
+
+def held_by(place: Path) -> Archived:
+    """Answer the contents of the archive at ``place``, which its store is told. Raises ``NotAllowed`` where a segment
+    was not compared with the store, or its file is not in the directory."""
+    found = load(place)
+    if found.unverified or not found.number:
+        what = f"{len(found.unverified)} of its files were not compared with the store" if found.number else "is empty"
+        raise NotAllowed(f"{place}: {what}. Run `wsrm-mq archive verify` where the archive is, then confirm it.")
+    if place.is_dir() and (gone := sum(not is_there(place, one) for one in found.segments)):
+        raise NotAllowed(
+            f"{place}: {gone} of its files are missing, or not whole. Put them back from a copy. If they are lost, "
+            f"`wsrm-mq archive withdraw {found.archive[:8]}` lets the store keep what only they had."
+        )
+    return Archived(
+        archive=found.archive,
+        place=str(place.absolute()),
+        number=found.number,
+        store=found.store,
+        mark=found.mark,
+        epoch=found.epoch,
+        ledger=found.ledger,
+        read_at=found.begun_at,
+        messages=found.messages,
+        sequences=found.sequences,
+    )

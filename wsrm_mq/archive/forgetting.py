@@ -1,4 +1,4 @@
-"""What has to be forgotten is taken out of an archive for good, on record: a message, or all of a partner."""
+"""A message, or all messages of a partner, are taken out of an archive for good, on record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from wsrm_mq.sequence.ranges import AckRanges
 
 
 class Doomed(NamedTuple):
-    """What is to be forgotten. ``named``: identifiers of the sequences whose keys are ``sequences``."""
+    """The messages and sequences that are to be forgotten. ``named`` has the identifiers of the sequences whose keys
+    are ``sequences``."""
 
     positions: AckRanges
     sequences: AckRanges
@@ -24,7 +25,7 @@ class Doomed(NamedTuple):
 
     @property
     def unwanted(self) -> Unwanted:
-        """The rows of an archive that are about it; of the ledger, what it says of it."""
+        """The rows that are about them, in each table."""
         messages, its = {"position": self.positions}, {"key": self.sequences}
         about: dict[str, AckRanges | frozenset[str]] = {"position": self.positions, "sequence": self.named}
         return {"messages": messages, "replies": messages, "ledger": about, "sequences": its, "ranges": its}
@@ -53,7 +54,7 @@ def doomed(directory: Path, known: Archive, *, message_id: str | None = None, pa
 
 
 def _rows(directory: Path, known: Archive, table: str, *names: str) -> list[tuple[Any, ...]]:
-    """Those of a table, in a few columns."""
+    """Read a few columns of a table."""
     found: list[tuple[Any, ...]] = []
     for segment in known.segments:
         if segment.table == table:
@@ -65,9 +66,9 @@ def _rows(directory: Path, known: Archive, table: str, *names: str) -> list[tupl
 def forget(
     directory: Path, known: Archive, found: Doomed, *, actor: str, reason: str, now: int
 ) -> tuple[Archive, Rewritten]:
-    """Write the files anew that have something of it. Nothing of it is archived again, even while the store has it, nor
-    what a sequence of it gets later, nor what a partner has begun ``now`` and no batch has read; the manifests tell
-    keys and counts, and nothing else of it."""
+    """Write the files anew that have rows of ``found``, and answer the archive. These messages are never archived again
+    while the store has them; nor are later messages of their sequences, nor sequences that the partner has begun until
+    ``now`` and that no batch has read. The manifests keep only their keys and counts."""
     number = known.number + 1
     rewritten = without(directory, known, number, found.unwanted)
     record = Record(

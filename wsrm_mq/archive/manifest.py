@@ -1,4 +1,4 @@
-"""What an archive says of itself, and how one state of it becomes the next: by its manifest, at once or not at all."""
+"""The manifest of an archive, by which one state of it becomes the next, at once or not at all."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ class ArchivedSegment(Segment, frozen=True, kw_only=True):
     batch: int
     """Number of the manifest that it came with."""
     verified_at: int | None = None
-    """When its rows were found to be those of the store."""
+    """The time when its rows were found equal to those of the store."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done to the archive."""
+    """An act on the archive."""
 
     number: int
-    """Of the manifest that it led to."""
+    """The number of the manifest that it led to."""
     act: str
     """``archived`` or ``forgotten``."""
     at: int
     actor: str
     reason: str | None = None
     rows: dict[str, int]
-    """By table: how many were added, or taken out."""
+    """The number of rows that were added or taken out, by table."""
     keys: dict[str, Keys] = {}
-    """By table: which keys were read of the store."""
+    """The keys that were read of the store, by table."""
     before: dict[str, str] = {}
     """SHA-256 of the files that were replaced, by their names."""
     after: dict[str, str] = {}
-    """And of those in their places."""
+    """SHA-256 of the files in their places."""
 
 
 class Archive(Manifest, frozen=True, kw_only=True):
-    """A manifest of an archive: all that it holds, and what was done to it. Each batch writes the next one."""
+    """The manifest of an archive: its contents, and its records. Each batch writes the next one."""
 
     archive: str
     """Its id."""
     number: int
-    """Of this manifest; 0: nothing is archived yet."""
+    """The number of this manifest; 0: nothing is archived yet."""
     mark: int = 0
     """The mark of the store when it was read last (``store.identity``)."""
     epoch: str | None = None
@@ -80,7 +80,7 @@ class Archive(Manifest, frozen=True, kw_only=True):
     """Positions that were archived, and taken out again: they never come back."""
     forgotten_sequences: Keys = ()
     forgotten_partners: tuple[tuple[str, int], ...] = ()
-    """SHA-256 of a partner's name; what it had begun until that time is forgotten, if it was archived or not."""
+    """SHA-256 of a partner's name, and a time: sequences that the partner had begun until then are forgotten."""
     records: tuple[Record, ...] = ()
     segments: tuple[ArchivedSegment, ...] = ()
 
@@ -94,8 +94,8 @@ def digest(name: str) -> str:
 
 
 def load(place: Path) -> Archive:
-    """Of a directory, or a manifest by itself. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot
-    be read or was changed."""
+    """Read the manifest of an archive, from its directory or from a file. Raises ``NotFound`` where there is none,
+    ``ExportError`` where it cannot be read or was changed."""
     if not place.exists():
         raise NotFound(f"{place}: there is no archive.")
     file = place / MANIFEST if place.is_dir() else place
@@ -107,7 +107,7 @@ def load(place: Path) -> Archive:
 
 
 def commit(directory: Path, following: Archive) -> Archive:
-    """Make ``following`` the state of the archive; all its files are on disk. Then remove what no file of it is."""
+    """Make ``following`` the state of the archive, whose files are all on disk, and remove every other file."""
     sealed = following.sealed()
     written = msgspec.json.format(msgspec.json.encode(sealed), indent=1)
     (directory / HISTORY).mkdir(mode=0o700, exist_ok=True)
@@ -119,8 +119,8 @@ def commit(directory: Path, following: Archive) -> Archive:
 
 
 def _sweep(directory: Path, segments: Iterable[ArchivedSegment]) -> None:
-    """Remove what an interrupted run has left, and what a later one has replaced: who reads all files of a folder must
-    not find it."""
+    """Remove the files that an interrupted run has left or a later one has replaced: a reader of all files of a folder
+    must not find them."""
     named = {directory / one.file for one in segments}
     for table in HELD:
         for file in set((directory / table).rglob("*.parquet*")) - named:
@@ -128,7 +128,7 @@ def _sweep(directory: Path, segments: Iterable[ArchivedSegment]) -> None:
 
 
 def _clean(directory: Path) -> None:
-    """Remove what belongs to no archive; one whose manifest cannot be read is left as it is."""
+    """Remove files of no archive. An archive whose manifest cannot be read is left as it is."""
     try:
         segments = load(directory).segments
     except NotFound:
@@ -140,8 +140,8 @@ def _clean(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One process works on an archive; what goes wrong meanwhile leaves nothing behind. Raises ``NotAllowed`` where
-    another process works on it, ``ExportError`` where it cannot be written."""
+    """Lock the archive for this process; an error leaves nothing behind. Raises ``NotAllowed`` where another process
+    works on it, ``ExportError`` where it cannot be written."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)

@@ -1,8 +1,8 @@
-"""What the next batch of an archive has to hold: decided in one state of the store, before anything is read.
+"""The contents of the next batch of an archive, decided in one state of the store, before anything is read.
 
-A message is archived when it is settled, a sequence when it is over; one that is not over is archived as it is, and
-again by the next batch. What the ledger tells of since the last batch is archived anew. All is named by keys, so what
-is settled while the batch is read waits for the next one.
+A message is archived when it is settled, a sequence when it is over. A sequence that is not over is archived as it is,
+and again by the next batch. A message or sequence that the ledger tells of since the last batch is archived anew. The
+batch has keys, so a message that is settled while the batch is read waits for the next one.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from wsrm_mq.store.transaction import as_json
 
 
 class Wanted(NamedTuple):
-    """What a batch reads, and what the archive says of itself afterwards."""
+    """The keys that a batch reads, and the fields that the manifest has afterwards."""
 
     keys: dict[str, Keys]
-    """By table, which keys are read; a table that has none is left out."""
+    """The keys that are read, by table; a table without keys is left out."""
     replaced: dict[str, AckRanges]
-    """By table, which of them the archive has already, as they were."""
+    """The keys among them that the archive has already, by table."""
     messages: int
-    """How many there are to be read."""
+    """The number of messages to be read."""
     mark: int
     epoch: str | None
     ledger: int
     held: dict[str, Keys]
-    """What the manifest says from then on: its fields by name."""
+    """The fields of the manifest afterwards, by name."""
 
     is_new: bool
     """Otherwise there is nothing but sequences that go on, without a message of theirs that was settled."""
 
 
 def plan(db: Database, known: Archive) -> Wanted:
-    """To be called in a ``snapshot``. Raises ``NotAllowed`` as ``check_store`` does."""
+    """Plan a batch, in a ``snapshot``. Raises ``NotAllowed`` as ``check_store`` does."""
     mark, ledger = check_store(db, known)
     since = changed(db, known)
     sequences = _sequences(db, known, since.sequences)
@@ -77,8 +77,8 @@ def plan(db: Database, known: Archive) -> Wanted:
 
 
 def check_store(db: Database, known: Archive) -> tuple[int, int]:
-    """How far the store's mark and its ledger are. Raises ``NotAllowed`` for an archive of another store, or of a later
-    state of this one."""
+    """Answer the store's mark and its last ledger key. Raises ``NotAllowed`` for an archive of another store, or of a
+    later state of this one."""
     found = identify(db)
     (ledger,) = db.execute(sql.LAST_LEDGER).fetchone()
     if known.store != found.id:
@@ -96,7 +96,7 @@ def check_store(db: Database, known: Archive) -> tuple[int, int]:
 
 
 class Changed(NamedTuple):
-    """What may be another since the last batch, though it was over."""
+    """Rows that were over and may have changed since the last batch."""
 
     told: list[tuple[int, int | None, int | None]]
     """Key of a row of the ledger; the position and the sequence that it is about."""
@@ -105,7 +105,8 @@ class Changed(NamedTuple):
 
 
 def changed(db: Database, known: Archive) -> Changed:
-    """By an act, which the ledger tells of, or by a replay: it settles a dead letter, and its sequence goes on."""
+    """Find rows that were changed by an act, which the ledger tells of, or by a replay, which settles a dead letter and
+    lets its sequence go on."""
     if not known.number:
         return Changed([], set(), set())
     told = db.execute(sql.TOLD_SINCE, (known.ledger,)).fetchall()
@@ -121,11 +122,11 @@ class _Part(NamedTuple):
 
     read: AckRanges
     replaced: AckRanges
-    """Those of them that the archive has already."""
+    """The keys among them that the archive has already."""
     held: AckRanges
-    """Those that are as they will stay, and in the archive afterwards or forgotten."""
+    """The keys of rows that change no more, and are in the archive afterwards or forgotten."""
     passing: AckRanges
-    """Those that are in the archive afterwards, and will have to be replaced."""
+    """The keys of rows that are in the archive afterwards and have to be replaced later."""
     forgotten: AckRanges
 
 
@@ -162,7 +163,7 @@ def _sequences(db: Database, known: Archive, since: set[int]) -> _Part:
 
 
 def _of_forgotten_partners(db: Database, known: Archive, keys: AckRanges) -> AckRanges:
-    """Those of ``keys`` whose sequences were begun before their partner was forgotten."""
+    """Find the ``keys`` of sequences that were begun before their partner was forgotten."""
     until = dict(known.forgotten_partners)
     if not until:
         return EMPTY

@@ -16,7 +16,7 @@ from wsrm_mq.export.segments import read_errors
 
 
 def columns_of(known: Archive, table: Table) -> tuple[Column, ...]:
-    """Those that the archive has of ``table``: it keeps the ones that it was begun with."""
+    """The columns that the archive has of ``table``: it keeps the ones that it was begun with."""
     return chosen(table, known.tables[table.name].columns)
 
 
@@ -36,7 +36,7 @@ def is_there(directory: Path, segment: ArchivedSegment) -> bool:
 
 
 def damage(directory: Path, segment: ArchivedSegment) -> str | None:
-    """What is wrong with a file; ``None``: it is as it was written."""
+    """Read a file and answer its damage; ``None``: it is as it was written."""
     file = directory / segment.file
     try:
         with read_errors(file), file.open("rb") as opened:

@@ -18,20 +18,20 @@ from wsrm_mq.export.schema import TABLES
 from wsrm_mq.sequence.ranges import AckRanges
 
 Unwanted = Mapping[str, Mapping[str, AckRanges | frozenset[str]]]
-"""By table and column: rows that have one of these values."""
+"""Rows, by table and column: those that have one of these values."""
 
 
 class Rewritten(NamedTuple):
-    """What became of an archive whose files were written anew without some rows."""
+    """An archive whose files were written anew without some rows."""
 
     segments: tuple[ArchivedSegment, ...]
-    """Of the whole archive, afterwards."""
+    """The segments of the whole archive afterwards."""
     rows: dict[str, int]
-    """How many were taken out, by table."""
+    """The number of rows that were taken out, by table."""
     before: dict[str, str]
     """SHA-256 of the files that are replaced, by name."""
     after: dict[str, str]
-    """And of those in their places."""
+    """SHA-256 of the files in their places."""
 
 
 def without(directory: Path, known: Archive, number: int, unwanted: Unwanted) -> Rewritten:
@@ -59,7 +59,7 @@ def without(directory: Path, known: Archive, number: int, unwanted: Unwanted) ->
 
 
 def _count(directory: Path, known: Archive, segment: ArchivedSegment, unwanted: Mapping[str, object]) -> int:
-    """How many rows of a segment are unwanted. A file without a key among them is not opened."""
+    """Count the unwanted rows of a segment. A file without a key among them is not opened."""
     key = TABLES[segment.table].key[0]
     wanted = {
         column: values
@@ -80,7 +80,7 @@ def _misses(values: AckRanges, segment: ArchivedSegment) -> bool:
 def _anew(
     directory: Path, known: Archive, number: int, segment: ArchivedSegment, unwanted: Mapping[str, object]
 ) -> Iterator[ArchivedSegment]:
-    """The rest of a segment. What was verified stays so: it is read, filtered and counted, nothing else."""
+    """Write the other rows of a segment. They stay verified, since they are only filtered and counted."""
     table = TABLES[segment.table]
     columns = columns_of(known, table)
     left = (

@@ -1,8 +1,8 @@
-"""Whether an archive has what its store has: counted and compared by digests, then row by row where these differ.
+"""The comparison of an archive with its store: by counts and digests, then row by row where these differ.
 
 Both sides are added up in buckets of neighbouring keys, in one pass each, whatever their order. A bucket that differs
-is read again: a row that the store has no more is what archives are for, one that an operator has changed since is for
-the next batch, and any other difference is an error.
+is read again. A row that the store no longer has is why there are archives; a row that an operator has changed since
+waits for the next batch; any other difference is an error.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _OF_FREED: Final = (*CONTENT, "confirmed_at")
 """Columns in which the row of a message whose body was freed may be older: it is not archived anew."""
 
 Tally = Counter[tuple[int, str]]
-"""By bucket: ``rows``, and ``sum`` of their digests."""
+"""The count of ``rows`` and the ``sum`` of their digests, by bucket."""
 
 
 class Difference(enum.StrEnum):
-    """How an archive and its store disagree."""
+    """A kind of difference between an archive and its store."""
 
     DAMAGED = "damaged"
     """The file is not as it was written."""
@@ -81,7 +81,7 @@ def _digest(row: tuple[Any, ...]) -> int:
 
 
 def tally(names: Sequence[str], key: str, batches: Iterable[pa.RecordBatch], keys: AckRanges) -> Tally:
-    """Of the columns ``names``, in rows whose ``key`` is in ``keys``."""
+    """Add up the columns ``names`` of the rows whose ``key`` is in ``keys``."""
     found: Tally = Counter()
     place = names.index(key)
     for rows in batches:
@@ -115,7 +115,7 @@ def held(known: Archive, table: Table) -> AckRanges:
 
 
 Sums = Callable[[Table, AckRanges], tuple[Tally, Tally]]
-"""Of rows with these keys: the tally of the archive's, and of the store's."""
+"""A function of a table and keys that answers the tally of the archive's rows, and of the store's."""
 
 
 def local_sums(db: Database, directory: Path, known: Archive) -> Sums:
@@ -132,8 +132,8 @@ def local_sums(db: Database, directory: Path, known: Archive) -> Sums:
 def compared(
     db: Database, directory: Path, known: Archive, keys: Mapping[str, AckRanges], sums: Sums
 ) -> Iterator[Found]:
-    """What is wrong with the rows that have these ``keys``, by table; what the archive does not hold for good is left
-    out."""
+    """Compare the rows with these ``keys``, by table, and answer the differences. Keys that the archive does not hold
+    for good are left out."""
     for name, asked in keys.items():
         table = TABLES[name]
         wanted = asked.within(held(known, table))
@@ -160,7 +160,7 @@ def absent(directory: Path, segments: Iterable[ArchivedSegment]) -> Iterator[Fou
 
 
 def difference(db: Database, directory: Path, known: Archive, table: Table, keys: AckRanges) -> Iterator[Found]:
-    """What differs, row by row, of a few ``keys``."""
+    """Compare the rows of a few ``keys`` one by one."""
     names = stable(known, table)
     every = [column.name for column in columns_of(known, table)]
     place = [names.index(one) for one in table.key]
@@ -186,7 +186,7 @@ def difference(db: Database, directory: Path, known: Archive, table: Table, keys
 
 
 def _plain(names: Sequence[str], row: tuple[Any, ...], has_body: bool) -> list[Any]:
-    """Of a message whose body was freed, what does not change by that or after it."""
+    """The columns by which a row is compared: fewer of a message whose body was freed."""
     return [value for name, value in zip(names, row, strict=True) if has_body or name not in _OF_FREED]
 
 

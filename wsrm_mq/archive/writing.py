@@ -24,11 +24,11 @@ SEGMENT_ROWS: Final = 500_000
 SEGMENT_BYTES: Final = 512 * 1024 * 1024
 _DAY: Final = 86_400_000_000
 _NONE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What readers of folders take for null."""
+"""The name that readers of folders take for null."""
 
 
 class Place(NamedTuple):
-    """Where rows of a table belong: folders as Hive names them."""
+    """The folders of rows of a table, named as Hive names them."""
 
     table: str
     day: int | None
@@ -51,7 +51,7 @@ _BY_QUEUE: Final = ("messages", "sequences", "ledger")
 
 
 def places(table: Table, rows: pa.RecordBatch) -> list[Place]:
-    """Of each row."""
+    """Answer the place of each row."""
     days: Iterable[int | None] = itertools.repeat(None)
     if table.moment is not None:
         moments = rows.column(table.moment).cast(pa.int64()).to_pylist()

@@ -134,7 +134,7 @@ def verify(
 
 def tell_store(store: Path, directory: Path, actor: str) -> bool:
     """Confirm the archive in the store; says what to do where that cannot be written."""
-    from wsrm_mq.archive.confirming import held_by
+    from wsrm_mq.archive.batches import held_by
     from wsrm_mq.queue import archiving
     from wsrm_mq.store.store import run_once
 
@@ -215,7 +215,7 @@ def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> N
     \b
     Example: wsrm-mq archive confirm /archive/4f1c/manifest.json
     """
-    from wsrm_mq.archive.confirming import held_by
+    from wsrm_mq.archive.batches import held_by
     from wsrm_mq.queue import archiving
     from wsrm_mq.store.store import run_once
 

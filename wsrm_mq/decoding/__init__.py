@@ -1,1 +1,1 @@
-"""What bytes from the wire are, in words: ``wsrm-mq envelope decode``."""
+"""The decoder of bytes from the wire, for ``wsrm-mq envelope decode``."""

@@ -1,6 +1,6 @@
-"""What bytes from the wire are, in words, and what is wrong with them.
+"""The description of bytes from the wire in words, with the mistakes in them.
 
-The scanner is the one that serves: what it refuses is refused by a destination of ours, in the same words.
+The scanner is the one that serves: a destination refuses the same messages in the same words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Decoded:
     """One message of a file. ``receiver`` is what a destination of ours does with it, empty for a response."""
 
     raw: RawMessage
-    """Without its body."""
+    """The HTTP message without its body."""
     size: int
     """Bytes of the body, expanded."""
     what: str = ""
@@ -142,7 +142,7 @@ def _read_tree(told: Decoded, root: Any) -> SOAPVersion | None:
 
 
 def _unsuited(raw: RawMessage, soap: SOAPVersion) -> Iterator[str]:
-    """What HTTP says of the envelope, and is not so."""
+    """Problems of an HTTP header that contradicts the envelope."""
     content = parse_content_type(raw.get("content-type") or "")
     other = next(version for version in SOAPVersion if version is not soap)
     if content.media_type == other.media_type:
@@ -153,7 +153,7 @@ def _unsuited(raw: RawMessage, soap: SOAPVersion) -> Iterator[str]:
 
 
 def _scanned(raw: RawMessage, content_type: str) -> tuple[EnvelopeError | None, Headers | None]:
-    """What the destination's own scanner says: why it refuses, and what it could read."""
+    """Scan a message as the destination does: the refusal, and the headers as far as they were read."""
     try:
         headers = scan(raw.body, raw.get("content-type") or content_type, raw.get("soapaction"), _LIMITS)
         if isinstance(headers.body, MakeConnection):
@@ -164,7 +164,7 @@ def _scanned(raw: RawMessage, content_type: str) -> tuple[EnvelopeError | None, 
 
 
 def _contradicts(block: Block) -> Iterator[str]:
-    """What no destination of ours does, and what the schema forbids and is read all the same."""
+    """Problems of a block that a destination does not send or the schema forbids, and that is read all the same."""
     said = {path for path, _ in block.facts}
     if block.name == "SequenceAcknowledgement" and {"AcknowledgementRange", "None"} <= said:
         yield "SequenceAcknowledgement says None beside ranges; the ranges count."

@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where something stands in the envelope, from 1 on."""
+    """A place in the envelope, from 1 on."""
 
     line: int
     column: int | None = None
@@ -37,12 +37,12 @@ class Block:
     line: int
     must_understand: bool
     facts: tuple[tuple[str, str], ...] = ()
-    """Of an element in a namespace of ours: the path of each text in it, and the text."""
+    """The path and the value of each text in an element of the protocol's namespaces."""
 
 
 def parsed(envelope: bytes, charset: str | None) -> tuple[Any, list[tuple[str, Position]]]:
-    """The root, ``None`` where there is none; and what is wrong with the XML. What is not well-formed is read as far as
-    it goes."""
+    """Parse an envelope: its root, ``None`` where there is none, and the problems of the XML. XML that is not
+    well-formed is read as far as possible."""
     try:
         return etree.fromstring(envelope, _parser(charset)), []
     except etree.XMLSyntaxError as error:
@@ -75,7 +75,7 @@ def name_of(element: Any) -> tuple[str, str]:
 
 
 def place_of(root: Any, reason: str) -> Position | None:
-    """Where the first element of the protocol stands that ``reason`` names."""
+    """Find the place of the first element of the protocol that ``reason`` names."""
     named = set(_WORD.findall(reason))
     for element in root.iter(etree.Element) if root is not None else ():
         namespace, name = name_of(element)

@@ -1,7 +1,5 @@
-"""HTTP as it lies in a file: the bytes of a connection, a recording, or an envelope alone.
-
-Whatever is wrong with it is told beside what can be read all the same.
-"""
+"""HTTP messages in a file: the bytes of a connection, a recording, or an envelope alone. Mistakes are reported, and the
+rest is read all the same."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _UNREADABLE: Final = {
         "Stream, shown as raw), and decode that.",
     ),
 }
-"""What else is recorded, by its first bytes."""
+"""Recordings of another kind, by their first bytes."""
 _BEFORE_XML: Final = b"\xef\xbb\xbf \t\r\n"
 _MOST: Final = 100
 """Messages of one file."""
@@ -66,7 +64,8 @@ class RawMessage:
 
 
 def raw_messages(content: bytes, limits: Limits) -> Iterator[RawMessage]:
-    """What is in ``content``, at least one message. Each is expanded when it is asked for, and the file if it is."""
+    """Read the messages in ``content``, at least one. A compressed file is expanded, and each message when it is asked
+    for."""
     if content.startswith(_GZIP):
         packed = RawMessage(fields=[("Content-Encoding", "gzip")], body=content)
         _expand(packed, limits)

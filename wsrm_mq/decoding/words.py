@@ -1,4 +1,4 @@
-"""What a message is, and what a destination of ours does with it: a sentence each."""
+"""The words for a message and for the reaction of a destination, a sentence each."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _BODIES: Final = {
     "TerminateSequenceResponse": "It confirms that a sequence has ended.",
     "MakeConnection": "It asks for a message that waits for its sender.",
 }
-"""By the RM element in Body."""
+"""The sentence for a message, by the RM element in its Body."""
 _ACTIONS: Final = {
     "SequenceAcknowledgement": "It acknowledges messages, and carries none itself.",
     "AckRequested": "It asks what has arrived, and carries no message itself.",
     "LastMessage": "It says which message of a sequence was the last.",
 }
-"""By the end of an RM action, where Body is empty."""
+"""The sentence for a message with an empty Body, by the end of its RM action."""
 
 _TAKEN: Final = {
     CreateSequence: "It opens a sequence and answers CreateSequenceResponse, where the addresses in it can be reached.",
@@ -42,11 +42,11 @@ _TAKEN: Final = {
     MakeConnection: "It answers with a message that waits for the address, or with an empty 202.",
     SequenceFault: "It takes note of the fault, gives it to no service, and answers an empty 202.",
 }
-"""By what the scanner found in Body."""
+"""The reaction of a destination, by the element that the scanner found in Body."""
 
 
 def what_it_is(soap: SOAPVersion | None, blocks: Sequence[Block], body: Block | None) -> str:
-    """By what is in the envelope, whether a destination would take it or not."""
+    """Describe a message by its envelope, whether a destination would take it or not."""
     if soap is None:
         return f"XML that is no SOAP envelope: its root is {body.name}." if body is not None else "No XML."
     if body is not None and (body.namespace, body.name) == (soap.namespace, "Fault"):
@@ -80,7 +80,7 @@ def _fault(blocks: Sequence[Block], body: Block) -> str:
 
 
 def taken_as(headers: Headers) -> str | None:
-    """What becomes of a request whose headers can be read; ``None`` where it asks for nothing."""
+    """Describe the reaction to a request whose headers can be read; ``None`` where it asks for nothing."""
     if isinstance(headers.body, CreateSequence) and headers.body.uses_security:
         return f"It answers CreateSequenceRefused: it offers no {headers.body.uses_security}."
     told = _TAKEN.get(type(headers.body)) if headers.body is not None else None

@@ -1,8 +1,8 @@
-"""What ``wsrm-mq demo`` runs: a service, a partner on a bad line, and a kill -9 in the middle.
+"""The demo of ``wsrm-mq demo``: a service, a partner on a bad line, and a kill -9 in the middle.
 
-``service`` is the wrapped service, served by ``wsrm-mq serve`` in a process of its own (``server``). ``source``
-is the partner: it loses, repeats and shuffles its messages. ``sight`` looks into the service's database and into
-our store, ``run`` puts it all on stage, ``screen`` shows it.
+``service`` is the wrapped service, served by ``wsrm-mq serve`` in a process of its own (``server``). ``source`` is the
+partner: it loses, repeats and shuffles its messages. ``sight`` reads the service's database and our store, ``run`` runs
+the demo, ``screen`` shows it.
 """
 
 PAUSE = 0.01

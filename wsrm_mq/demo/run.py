@@ -8,13 +8,16 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from wsrm_mq.demo import PAUSE
 from wsrm_mq.demo.server import DemoFailed, Server
 from wsrm_mq.demo.sight import Observer, Sight, service_saw
 from wsrm_mq.demo.source import Source
-from wsrm_mq.testing import Line, Traffic
+from wsrm_mq.testing import Line
+
+if TYPE_CHECKING:
+    from wsrm_mq.demo.screen import PlainScreen
 
 LONGEST: Final = 50.0
 """Seconds after which the demo gives up and tells what it has seen."""
@@ -31,7 +34,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the service saw and did, from its own database; what was held, from our store."""
+    """The result of the demo: the deliveries by the service's own database, the held messages by our store."""
 
     sent: int
     """Distinct messages."""
@@ -59,14 +62,7 @@ class Result:
         return self.lost == 0 and self.duplicates_delivered == 0 and self.in_order and not self.problem
 
 
-class Screen(Protocol):
-    """Where the demo is shown."""
-
-    def say(self, text: str) -> None: ...
-    def show(self, sight: Sight, traffic: Traffic, acknowledged: int) -> None: ...
-
-
-def run(plan: Plan, directory: Path, screen: Screen) -> Result:
+def run(plan: Plan, directory: Path, screen: PlainScreen) -> Result:
     """Run it with both databases in ``directory``. Raises ``DemoFailed`` where it cannot be run to its end."""
     began = time.monotonic()
     # A thread for each connection: none of them has to wait for another one's.
@@ -100,7 +96,7 @@ def run(plan: Plan, directory: Path, screen: Screen) -> Result:
 
 
 def _until_done(
-    plan: Plan, server: Server, source: Source, observer: Observer, screen: Screen, deadline: float
+    plan: Plan, server: Server, source: Source, observer: Observer, screen: PlainScreen, deadline: float
 ) -> None:
     tell = _Teller(screen)
     crash = _Crash(plan, server, source, observer, screen)
@@ -132,7 +128,7 @@ class _Crash:
     server: Server
     source: Source
     observer: Observer
-    screen: Screen
+    screen: PlainScreen
     tries: int = 20
     """On a slow machine that moment is hard to hit; after so many tries a likely one will do."""
 
@@ -162,12 +158,12 @@ class _Crash:
 
 
 class _Teller:
-    """Says what changed between two looks."""
+    """Prints the changes between two looks."""
 
     RUN: Final = 5
     """A replay of so many messages is worth a line."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: PlainScreen) -> None:
         self._screen = screen
         self._last = Sight()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from types import TracebackType
-from typing import Final
+from typing import Any, Final, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -26,15 +25,15 @@ _STATES: Final = {
 
 
 class PlainScreen:
-    """What is said, a line each."""
+    """Prints what is said, a line each."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def __enter__(self) -> PlainScreen:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         pass
 
     def say(self, text: str) -> None:
@@ -44,26 +43,22 @@ class PlainScreen:
         pass
 
 
-class LiveScreen:
+class LiveScreen(PlainScreen):
     """Every message as a character, figures below it, and the last things that were said."""
 
     def __init__(self, console: Console, messages: int) -> None:
+        super().__init__(console)
         self._messages = messages
         self._said: deque[str] = deque(maxlen=10)
         self._sight, self._traffic, self._acknowledged = Sight(), Traffic(), 0
         self._live = Live(console=console, refresh_per_second=10, get_renderable=self._picture)
 
-    def __enter__(self) -> LiveScreen:
+    def __enter__(self) -> Self:
         self._live.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._live.__exit__(*error)
 
     def say(self, text: str) -> None:
         self._said.append(text)

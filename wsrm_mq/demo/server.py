@@ -95,11 +95,11 @@ class Server:
             self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """As a power cut would: no code of it runs any more."""
+        """Kill the process: none of its code runs any more."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """As an operator would."""
+        """Ask the process to end."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:

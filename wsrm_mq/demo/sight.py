@@ -12,9 +12,9 @@ class Sight:
     """One moment. Numbers are message numbers; the demo's orders have the same."""
 
     effects: tuple[int, ...] = ()
-    """In the order of commit."""
+    """The orders that were done, in the order of commit."""
     newest_at: float = 0.0
-    """When the last of them was done, in seconds since the epoch."""
+    """The time of the last of them, in seconds since the epoch."""
     redelivered: int = 0
     """Calls that the inbox recognised."""
     accepted: tuple[tuple[int, int], ...] = ()
@@ -43,7 +43,7 @@ class Sight:
 
 
 class Observer:
-    """Looks again and again, and remembers the most that was held at a time.
+    """Takes sights, and remembers the most messages that were held at a time.
 
     It only reads: a connection that could write would, as the last one, tidy up what a crash left behind.
     """
@@ -55,7 +55,8 @@ class Observer:
         self._open: dict[Path, sqlite3.Connection] = {}
 
     def look(self) -> Sight:
-        """The service first: what is unsettled in our store afterwards was so when the service had done it."""
+        """Take a sight. The service's database is read first: an order that is unsettled in our store afterwards was so
+        when the service had done it."""
         sight = service_saw(self._connection(self._service_db))
         accepted, cursor, limit = _sequence(self._connection(self._store))
         sight = replace(sight, accepted=accepted, cursor=cursor, limit=limit)

@@ -21,7 +21,7 @@ _TYPES: Final = {
     Kind.BYTES: pa.binary(),
 }
 _STORED: Final = {Kind.TIME: pa.timestamp("ms", "UTC"), Kind.BOOLEAN: pa.int8()}
-"""What values of a read view are, where that is another type."""
+"""The type of a value in a read view, where that is another one."""
 _GROUP_ROWS: Final = 20_000
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 """A group of rows is in memory until it is written."""

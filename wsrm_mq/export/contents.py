@@ -1,4 +1,4 @@
-"""What of a message may leave its node: chosen headers, and its envelope without what proves who sent it."""
+"""The parts of a message that may leave its node: chosen headers, and its envelope without proofs of its sender."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _ADDRESS: Final = (
     "HTTP_SOAPACTION",
     "wsgi.url_scheme",
 )
-"""Of a stored request, what is given whatever headers are asked for: where it went, and how its envelope is read."""
+"""Fields of a stored request that are given whatever headers are asked for: its address, and how its envelope is
+read."""
 _GZIP: Final = "gzip"
 _REQUESTS: Final = 1_024
 """Requests of a client are alike."""
@@ -31,8 +32,8 @@ _LIMITS: Final = Limits()
 
 
 Envelope = tuple[bytes | None, bool]
-"""Its content, expanded where it was received compressed; and whether that is as it was received, so that it may be
-replayed."""
+"""The content of an envelope, expanded where it was received compressed; and whether it is as it was received, so that
+it may be replayed."""
 
 
 class Exposure:
@@ -60,17 +61,17 @@ class Exposure:
         return _json([pair for pair in json.loads(stored) if pair[0].lower() in self._given_back])
 
     def envelope(self, body: bytes | None, request: str | None) -> Envelope:
-        """What is given of ``body``, which came with the stored ``request``."""
+        """The envelope that is given for ``body``, which came with the stored ``request``."""
         return self._shown(body, *_content(request or "{}"))
 
     def digest(self, body: bytes | None, request: str | None) -> str | None:
-        """SHA-256 of what ``body`` has inside its SOAP Body (``envelope.body_digest``); ``None``: not known."""
+        """SHA-256 of the content of the SOAP Body in ``body`` (``envelope.body_digest``); ``None``: it is not known."""
         content_type, is_compressed = _content(request or "{}")
         plain = _plain(body, is_compressed)
         return body_digest(plain, content_type) if plain is not None else None
 
     def reply(self, body: bytes | None, headers: str) -> Envelope:
-        """What is given of a reply with these stored headers."""
+        """The body that is given for a reply with these stored headers."""
         kept = {name.lower(): value for name, value in json.loads(headers)}
         is_compressed = content_coding(kept.get("content-encoding", "")) == _GZIP
         return self._shown(body, kept.get("content-type", ""), is_compressed)

@@ -1,6 +1,6 @@
-"""Out of a store, into segments: closed, sorted files, and a manifest that says what they hold.
+"""The export of a store into segments: closed, sorted files, with a manifest of their contents.
 
-An export that is interrupted, by whatever, goes on behind the last closed segment when it is asked for again.
+An export that is interrupted goes on behind the last closed segment when it is asked for again.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from wsrm_mq.views.reading import what_fits
 
 SEGMENT_ROWS: Final = 100_000
 SEGMENT_BYTES: Final = 256 * 1024 * 1024
-"""Of envelopes: a segment ends with the piece that exceeds it."""
+"""The bytes of envelopes in a segment: it ends with the piece that exceeds them."""
 
 OnProgress = Callable[[Segment, int], object]
 """A segment that is closed, and how far its table goes: its last key."""
 
 
 class Asked(NamedTuple):
-    """What an export is to hold."""
+    """The contents that are asked of an export."""
 
     tables: tuple[str, ...] = tuple(TABLES)
     encoding: str = "ndjson"
     bodies: bool = False
     """Envelopes, and bodies of replies."""
     headers: tuple[str, ...] = ()
-    """Of requests, beside Content-Type and SOAPAction."""
+    """The headers of requests that are given, beside Content-Type and SOAPAction."""
     security: bool = False
     """Envelopes keep their ``wsse:Security``."""
     node: str | None = None
     query: str = ""
-    """Only messages that fit it (``views.query``), and what belongs to them of ``attempts``, ``ledger`` and
-    ``replies``. Other tables are whole."""
+    """A query (``views.query``): of ``messages``, ``attempts``, ``ledger`` and ``replies`` only rows of messages that
+    fit it are exported. Other tables are whole."""
     segment_rows: int | None = None
-    """``None``: ``SEGMENT_ROWS``, or what the encoding can hold."""
+    """The rows of a segment; ``None``: ``SEGMENT_ROWS``, or the most that the encoding can hold."""
 
 
 def export(
@@ -63,10 +63,11 @@ def export(
     clock: Clock = wall_clock,
     on_progress: OnProgress = lambda _segment, _upper: None,
 ) -> Manifest:
-    """Write what is ``asked`` of ``store`` into ``directory``; answers its manifest. The service may go on meanwhile.
+    """Write the contents ``asked`` of ``store`` into ``directory``, and answer the manifest. The service may go on
+    meanwhile.
 
-    Raises ``ConfigurationError`` for what cannot be asked, ``NotAllowed`` where ``directory`` holds anything else,
-    ``ExportError`` where it cannot be written.
+    Raises ``ConfigurationError`` for contents that cannot be asked, ``NotAllowed`` where ``directory`` holds anything
+    else, ``ExportError`` where it cannot be written.
     """
     readings = _readings(asked)
     with _write_errors(directory), opened(store) as db:
@@ -125,12 +126,12 @@ def _begun(db: Database, asked: Asked, readings: Sequence[Reading], now: int) ->
 
 
 def _wanted(db: Database, begun: Manifest) -> tuple[ColumnElement[bool], ...]:
-    """What a message has to fulfil. Ages are those at the beginning."""
+    """The conditions of the query. Ages are counted from the beginning of the export."""
     return what_fits(db, parse(begun.query, begun.begun_at)) if begun.query else ()
 
 
 def _its(table: Table, wanted: tuple[ColumnElement[bool], ...]) -> tuple[ColumnElement[bool], ...]:
-    """What a row of ``table`` has to fulfil to be, or to belong to, a message that is ``wanted``."""
+    """The conditions for a row of ``table`` that is, or belongs to, a ``wanted`` message."""
     view, position = view_of(table), views.messages.c.position
     if not wanted or view is views.messages:
         return wanted
@@ -167,7 +168,7 @@ def _segments(db: Database, growing: Unfinished, reading: Reading, asked: Asked,
 
 
 class _Tally:
-    """What is in a segment."""
+    """Adds up the rows of a segment."""
 
     def __init__(self, reading: Reading, now: int) -> None:
         names = [column.name for column in reading.columns]

@@ -1,6 +1,6 @@
-"""How rows are written into a segment: NDJSON, CSV, a ZIP of envelopes, Parquet.
+"""The formats of segments: NDJSON, CSV, a ZIP of envelopes, Parquet.
 
-A value that is unknown is ``null``, or nothing between two commas. Moments are ISO 8601 in UTC, bytes base64 where the
+An unknown value is ``null``, or nothing between two commas. Moments are ISO 8601 in UTC; bytes are base64 where the
 format has no bytes of its own.
 """
 
@@ -21,11 +21,11 @@ from wsrm_mq.export.schema import Column, Kind
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_402_300_799_999
-"""The end of the year 9999: what lies behind it no calendar has."""
+"""The end of the year 9999: no calendar here has later moments."""
 _COMPRESSION: Final = 4
 _QUOTE: Final = '"'
 _COMPUTED: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a cell begins with that a spreadsheet takes for a formula; it passes over white space."""
+"""The first characters of a cell that a spreadsheet takes for a formula; it ignores white space before them."""
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 _IN_ZIP: Final = ("envelope", "position", "received_at")
 _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
@@ -42,18 +42,18 @@ class Writer(Protocol):
 
 
 class Format(NamedTuple):
-    """How segments are written: the files' suffix, and what writes one."""
+    """A format of segments: the suffix of the files, and the writer."""
 
     suffix: str
     writer: Callable[[BinaryIO, Sequence[Column]], Writer]
     needed: tuple[str, ...] = ()
     """Columns without which it cannot be."""
     most_rows: int = 1_000_000
-    """That a segment can hold."""
+    """The most rows that a segment can hold."""
 
 
 def moment(at: int) -> datetime:
-    """Of ms since the epoch."""
+    """Convert ms since the epoch."""
     return EPOCH + timedelta(milliseconds=min(at, _LATEST))
 
 
@@ -116,7 +116,7 @@ class _CSV(_Compressed):
 
 
 class _Spreadsheet(_CSV):
-    """What a spreadsheet would compute begins with an apostrophe, and is text for it."""
+    """Text that a spreadsheet would compute begins with an apostrophe, so that it stays text."""
 
     def write(self, rows: Sequence[Row]) -> None:
         super().write([tuple(map(_harmless, row)) for row in rows])
@@ -161,7 +161,8 @@ class _ZIP:
 
 
 def format_named(name: str) -> Format:
-    """Raises ``ConfigurationError`` where there is none of this name, or it needs what is not installed."""
+    """Answer the format with this name. Raises ``ConfigurationError`` where there is none, or where a package that it
+    needs is missing."""
     if name not in FORMATS and name != _PARQUET:
         raise ConfigurationError(f"there is no format {name!r}; there are {', '.join((*FORMATS, _PARQUET))}.")
     return FORMATS.get(name) or _parquet()

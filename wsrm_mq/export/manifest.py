@@ -1,5 +1,5 @@
-"""What an export says of itself: ``manifest.json``, written when all of it is there; until then ``unfinished.ndjson``,
-with a line more for each segment that is closed, from which an interrupted export goes on."""
+"""The manifest of an export, ``manifest.json``, which is written when all segments are there. Until then
+``unfinished.ndjson`` has a line for each closed segment, from which an interrupted export goes on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wsrm_mq.files import replacing
 FORMAT: Final = "wsrm-export"
 MANIFEST: Final = "manifest.json"
 HISTORY: Final = "manifests"
-"""Of an archive, where every manifest is that there was."""
+"""The directory of an archive with all its manifests."""
 _UNFINISHED: Final = "unfinished.ndjson"
 _PRIVATE: Final = 0o600
 
@@ -44,11 +44,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """The least of the table's moments, such as ``received_at``: ms since the epoch. ``None``: it has none."""
     latest: int | None
     read_at: int
-    """When it was begun: states and counters are those of that time or a little later."""
+    """The time when it was begun: states and counters are those of that time or a little later."""
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a table is exported."""
+    """The exported contents of a table."""
 
     columns: dict[str, str]
     """Kind by name; see ``schema``."""
@@ -57,7 +57,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an export holds; ``manifest.json`` beside its files. Times in ms since the epoch."""
+    """The contents of an export; ``manifest.json`` beside its files. Times in ms since the epoch."""
 
     format: str
     version: int
@@ -67,34 +67,34 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str
     """``ndjson``, ``csv``, ``zip`` or ``parquet``."""
     query: str
-    """Which messages there are, and what belongs to them; empty: all."""
+    """The query of the exported messages; empty: all."""
     bodies: bool
     """Envelopes, and bodies of replies, are there."""
     security: str
     """``redacted`` or ``kept``."""
     headers: tuple[str, ...]
-    """Of requests, beside Content-Type and SOAPAction."""
+    """The headers of requests that are given, beside Content-Type and SOAPAction."""
     begun_at: int
     tables: dict[str, Contents]
     finished_at: int | None = None
     segments: tuple[Segment, ...] = ()
     archive: str | None = None
-    """Id of the archive that it is of, which has only what is settled; ``None``: it is of an export."""
+    """The id of the archive, whose rows are all settled; ``None``: this is an export."""
     digest: str = ""
     """SHA-256 of all the rest."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is written."""
+        """Convert to the dictionary that is written."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
     def sealed(self) -> Self:
-        """With its digest."""
+        """Answer the manifest with its digest."""
         plain = msgspec.structs.replace(self, digest="")
         return msgspec.structs.replace(self, digest=_digest(plain))
 
     def same(self, other: Manifest) -> bool:
-        """Whether both are asked for the same."""
+        """Whether both were asked for the same contents."""
         return self._asked() == other._asked()
 
     def _asked(self) -> object:
@@ -103,8 +103,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(directory: Path) -> Manifest:
-    """Of a finished export, or an archive. Raises ``NotFound`` where there is none, ``ExportError`` where it cannot be
-    read, was changed or is missing."""
+    """Read the manifest of a finished export or of an archive. Raises ``NotFound`` where there is none, ``ExportError``
+    where it cannot be read, was changed or is missing."""
     return loaded(directory / MANIFEST, Manifest)
 
 
@@ -134,7 +134,7 @@ def _digest(content: Any) -> str:
 
 
 def is_part(directory: Path) -> bool:
-    """Whether it has something of an export or an archive, if that is whole or not."""
+    """Whether it has a part of an export or an archive, whole or not."""
     return any((directory / name).exists() for name in (MANIFEST, _UNFINISHED, HISTORY, *TABLES))
 
 
@@ -183,7 +183,7 @@ class Unfinished:
         return whole
 
     def _sweep(self) -> None:
-        """Remove what no line tells of: who reads all files of a folder must not find it."""
+        """Remove files that no line names: a reader of all files of a folder must not find them."""
         told = {self.directory / segment.file for segment in self.segments}
         for table in self.begun.tables:
             for file in set((self.directory / table).glob("*")) - told:
@@ -214,7 +214,7 @@ def unfinished(directory: Path, asked: Manifest) -> Iterator[Unfinished]:
 
 
 def _lines(file: BinaryIO, directory: Path) -> list[Manifest | Segment]:
-    """What the journal has. A last line that was not written to its end is cut off."""
+    """Read the journal. A last line that was not written to its end is cut off."""
     found: list[Manifest | Segment] = []
     while (line := file.readline()).endswith(b"\n"):
         try:

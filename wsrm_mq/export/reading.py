@@ -1,7 +1,7 @@
 """Rows of the exported tables, read from a store in pieces.
 
-A piece is a statement of its own: short, so that no checkpoint waits for it, however large the store is. What is read
-is bounded by the keys that the store had when that was planned; the rows of two pieces may differ in age.
+A piece is a short statement of its own, so that no checkpoint waits for it, however large the store is. The pieces end
+at the keys that the store had when the reading was planned; the rows of two pieces may differ in age.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from wsrm_mq.store.schema import HEAD, known_revision
 PIECE: Final = 2_000
 """Rows."""
 PIECE_BYTES: Final = 8 * 1024 * 1024
-"""Of envelopes: so many, and the rest of the last one, are in memory."""
+"""The bytes of envelopes in a piece: these, and the rest of the last one, are in memory."""
 REACH: Final = 100_000
-"""So many keys a statement looks through for rows that fit."""
+"""The number of keys that a statement searches for rows that fit."""
 _LARGEST: Final = 2**63 - 1
 
 Row = tuple[Any, ...]
@@ -61,14 +61,14 @@ class Bounds(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is to be read: columns of a table, and what of requests and envelopes is shown."""
+    """A reading: the columns of a table, and the parts of requests and envelopes that are shown."""
 
     table: Table
     columns: tuple[Column, ...]
     exposure: Exposure
     origin: Origin
     wanted: tuple[ColumnElement[bool], ...] = ()
-    """What a row has to fulfil, of the table's view."""
+    """Conditions for rows of the table's view."""
 
 
 @contextmanager
@@ -92,7 +92,7 @@ _HOST: Final = compiled(select(views.instances.c.host).order_by(views.instances.
 
 
 def origin(db: Database, node: str | None = None) -> Origin:
-    """Where rows come from: the store's id, and ``node``, by default the host that used it last."""
+    """Answer the origin of rows: the store's id, and ``node``, by default the host that used it last."""
     host = db.execute(_HOST).fetchone()
     return Origin(identify(db).id, node or (host[0] if host else "unknown"))
 
@@ -110,7 +110,7 @@ def bounds(db: Database, table: Table) -> Bounds | None:
 
 
 class _Made(NamedTuple):
-    """Columns of a table that are made from what is stored, and from which columns of which views."""
+    """The columns of a table that are made here, and the stored columns from which they are made."""
 
     headers: str
     content: str
@@ -138,7 +138,7 @@ class _Query(NamedTuple):
     text: str
     values: Mapping[str, Any]
     keys: tuple[int, ...]
-    """Where the key is in a row."""
+    """The places of the key in a row."""
     made: _Made | None
     has_content: bool
 
@@ -152,8 +152,8 @@ def compared(table: Table, name: str) -> ColumnElement[Any] | None:
 
 
 def _query(reading: Reading) -> _Query:
-    """Rows begin with ``columns``, those that are made here as NULL; what they are made of follows, then what the key
-    lacks."""
+    """The statement of a reading. Its rows begin with ``columns``, where columns that are made here are NULL; the
+    stored columns from which they are made follow, then the missing parts of the key."""
     table, columns = reading.table, tuple(column.name for column in reading.columns)
     view, made = view_of(table), _MADE.get(table.name)
     of_content = {made.content, made.is_whole, made.digest} if made else set()
@@ -181,7 +181,7 @@ def _query(reading: Reading) -> _Query:
 
 
 def before(table: Table, key: int) -> Key:
-    """What comes in front of all rows with this first key."""
+    """The key in front of all rows with this first key."""
     return (key - 1, *(_LARGEST for _ in table.key[1:]))
 
 

@@ -18,13 +18,13 @@ VERSION: Final = 1
 
 
 class Kind(enum.StrEnum):
-    """What a value is, here and in the rows of a read view."""
+    """The kind of a value, here and in the rows of a read view."""
 
     TEXT = "text"
     INTEGER = "integer"
-    """Of 64 bits."""
+    """An integer of 64 bits."""
     BOOLEAN = "boolean"
-    """In a view 0 or 1."""
+    """A truth value; in a view 0 or 1."""
     TIME = "time"
     """A moment in UTC, to the millisecond; in a view ms since the epoch."""
     BYTES = "bytes"

@@ -1,17 +1,18 @@
-"""What an operator does with what is stored: acts on messages and on sequences, one or as many as fit a query, and
-plans by which messages are delivered again.
+"""The acts of an operator on messages and on sequences, on one or on all that fit a query, and the plans by which
+messages are delivered again.
 
-``make_plan`` freezes one, ``PlanFile`` reads it, ``run_plan`` runs it, ``cancel_plan`` lets it run no more. The command
-line is thin over this. Times are ms since the epoch; a message goes by its position in the store, a sequence by its
+``make_plan`` freezes a plan, ``PlanFile`` reads it, ``run_plan`` runs it, ``cancel_plan`` ends it. The command line
+calls these functions. Times are ms since the epoch. A message is named by its position in the store, a sequence by its
 identifier.
 """
 
 from wsrm_mq.queue.plans import Withdrawn
 from wsrm_mq.replay.acts import Acted, Refused, confirm, discard, redrive, restore, retry, which_messages
 from wsrm_mq.replay.plan import KEY_HEADER, Header, LeftOut, Line, PlanFile, document
-from wsrm_mq.replay.planning import Wishes, make_plan
+from wsrm_mq.replay.planning import make_plan
 from wsrm_mq.replay.running import Progress, cancel_plan, check_plan, run_plan
 from wsrm_mq.replay.sequences import SequenceAct, close, force, hold, note, resume, skip, terminate, which_sequences
+from wsrm_mq.replay.summary import Wishes
 from wsrm_mq.replay.targets import check_address, to_address, to_application
 
 __all__ = [

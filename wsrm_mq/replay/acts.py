@@ -1,8 +1,8 @@
-"""What an operator does with messages, one or as many as fit a query.
+"""The acts of an operator on messages, on one or on all that fit a query.
 
-The messages are chosen first, so that they can be counted and shown; then the act is done in short transactions. What
-an act does not fit any more by then is refused by itself and reported. An interruption leaves what is done: the same
-act on the same query does the rest.
+The messages are chosen first, so that they can be counted and shown; then the act is done in short transactions. A
+message that the act no longer fits by then is refused and reported. An interruption leaves the finished part as it is:
+the same act on the same query does the rest.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from wsrm_mq.views.rows import LIVE
 BATCH: Final = 200
 """Messages in one transaction."""
 REPORTED: Final = 100
-"""So many that were refused are reported, each with why."""
+"""The largest number of refused messages that are reported, each with the reason."""
 
 Which = int | Iterable[int] | str
 """A position, positions, or a query."""
 OnProgress = Callable[[int], object]
-"""Told, after each transaction, how many messages it had."""
+"""A function that is called after each transaction with its number of messages."""
 
 
 class Refused(NamedTuple):
@@ -45,7 +45,8 @@ class Refused(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """What came of an act. ``refused``: the first of those that it did not fit, ``refusals`` in all."""
+    """The result of an act: how many messages it changed, how many it refused (``refusals``), and the first of these
+    (``refused``)."""
 
     done: int
     refusals: int = 0
@@ -98,13 +99,13 @@ redrive: Final = MessageAct(dead_letters.redrive, ({"outcome": "dead"},))
 """Deliver dead letters again, each under the key that the service knows it by, so that ``once`` recognises what was
 done. One that fails for good is a dead letter again."""
 retry: Final = MessageAct(dead_letters.retry, ({"outcome": LIVE},), has_failed=True)
-"""Try now what waits for a retry or stops its sequence, from the first step of its ladder of waits."""
+"""Try messages now that wait for a retry or stop their sequence, from the first step of the ladder of waits."""
 discard: Final = MessageAct(dead_letters.discard, ({"outcome": "dead"}, {"outcome": LIVE}))
-"""Give up dead letters, and what is not delivered and does not run now. ``restore`` undoes it while ``retain``
+"""Give up dead letters, and messages that are neither delivered nor run now. ``restore`` undoes it while ``retain``
 lasts."""
 restore: Final = MessageAct(dead_letters.restore, ({"outcome": "discarded", "reason": dead_letters.BY_OPERATOR},))
-"""Bring back what an operator has discarded, as what it was. Into a sequence in order only where nothing behind it was
-delivered."""
+"""Bring back messages that an operator has discarded, in the state that they had. In a sequence in order that is
+possible only while no later message was delivered."""
 confirm: Final = MessageAct(
     dead_letters.confirm,
     ({"outcome": "dead", "confirmed": "no"}, {"reason": ANSWERED_WITH_FAULT, "confirmed": "no"}),

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.files import replacing
+from wsrm_mq.replay.journal import State, state_of
 from wsrm_mq.replay.plan import FORMAT, About, Line
 
 MANIFEST: Final = "plan.json"
@@ -33,18 +34,18 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(About, frozen=True, kw_only=True):
-    """What the plan is about."""
+    """The description of the plan."""
 
     stores: tuple[str, ...]
     """Ids of the stores that its messages came to."""
     sources: tuple[str, ...]
     """Paths of the stores, exports and archives that it was made of."""
     headers: tuple[str, ...]
-    """Of the requests, beside Content-Type and SOAPAction."""
+    """The headers of requests that are read, beside Content-Type and SOAPAction."""
     security: bool
     """Envelopes keep their ``wsse:Security``."""
     earliest: int
-    """When the first of its messages was received."""
+    """The time when the first of its messages was received."""
     latest: int
     parts: tuple[Part, ...]
 
@@ -56,18 +57,39 @@ class PartLine(Line, frozen=True, kw_only=True):
     store: str
 
 
-encoded_line = msgspec.json.Encoder().encode
 _line = msgspec.json.Decoder(PartLine).decode
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
 def freeze(directory: Path, manifest: Manifest) -> None:
-    """Make a plan of the parts that are in ``directory``. Without a manifest it is none."""
+    """Write the manifest and its digest, which make a plan of the parts in ``directory``."""
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     (directory / JOURNALS).mkdir(mode=0o700, exist_ok=True)
     for name, text in ((_DIGEST, hashlib.sha256(content).hexdigest().encode()), (MANIFEST, content)):
         with replacing(directory / name) as file:
             file.write(text)
+
+
+class Stopped(NamedTuple):
+    """A sequence that stands still, at the message that was not delivered."""
+
+    store: str
+    sequence: str | None
+    number: int | None
+    position: int
+    error: str
+
+
+class Standing(NamedTuple):
+    """The progress of a plan, in messages, by its journals."""
+
+    messages: int
+    delivered: int
+    stopped: tuple[Stopped, ...]
+
+    @property
+    def is_done(self) -> bool:
+        return self.delivered == self.messages
 
 
 class DividedPlan:
@@ -98,6 +120,23 @@ class DividedPlan:
     def journals(self, part: int) -> Path:
         """The directory of the journals of a part, which goes by its place in the manifest."""
         return self.directory / JOURNALS / f"{part:05}"
+
+    def states(self) -> list[State]:
+        """The state of each part, as its journals say."""
+        return [state_of(self.journals(part)) for part in range(len(self.manifest.parts))]
+
+    def standing(self) -> Standing:
+        """Reads all journals, and each part with a sequence that stands still. Raises ``NotAllowed`` for a changed
+        one."""
+        states = self.states()
+        stopped = (one for part, state in enumerate(states) if state.stopped for one in self._stopped(part, state))
+        return Standing(self.manifest.messages, sum(state.delivered for state in states), tuple(stopped))
+
+    def _stopped(self, part: int, state: State) -> Iterator[Stopped]:
+        errors = {record.line: record.error or "" for record in state.stopped.values()}
+        for number, line in self.lines(part):
+            if number in errors:
+                yield Stopped(line.store, line.sequence, line.number, line.position, errors[number])
 
     def lines(self, part: int) -> Iterator[tuple[int, PartLine]]:
         """The lines of a part with their numbers, from 1. Raises ``NotAllowed`` where the part was changed."""

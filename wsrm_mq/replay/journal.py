@@ -1,8 +1,9 @@
-"""How far a part of a plan has come: a file for each attempt to run it, to which a line is added for each message.
+"""The journals of a part of a plan: a file for each attempt to run it, with a line for each message that is over.
 
-An attempt claims a part by making the next file, which at most one can, and goes on where the files before it end. The
-older one looks for a newer file before each message and sends no more when there is one. So what an executor that was
-given up still sends is the message that was on its way, and the newer attempt sends that under the same key.
+An attempt claims a part by making the next file, which at most one attempt can, and goes on where the earlier files
+end. The older attempt looks for a newer file before each message, and sends no more once there is one. So an attempt
+that was given up can still send the message that was on its way; the newer attempt sends that one under the same
+key.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import msgspec
 from wsrm_mq.errors import NotAllowed
 
 SYNC_SECONDS: Final = 0.05
-"""So much of what was answered may be sent again after a power cut. The death of a process loses nothing."""
+"""The time between two calls of fsync. After a power cut the messages of that time may be sent again; the death of a
+process loses nothing."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a line. ``error``: why it was not delivered; its group stands still for the rest of ``run``."""
+    """The end of a line. ``error`` is the reason why it was not delivered; then its group stands still for the rest of
+    ``run``."""
 
     line: int
     group: int
@@ -30,7 +33,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """ms since the epoch."""
     error: str | None = None
     run: str | None = None
-    """Of an error: which run met it."""
+    """The id of the run that met the error."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +41,7 @@ _record = msgspec.json.Decoder(Record).decode
 
 
 class State:
-    """What the journals of a part tell."""
+    """The progress of a part, by its journals."""
 
     def __init__(self) -> None:
         self.delivered: int = 0
@@ -56,14 +59,9 @@ class State:
             self.delivered += 1
             self.stopped.pop(record.group, None)
 
-    def is_over(self, line: int, group: int, run: str) -> bool:
-        """Whether ``run`` leaves a line alone: it was delivered, or its group has met an error."""
-        stopped = self.stopped.get(group)
-        return line <= self.last.get(group, 0) or (stopped is not None and stopped.run == run)
-
 
 def state_of(directory: Path) -> State:
-    """What the journals in ``directory`` tell now."""
+    """Read the journals in ``directory``."""
     state = State()
     for file in _files(directory):
         for record in _records(file):
@@ -90,16 +88,41 @@ def _records(file: Path) -> Iterator[Record]:
                 ) from error
 
 
-class Journal:
-    """That of this attempt, which has claimed the part in ``directory``; ``state`` is what was there before. Closed at
-    the end of its block."""
+class Rehearsal:
+    """The messages of an attempt that sends nothing, added to the ``state`` of a part and written nowhere."""
+
+    def __init__(self, state: State, run: str) -> None:
+        self.state = state
+        self._run = run
+
+    def is_superseded(self) -> bool:
+        """Whether a newer attempt has the part."""
+        return False
+
+    def is_over(self, line: int, group: int) -> bool:
+        """Whether this run leaves a line alone: it was delivered, or its group has met an error."""
+        stopped = self.state.stopped.get(group)
+        return line <= self.state.last.get(group, 0) or (stopped is not None and stopped.run == self._run)
+
+    def delivered(self, line: int, group: int) -> None:
+        self._add(Record(line, group, _now()))
+
+    def stopped(self, line: int, group: int, error: str) -> None:
+        self._add(Record(line, group, _now(), error, self._run))
+
+    def _add(self, record: Record) -> None:
+        self.state.add(record)
+
+
+class Journal(Rehearsal):
+    """The journal of this attempt, which has claimed the part in ``directory``; ``state`` begins with the records of
+    earlier ones. It is closed at the end of its block."""
 
     def __init__(self, directory: Path, run: str) -> None:
-        self._run = run
         directory.mkdir(mode=0o700, exist_ok=True)
         self._handle, self._next = _claimed(directory)
         self._synced_at = time.monotonic()
-        self.state = state_of(directory)
+        super().__init__(state_of(directory), run)
 
     def __enter__(self) -> Journal:
         return self
@@ -109,18 +132,11 @@ class Journal:
         os.close(self._handle)
 
     def is_superseded(self) -> bool:
-        """Whether a newer attempt has the part."""
         return self._next.exists()
-
-    def delivered(self, line: int, group: int) -> None:
-        self._add(Record(line, group, _now()))
-
-    def stopped(self, line: int, group: int, error: str) -> None:
-        self._add(Record(line, group, _now(), error, self._run))
 
     def _add(self, record: Record) -> None:
         os.write(self._handle, _encode(record) + b"\n")
-        self.state.add(record)
+        super()._add(record)
         now = time.monotonic()
         if now - self._synced_at >= SYNC_SECONDS:
             os.fsync(self._handle)

@@ -37,7 +37,7 @@ ORDER BY released, c.sequence, number
 
 
 class Standing(enum.IntEnum):
-    """Of two entries of one message, the one that stands higher is replayed: else it would be delivered beside it."""
+    """The rank of an entry. Where a message has two entries, the one of higher rank is replayed."""
 
     SETTLED = 0
     DEAD = 1
@@ -103,8 +103,8 @@ class Ordering:
         return (number for (number,) in self._db.execute(_DOWNWARDS, (sequence,)))
 
     def bound(self, sequence: int, unsettled: int | None, settled: int) -> None:
-        """What the plan leaves out of a sequence in order: a message that is not settled should come behind the number
-        ``unsettled``, the others before ``settled``."""
+        """Note the messages of a sequence in order that the plan leaves out: one that is not settled should come before
+        the numbers above ``unsettled``; the plan's own numbers below ``settled`` come after one that was delivered."""
         self._db.execute("INSERT INTO bounds VALUES (?, ?, ?)", (sequence, unsettled, settled))
 
     def ordered(self) -> Iterator[tuple[Candidate, bool]]:

@@ -6,22 +6,22 @@ their order; a target that knows messages by their keys has each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from wsrm_mq.delivery.delivery import Call, Delivery, Key
+from wsrm_mq.delivery.delivery import Call, Delivery, Key, Outcome
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.replay.divided import PartLine
-from wsrm_mq.replay.journal import Journal
-from wsrm_mq.replay.pace import Pace
+from wsrm_mq.replay.journal import Rehearsal
 from wsrm_mq.replay.plan import DUPLICATE
+from wsrm_mq.replay.targets import Pace
 
 GIVES_UP: Final = 10
 """After so many failures without a success between them nothing more is sent: it is the target that fails."""
 
 
 class Content(NamedTuple):
-    """What a line has to be sent with, as it was read."""
+    """The content with which a line is sent, as it was read."""
 
     line: int
     envelope: bytes | None
@@ -32,7 +32,7 @@ class Content(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What one attempt has done, in messages, and in groups that met an error."""
+    """The count of an attempt: messages that were delivered, and groups that met an error."""
 
     delivered: int = 0
     stopped: int = 0
@@ -41,54 +41,36 @@ class Tally(NamedTuple):
     """A newer attempt has taken the part."""
 
 
-class PartRun(NamedTuple):
-    """How a part is run. ``run``: which run it is of; ``replay_id``: empty, unless the messages pass for new ones."""
-
-    call: Call
-    journal: Journal
-    pace: Pace
-    run: str
-    replay_id: str = ""
-
-    def over(self, lines: Iterator[tuple[int, PartLine]], contents: Iterator[Content]) -> Tally:
-        """Send what is left of ``lines``; ``contents`` come in their order, a line's best first."""
-        delivered = stopped = failures = 0
-        state = self.journal.state
-        for number, line, content in _matched(lines, contents):
-            if state.is_over(number, line.group, self.run):
-                continue
-            self.pace.wait()
-            if self.journal.is_superseded():
-                return Tally(delivered, stopped, superseded=True)
-            why = _why_not(content)
-            error = why or self.call(_delivery(line, content, self.replay_id)).error
-            if error is None:
-                self.journal.delivered(number, line.group)
-                delivered, failures = delivered + 1, 0
-                continue
-            self.journal.stopped(number, line.group, error)
-            stopped, failures = stopped + 1, failures + (not why)
-            if failures == GIVES_UP:
-                return Tally(delivered, stopped, gave_up=True)
-        return Tally(delivered, stopped)
-
-
-def rehearse(
+def run_part(
+    journal: Rehearsal,
     lines: Iterator[tuple[int, PartLine]],
     contents: Iterator[Content],
-    is_over: Callable[[int, int], bool],
+    call: Call = lambda _delivery: Outcome(),
+    *,
+    pace: Pace | None = None,
+    replay_id: str = "",
 ) -> Tally:
-    """What a run would do with a target that takes everything. ``is_over``: of a line and its group."""
-    sent = 0
-    stopped: set[int] = set()
+    """Send by ``call`` what is left of ``lines``; ``contents`` come in their order, a line's best first. ``replay_id``
+    is empty, unless the messages pass for new ones."""
+    delivered = stopped = failures = 0
     for number, line, content in _matched(lines, contents):
-        if line.group in stopped or is_over(number, line.group):
+        if journal.is_over(number, line.group):
             continue
-        if _why_not(content):
-            stopped.add(line.group)
-        else:
-            sent += 1
-    return Tally(sent, len(stopped))
+        if pace is not None:
+            pace.wait()
+        if journal.is_superseded():
+            return Tally(delivered, stopped, superseded=True)
+        why = _why_not(content)
+        error = why or call(_delivery(line, content, replay_id)).error
+        if error is None:
+            journal.delivered(number, line.group)
+            delivered, failures = delivered + 1, 0
+            continue
+        journal.stopped(number, line.group, error)
+        stopped, failures = stopped + 1, failures + (not why)
+        if failures == GIVES_UP:
+            return Tally(delivered, stopped, gave_up=True)
+    return Tally(delivered, stopped)
 
 
 def _matched(

@@ -28,8 +28,9 @@ OLD: Final = "old"
 """It is older than the marks that the service keeps of what it has done."""
 
 KEY_HEADER: Final = "Wsrm-Mq-Key"
-"""HTTP header of what is replayed to an address: ``identifier;number``, with ``;plan`` behind it where the message is
-to pass for a new one. What is no letter, digit, ``-``, ``.``, ``_``, ``~`` or ``:`` in them is percent-encoded."""
+"""The HTTP header of a message that is replayed to an address: ``identifier;number``, with ``;plan`` behind it where
+the message is to pass for a new one. Characters other than letters, digits, ``-``, ``.``, ``_``, ``~`` and ``:`` are
+percent-encoded."""
 
 _HEADER: Final = 16 * 1024 * 1024
 """Bytes that the first line may have."""
@@ -37,7 +38,7 @@ _PIECE: Final = 1024 * 1024
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """What fits the query and is not in the plan. ``example``: a position, or a sequence."""
+    """Messages that fit the query and are not in the plan. ``example`` is a position, or a sequence."""
 
     why: str
     messages: int
@@ -45,8 +46,8 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is about, whatever it is made of; times in ms since the epoch. ``bytes``: of all bodies. ``counts``:
-    how many of its messages are in each state, and have each flag."""
+    """The description of a plan of any kind; times in ms since the epoch. ``bytes`` is the size of all bodies.
+    ``counts`` has the number of messages in each state and with each flag."""
 
     wsrm_mq_plan: int
     """``FORMAT``."""
@@ -67,14 +68,14 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Header(About, frozen=True, kw_only=True):
-    """Of a plan that is one file."""
+    """The first line of a plan that is one file."""
 
     store: str
     """Id of the store that it was made of."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One message. Those of a ``group`` run in the order of their lines, one at a time."""
+    """One message. The messages of a ``group`` run in the order of their lines, one at a time."""
 
     group: int
     position: int
@@ -86,12 +87,12 @@ class Line(msgspec.Struct, frozen=True):
     size: int
     """Bytes of its body."""
     state: str
-    """When the plan was made."""
+    """The state of the message when the plan was made."""
     flags: tuple[str, ...] = ()
 
 
 def document(of: About | Line) -> dict[str, Any]:
-    """As it stands in the file, for a JSON document."""
+    """Convert to the dictionary that JSON documents have."""
     found: dict[str, Any] = msgspec.to_builtins(of)
     return found
 
@@ -102,7 +103,7 @@ _line = msgspec.json.Decoder(Line).decode
 
 
 def encoded(line: Line) -> bytes:
-    """As it stands in the file."""
+    """Encode a line as it stands in the file."""
     return _encode(line) + b"\n"
 
 

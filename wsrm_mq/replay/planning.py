@@ -1,24 +1,23 @@
-"""From a query to a frozen plan: what runs, in which order, what of it the service has had before, what order it
-breaks, and what is not there any more. Looks in bounded pieces; writes a file, and one row to the store."""
+"""The making of a plan: a query selects its messages; they are put in order; flags mark the messages that were
+delivered before or break the order of their sequence; and messages that are missing are counted. It reads the store in
+bounded pieces, and writes a file and one row of the store."""
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, islice
 from operator import gt, lt
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final
 
-from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.replaying import REPLAYED
 from wsrm_mq.replay.ordering import Candidate, Ordering, Standing
-from wsrm_mq.replay.plan import BREAKS_ORDER, DUPLICATE, FORMAT, OLD, Header, LeftOut, Line, encoded, write_plan
-from wsrm_mq.replay.wording import warnings
+from wsrm_mq.replay.plan import Header, Line, encoded, write_plan
+from wsrm_mq.replay.summary import Summary, Wishes
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store import sequences
@@ -36,28 +35,16 @@ PIECE: Final = 500
 
 _STANDING: Final = {None: Standing.LIVE, "dead": Standing.DEAD}
 _NEVER: Final = {"empty_last_message": "empty last messages, which the service never gets"}
-"""Reasons of what is settled by itself -> why it is not replayed."""
-
-
-class Wishes(NamedTuple):
-    """What a plan is to be. ``target``: ``app``, ``module:attribute`` or a URL. ``as_new``: the service is told that
-    its messages are new ones. ``skip_missing``: leave out what has no body any more. ``marks_kept``: how long, in ms,
-    the service keeps the marks of what it has done; ``None``: not known."""
-
-    query: str
-    target: str = "app"
-    as_new: bool = False
-    skip_missing: bool = False
-    marks_kept: int | None = None
-    actor: str = ""
-    reason: str = ""
+"""Reasons of messages that are settled by themselves, with the reason why they are not replayed."""
 
 
 def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock = wall_clock) -> Header:
-    """Freeze what ``wishes`` ask for as the file ``output``, and write it down in the store at ``where``.
+    """Write the plan that ``wishes`` ask for to the file ``output``, and its digest to the store at ``where``. Answers
+    the plan's header.
 
-    Raises ``QueryError``; ``NotFound`` where nothing fits; ``NotAllowed`` where bodies are missing, or the file cannot
-    be made; ``StoreError``."""
+    Raises ``QueryError``; ``NotFound`` where nothing fits; ``NotAllowed`` where bodies are missing or the file cannot
+    be made; ``StoreError``.
+    """
     path, output = store_path(where), output.absolute()
     now = clock()
     query = parse(wishes.query, now)
@@ -68,36 +55,21 @@ def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock =
         tempfile.TemporaryFile(dir=output.parent) as lines,
         Ordering(output.parent) as ordering,
     ):
-        left_out = _LeftOut()
-        _select(db, query, ordering, left_out)
+        summary = Summary()
+        _select(db, query, ordering, summary)
         deleted = {key: (identifier, messages) for key, identifier, messages in reading.deleted(db, query)}
         for sequence in ordering.sequences():
-            _bound(db, sequence, ordering, left_out)
+            summary.groups += 1
+            _bound(db, sequence, ordering, summary)
             deleted.pop(sequence, None)
         for identifier, messages in deleted.values():
-            left_out.add(DELETED, f"sequence {identifier}", messages)
-        _refuse_missing(left_out, wishes)
-        written = _write_lines(ordering, wishes, now, lines)
-        if not written.messages:
-            raise NotFound(f"Nothing that can be replayed fits {wishes.query!r}.{left_out.told()}")
-        header = Header(
-            wsrm_mq_plan=FORMAT,
-            id=secrets.token_hex(6),
-            store=identify(db).id,
-            made_at=now,
-            actor=wishes.actor,
-            reason=wishes.reason,
-            query=wishes.query,
-            target=wishes.target,
-            as_new=wishes.as_new,
-            skip_missing=wishes.skip_missing,
-            messages=written.messages,
-            groups=written.groups,
-            bytes=written.size,
-            counts=dict(written.counts),
-            left_out=left_out.listed(),
-            warnings=warnings(wishes.target, wishes.as_new, written.counts, now - written.oldest, wishes.marks_kept),
-        )
+            summary.leave_out(DELETED, f"sequence {identifier}", messages)
+        summary.refuse_missing(wishes, (EMPTIED, DELETED), "Some of it is not there any more.")
+        for candidate, breaks_order in ordering.ordered():
+            line = _line(candidate, wishes, now, breaks_order=breaks_order)
+            lines.write(encoded(line))
+            summary.add(line, candidate.received_at)
+        header = Header(store=identify(db).id, **summary.about(wishes, now))
         digest = write_plan(output, header, lines)
     _write_down(path, header, digest, output, clock)
     return header
@@ -105,7 +77,8 @@ def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock =
 
 @contextmanager
 def _beside(output: Path) -> Iterator[None]:
-    """What is written until the plan is whole lies beside its file. The store is only read: it is not what is full."""
+    """Temporary files lie beside the plan's file, and the store is only read: an error of writing is one of that
+    directory."""
     try:
         yield
     except OSError as error:
@@ -138,33 +111,11 @@ def _write_down(path: Path, header: Header, digest: str, output: Path, clock: Cl
 # what fits
 
 
-class _LeftOut:
-    """What fits the query and is not in the plan, by reason."""
-
-    def __init__(self) -> None:
-        self._messages: Counter[str] = Counter()
-        self._examples: dict[str, str] = {}
-
-    def add(self, why: str, example: str, messages: int = 1) -> None:
-        self._messages[why] += messages
-        self._examples.setdefault(why, example)
-
-    def of(self, *whys: str) -> int:
-        return sum(self._messages[why] for why in whys)
-
-    def listed(self) -> tuple[LeftOut, ...]:
-        return tuple(LeftOut(why, messages, self._examples[why]) for why, messages in self._messages.items())
-
-    def told(self) -> str:
-        listed = (f"{one.messages} {one.why} (such as {one.example})" for one in self.listed())
-        return "".join(f" Left out: {text}." for text in listed)
-
-
 EMPTIED: Final = "without a body: `retain` has passed"
 DELETED: Final = "deleted by retention"
 
 
-def _select(db: Database, query: Query, ordering: Ordering, left_out: _LeftOut) -> None:
+def _select(db: Database, query: Query, ordering: Ordering, summary: Summary) -> None:
     takes_discarded = any(
         term.key in ("outcome", "state") and "discarded" in term.alternatives and not term.is_negated
         for term in query.terms
@@ -172,17 +123,17 @@ def _select(db: Database, query: Query, ordering: Ordering, left_out: _LeftOut) 
     found = reading.messages(db, query)
     while states := {one.position: one.state for one in islice(found, PIECE)}:
         rows = db.execute(sql.PLANNABLE, (as_json([*states]),)).fetchall()
-        ordering.add(_candidates(rows, states, left_out, takes_discarded=takes_discarded))
+        ordering.add(_candidates(rows, states, summary, takes_discarded=takes_discarded))
     ordering.end()
 
 
 def _candidates(
-    rows: list[tuple[Any, ...]], states: dict[int, str], left_out: _LeftOut, *, takes_discarded: bool
+    rows: list[tuple[Any, ...]], states: dict[int, str], summary: Summary, *, takes_discarded: bool
 ) -> Iterator[Candidate]:
     for found, message, position, *arrival, outcome, reason, has_body in rows:
         why = _why_not(outcome, reason, has_body, takes_discarded)
         if why:
-            left_out.add(why, f"position {position}")
+            summary.leave_out(why, f"position {position}")
             continue
         state = states[found] if found == position else outcome or "ready"
         yield Candidate._make((message, position, *arrival, state, _STANDING.get(outcome, Standing.SETTLED)))
@@ -197,18 +148,12 @@ def _why_not(outcome: str | None, reason: str | None, has_body: int, takes_disca
     return "" if has_body else EMPTIED
 
 
-def _refuse_missing(left_out: _LeftOut, wishes: Wishes) -> None:
-    if left_out.of(EMPTIED, DELETED) and not wishes.skip_missing:
-        raise NotAllowed(
-            f"Some of it is not there any more.{left_out.told()} With --skip-missing the plan is made without them."
-        )
-
-
-def _bound(db: Database, sequence: int, ordering: Ordering, left_out: _LeftOut) -> None:
-    """Find out what of a sequence is not in the plan, and where that breaks its order."""
+def _bound(db: Database, sequence: int, ordering: Ordering, summary: Summary) -> None:
+    """Find the messages of a sequence that the plan leaves out, and with which of its own messages they break the
+    order."""
     identifier, is_ordered, limit, pruned = db.execute(sql.STANDING, (sequence,)).fetchone()
     if pruned:
-        left_out.add(DELETED, f"sequence {identifier}", pruned)
+        summary.leave_out(DELETED, f"sequence {identifier}", pruned)
     if not is_ordered:
         return
     received = AckRanges(tuple(db.execute(sequences.RANGES, {"sequence": sequence})))
@@ -237,47 +182,13 @@ def _without(numbers: Iterable[int], others: Iterator[int], before: Callable[[in
 
 
 def _was_delivered(db: Database, sequence: int, number: int) -> bool:
-    """Of a settled number: in its turn, or by a replay. What retention has deleted may have been."""
+    """Whether a settled number was delivered, in its turn or by a replay. One that retention has deleted may have
+    been."""
     became = db.execute(sql.BECAME, {"sequence": sequence, "number": number}).fetchone()
     return became is None or became[0] == "delivered" or became[1] == REPLAYED
 
 
-# its lines
-
-
-class _Written(NamedTuple):
-    messages: int
-    groups: int
-    size: int
-    oldest: int
-    """When the first of them was received."""
-    counts: Counter[str]
-
-
-def _write_lines(ordering: Ordering, wishes: Wishes, now: int, lines: IO[bytes]) -> _Written:
-    counts: Counter[str] = Counter()
-    messages = size = 0
-    oldest = now
-    for candidate, breaks_order in ordering.ordered():
-        flags = tuple(_flags(candidate, breaks_order, now, wishes.marks_kept))
-        counts.update((candidate.state, *flags))
-        lines.write(encoded(_line(candidate, flags)))
-        messages += 1
-        size += candidate.size
-        oldest = min(oldest, candidate.received_at)
-    return _Written(messages, sum(1 for _ in ordering.sequences()), size, oldest, counts)
-
-
-def _flags(candidate: Candidate, breaks_order: bool, now: int, marks_kept: int | None) -> Iterator[str]:
-    if candidate.state == "delivered":
-        yield DUPLICATE
-    if breaks_order:
-        yield BREAKS_ORDER
-    if marks_kept is not None and candidate.received_at < now - marks_kept:
-        yield OLD
-
-
-def _line(candidate: Candidate, flags: tuple[str, ...]) -> Line:
+def _line(candidate: Candidate, wishes: Wishes, now: int, *, breaks_order: bool) -> Line:
     return Line(
         group=candidate.sequence,
         position=candidate.position,
@@ -288,5 +199,5 @@ def _line(candidate: Candidate, flags: tuple[str, ...]) -> Line:
         action=candidate.action,
         size=candidate.size,
         state=candidate.state,
-        flags=flags,
+        flags=tuple(wishes.flags(candidate.state, candidate.received_at, now, breaks_order=breaks_order)),
     )

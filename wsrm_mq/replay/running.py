@@ -1,8 +1,8 @@
-"""A frozen plan is run: its messages are entered in pieces, a little ahead of what is delivered, and delivered as every
+"""The run of a plan. Its messages are entered in pieces, a little ahead of their delivery, and then delivered as every
 message is: by the service that runs, or here.
 
-Nothing of a run is in this process alone: how far it has come is in the store, so one that is stopped, or killed, goes
-on where it was when the plan is run again.
+The progress of a run is in the store and not in this process. So a run that is stopped or killed goes on where it was
+when the plan is run again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from wsrm_mq.errors import NotAllowed, NotFound, StoreError
 from wsrm_mq.queue import plans as verbs
 from wsrm_mq.queue.plans import Entered, Plan, Planned, Withdrawn
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
-from wsrm_mq.replay.pace import Pace
-from wsrm_mq.replay.plan import BREAKS_ORDER, Line, PlanFile
+from wsrm_mq.replay.plan import BREAKS_ORDER, PlanFile
+from wsrm_mq.replay.targets import Pace
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store.applications import Serving, outgoing_queue, served
 from wsrm_mq.store.database import store_errors
@@ -33,33 +33,35 @@ from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.writer import Clock, wall_clock
 
 AHEAD: Final = 2_000
-"""So many entered messages may be undelivered: the plan may be a day's, the store need not have it twice. With a rate
-not more than a second's: a service that was away delivers at once what it finds."""
+"""The largest number of entered messages that are undelivered: a plan may have a day's messages, and the store need not
+have them twice. With a rate it is at most the messages of one second, since a service that was away delivers all of
+them at once."""
 PIECE: Final = 500
 """Messages entered in one transaction."""
 LOOK_SECONDS: Final = 0.02
 MOST_CREDIT_SECONDS: Final = 0.1
-"""So much of a rate can be made up for where messages were entered late."""
+"""The time for which a rate is made up where messages were entered late."""
 _STOPPED_SECONDS: Final = 1.0
-"""For which a message waits whose turn did not come before its run was stopped: the run has ended by then."""
+"""The wait of a message whose turn did not come before its run was stopped: the run has ended by then."""
 _DRAIN_SECONDS: Final = 30.0
 _LET_END_SECONDS: Final = 5.0
-"""What a service is delivering while its plan is cancelled."""
+"""The wait for a service that delivers a message while its plan is cancelled."""
 _LAST_WORD_SECONDS: Final = 2.0
-"""For what is to be written to a store that has just failed: the next run finds what could not be."""
+"""The time for writing to a store that has just failed. The next run finds the messages whose end could not be
+written."""
 LIVES_SECONDS: Final = 1.0
 """Between two looks whether a service lives."""
 _STANDS_SECONDS: Final = 5.0
-"""Where nothing was settled for so long, the store is asked whether it can write."""
+"""After this time without a settled message a write asks the store whether it can write."""
 _SERVICE_SECONDS: Final = 5.0
 """A run that waits for a service ends when none has lived for so long."""
 
 
 class Progress(NamedTuple):
-    """How far a run has come, in messages."""
+    """The progress of a run, in messages."""
 
     messages: int
-    """In the plan."""
+    """The messages of the plan."""
     line: int
     """Lines that were read."""
     settled: int
@@ -71,7 +73,7 @@ class Progress(NamedTuple):
     retrying: int
     """Groups that wait for their next try."""
     error: str | None
-    """What one of them failed with last."""
+    """The last error of one of these groups."""
 
 
 class _Group(NamedTuple):
@@ -86,13 +88,13 @@ class _Group(NamedTuple):
 
 
 def nothing_here(_delivery: Delivery) -> Outcome:
-    """For a run whose messages the running service delivers."""
+    """The application of a run whose messages the running service delivers."""
     raise AssertionError("this process serves no queue")
 
 
 def check_plan(where: str | Path, file: Path) -> Plan:
-    """What the store at ``where`` knows of the plan ``file``, which could be run. Raises ``NotAllowed`` where it could
-    not: it was changed, is of another store, is over, or is run."""
+    """Check that the plan ``file`` can be run on the store at ``where``, and answer the store's row of it. Raises
+    ``NotAllowed`` where it cannot: it was changed, is of another store, is over, or is being run."""
     path = store_path(where)
     with PlanFile(file) as plan:
         _refuse_other_store(path, plan)
@@ -107,10 +109,13 @@ def _refuse(path: Path, plan: PlanFile, digest: str, target: str | None = None) 
 
 
 def cancel_plan(where: str | Path, plan: str, *, actor: str, reason: str, dry_run: bool = False) -> Withdrawn:
-    """Let the plan with the id ``plan`` run no more, take back what it has entered and is not delivered, and let the
-    sequences go on that it holds. What waited for delivery before goes to the dead letters. Waits some seconds for what
-    is being delivered; what is left then is delivered no more, and taken back when the plan is cancelled again. Raises
-    ``NotFound``, and ``NotAllowed`` where it is run, or ran to its end. ``dry_run``: only these are told."""
+    """End the plan with the id ``plan``: it runs no more, its undelivered entries are taken back, and the sequences
+    that it holds go on. Messages that had been waiting for delivery go to the dead letters. It waits some seconds for a
+    message that is being delivered; one that takes longer is taken back when the plan is cancelled again.
+
+    Raises ``NotFound``; ``NotAllowed`` where the plan is being run, or ran to its end. With ``dry_run`` nothing else
+    happens.
+    """
     path = store_path(where)
     run_once(path, lambda tx: verbs.cancel(tx, plan, actor=actor, reason=reason), dry_run=dry_run)
     if dry_run:
@@ -146,20 +151,25 @@ def run_plan(
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     clock: Clock = wall_clock,
 ) -> Progress:
-    """Run the plan ``file`` on the store at ``where`` to its end, or as far as it comes. ``call`` delivers a message
-    here; ``None``: the service that runs does. ``target`` is what is written down of that. ``rate``: so many messages a
-    second at most, where they are delivered here whoever has entered them; where the service delivers, so many are
-    entered. ``actor``: who runs it, for the ledger. ``stop_on_error``: enter no more once a group is blocked.
+    """Run the plan ``file`` on the store at ``where`` to its end, or as far as it comes, and answer its progress.
 
-    Raises ``NotAllowed`` for a plan that was changed, is of another store, is over or is run already; ``StoreError``;
-    and, as any wait does, ``KeyboardInterrupt``. The plan can be run again after each of them."""
+    ``call`` delivers a message here; with ``None`` the running service delivers. ``target`` is the name of that place
+    in the ledger, ``actor`` the name of who runs it. ``rate`` is the largest number of messages a second: of deliveries
+    where they happen here, of entered messages where the service delivers. With ``stop_on_error`` nothing more is
+    entered once a group is blocked.
+
+    Raises ``NotAllowed`` for a plan that was changed, is of another store, is over or is being run; ``StoreError``; and
+    ``KeyboardInterrupt``, as any wait does. The plan can be run again after each of them.
+    """
     path = store_path(where)
     with PlanFile(file) as plan:
         _refuse_other_store(path, plan)
         digest = plan.digest()
         _refuse(path, plan, digest, target)  # what an earlier run has left is served from the start on
-        if call is None:
-            _refuse_without_service(path)
+        if call is None and not _lives_service(path):
+            raise NotAllowed(
+                f"No service runs on {path} that could deliver. Start it, or deliver here: --to MODULE:ATTRIBUTE."
+            )
         pace = Pace(rate)
         engine = Engine(
             path,
@@ -183,7 +193,7 @@ def run_plan(
 
 
 def _paced(call: Call, pace: Pace) -> Call:
-    """What an earlier run has left and what is tried again keeps the rate too: they are not entered by this run."""
+    """The rate holds for messages too that an earlier run has entered, and for retries."""
 
     def call_in_turn(delivery: Delivery) -> Outcome:
         if pace.wait():
@@ -207,17 +217,6 @@ def _refuse_other_store(path: Path, plan: PlanFile) -> None:
 def _lives_service(path: Path) -> bool:
     with closing(connect_looker(path)) as db, store_errors(path):
         return any(not serving.is_run for serving in served(db))
-
-
-def _refuse_without_service(path: Path) -> None:
-    if not _lives_service(path):
-        raise NotAllowed(
-            f"No service runs on {path} that could deliver. Start it, or deliver here: --to MODULE:ATTRIBUTE."
-        )
-
-
-def _planned(line: Line) -> Planned:
-    return Planned(line.group, line.position, line.state, BREAKS_ORDER in line.flags)
 
 
 class _Run:
@@ -247,7 +246,7 @@ class _Run:
         """Keys of groups that may have something undelivered."""
         self._blocked: dict[int, _Group] = {}
         self._served_at = time.monotonic()
-        """When a service was seen last."""
+        """The time when a service was seen last."""
         self._looked_at = 0.0
         self._waiting = 0
         """Messages that waited at the last look, and since when it was as many."""
@@ -283,7 +282,7 @@ class _Run:
             time.sleep(LOOK_SECONDS)
 
     def _take_up(self) -> None:
-        """What an earlier run has left."""
+        """Find the groups that an earlier run has left undelivered."""
         with self._store.reader() as db:
             self._active = {row[0] for row in db.execute(sql.UNSETTLED_GROUPS, {"plan": self._id})}
 
@@ -307,10 +306,15 @@ class _Run:
             piece = list(islice(lines, room))
             is_over = not piece
             if piece:
-                self._enter([_planned(line) for _number, line in piece])
+                self._enter(
+                    [
+                        Planned(line.group, line.position, line.state, BREAKS_ORDER in line.flags)
+                        for _number, line in piece
+                    ]
+                )
 
     def _room(self, ahead: int) -> int:
-        """How many messages may be entered now."""
+        """Count the messages that may be entered now."""
         most = max(0, min(PIECE, ahead))
         if self._rate is None:
             return most

@@ -1,7 +1,7 @@
-"""What an operator does with sequences, one or as many as fit a query.
+"""The acts of an operator on sequences, on one or on all that fit a query.
 
-The sequences are chosen first, so that they can be counted and shown; then the act is done in short transactions. What
-an act does not fit any more by then is refused by itself and reported. It works while the service runs, and while it
+The sequences are chosen first, so that they can be counted and shown; then the act is done in short transactions. A
+sequence that the act no longer fits by then is refused and reported. Acts work while the service runs, and while it
 does not.
 """
 
@@ -42,14 +42,14 @@ Verb = Callable[[Transaction, str], Any]
 
 
 class SequenceAct(NamedTuple):
-    """What came of an act for one of its sequences."""
+    """The result of an act for one sequence."""
 
     sequence: str
     """Its identifier."""
     result: Any = None
-    """What the verb of this name in ``queue.operate`` answers."""
+    """The answer of the verb of this name in ``queue.operate``."""
     refused: str = ""
-    """Why the act does not fit it; nothing of it was changed then."""
+    """The reason why the act does not fit it; then nothing of it was changed."""
 
 
 def which_sequences(db: Database, query: str) -> list[str]:
@@ -71,16 +71,16 @@ def which_sequences(db: Database, query: str) -> list[str]:
 def hold(
     store: str | PathLike[str], which: Sequences, *, actor: str, reason: str, dry_run: bool = False
 ) -> list[SequenceAct]:
-    """Deliver nothing more of them until they are resumed, also after their end; what comes is still accepted and
-    acknowledged. A message that is being run is let end: its number is the result."""
+    """Deliver nothing more of the sequences until they are resumed, also after their end. New messages are still
+    accepted and acknowledged. A delivery that is under way is let end: its number is the result."""
     return perform(store, which, partial(operate.hold, actor=actor, reason=reason), dry_run=dry_run)
 
 
 def resume(
     store: str | PathLike[str], which: Sequences, *, actor: str, reason: str, dry_run: bool = False
 ) -> list[SequenceAct]:
-    """Try them again now, from the first step of the ladder of waits: those that are held, are blocked, wait for a
-    retry, or were run by a process that died. The result is the number that will be tried, if there is one."""
+    """Try sequences again now that are held, are blocked, wait for a retry, or were run by a process that died, from
+    the first step of the ladder of waits. The result is the number that will be tried, if there is one."""
     return perform(store, which, partial(operate.resume, actor=actor, reason=reason), dry_run=dry_run)
 
 
@@ -107,10 +107,10 @@ def force(
     reason: str,
     dry_run: bool = False,
 ) -> list[SequenceAct]:
-    """Deliver what is held across the next gap, of which ``past`` is a number: said twice, it goes past one gap. Or
-    across every gap up to number ``to``. What follows without a gap goes along. A missing number that comes later is
-    delivered at once, marked ``wsrm.late`` (``accept``), or goes to the dead letters (``refuse``). The result is an
-    ``operate.Forced``."""
+    """Deliver held messages across the next gap, in which the number ``past`` is missing, so that the same act done
+    twice crosses one gap; or across every gap up to number ``to``. The messages behind that follow up to the next gap.
+    A missing number that comes later is delivered at once, marked ``wsrm.late`` (``accept``), or goes to the dead
+    letters (``refuse``). The result is an ``operate.Forced``."""
     verb = partial(operate.force, past=past, to=to, late=Late(late), actor=actor, reason=reason)
     return perform(store, which, verb, dry_run=dry_run)
 
@@ -118,9 +118,9 @@ def force(
 def close(
     store: str | PathLike[str], which: Sequences, *, actor: str, reason: str, dry_run: bool = False
 ) -> list[SequenceAct]:
-    """Take no new number, and deliver what is held across the gaps, or give it up, as the behavior of each says. The
-    source learns of it by SequenceClosed, and by CloseSequence where it has an address for acknowledgements. The result
-    is an ``operate.Ended``."""
+    """Close sequences: they take no new number, and their held messages are delivered across the gaps or given up, as
+    the behavior of each says. The source learns of it by SequenceClosed, and by CloseSequence where it has an address
+    for acknowledgements. The result is an ``operate.Ended``."""
 
     def verb(tx: Transaction, identifier: str) -> operate.Ended:
         left = operate.close(tx, identifier, actor=actor, reason=reason)
@@ -133,9 +133,9 @@ def close(
 def terminate(
     store: str | PathLike[str], which: Sequences, *, drain: bool, actor: str, reason: str, dry_run: bool = False
 ) -> list[SequenceAct]:
-    """End them. The source learns of it by SequenceTerminated, and by TerminateSequence where it has an address for
-    acknowledgements. ``drain``: what was accepted is delivered, as the behavior of each says; else it goes to the dead
-    letters, but for a message that is being run. The result is an ``operate.Ended``."""
+    """End sequences. The source learns of it by SequenceTerminated, and by TerminateSequence where it has an address
+    for acknowledgements. With ``drain`` the accepted messages are delivered, as the behavior of each says; otherwise
+    they go to the dead letters, but for one that is being run. The result is an ``operate.Ended``."""
 
     def verb(tx: Transaction, identifier: str) -> operate.Ended:
         left = operate.terminate(tx, identifier, drain=drain, actor=actor, reason=reason)
@@ -182,7 +182,7 @@ def _each(verb: Verb, identifiers: Sequence[str], tx: Transaction) -> list[Seque
 
 
 def _giving_up(store: str | PathLike[str], which: Sequences, verb: Verb, *, dry_run: bool) -> list[SequenceAct]:
-    """``perform``, and move what is given up to the dead letters, where no process lives that would."""
+    """Do an act with ``perform``, and move given up messages to the dead letters where no living process does."""
     acts = perform(store, which, verb, dry_run=dry_run)
     path = store_path(store)
     with closing(connect_looker(path)) as db, store_errors(path):
@@ -193,6 +193,6 @@ def _giving_up(store: str | PathLike[str], which: Sequences, verb: Verb, *, dry_
 
 
 def move_given_up(path: Path) -> None:
-    """Move what was given up to the dead letters, as a process would that lives."""
+    """Move given up messages to the dead letters, as a living process does."""
     while run_once(path, lambda tx: bury_tails(tx, BURIED)):
         pass

@@ -1,11 +1,13 @@
-"""Where a plan is delivered to: an application that is called here, or an address that gets plain SOAP posts.
+"""The targets of a plan: an application that is called here, or an address that gets plain SOAP posts.
 
-An address is checked before anything is sent: what a store has is business data, and a wrong address would get a day of
-it. Nothing follows a redirect.
+An address is checked before anything is sent: a store has business data, and a wrong address would get a day of it.
+Nothing follows a redirect.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -90,3 +92,27 @@ def _post(poster: Poster, url: str, environ: Environ) -> tuple[str, list[tuple[s
 def _key(environ: Environ) -> str:
     parts = [environ["wsrm.sequence_id"], str(environ["wsrm.message_number"]), environ["wsrm.replay_id"]]
     return ";".join(quote(part, safe=":") for part in parts if part)
+
+
+class Pace:
+    """At most ``rate`` calls a second, of all threads together; ``None``: any number."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._seconds = 0.0 if rate is None else 1 / rate
+        self._next = 0.0
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def wait(self) -> bool:
+        """Wait for the turn of one call; ``False``: it does not come, as the run was stopped."""
+        if not self._seconds:
+            return True
+        with self._lock:
+            now = time.monotonic()
+            turn = max(now, self._next)
+            self._next = turn + self._seconds
+        return not self._stopped.wait(turn - now)
+
+    def stop(self) -> None:
+        """No turn comes any more: who waits for one is told."""
+        self._stopped.set()

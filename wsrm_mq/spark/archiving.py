@@ -6,12 +6,10 @@ believed, and the files of the others are removed with the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from wsrm_mq.archive.batches import added, begun, verified
 from wsrm_mq.archive.manifest import Archive, ArchivedSegment, Keys, locked
@@ -23,26 +21,25 @@ from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.reading import opened
 from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.spark.jobs.archive import ordered
 from wsrm_mq.spark.source import read
+from wsrm_mq.spark.tasks import Batches, answers
 from wsrm_mq.store.database import snapshot
 from wsrm_mq.store.writer import Clock, wall_clock
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
+_TOGETHER: Final = ("queue", "sequence")
+_ORDER: Final = (*_TOGETHER, "number")
 PART_ROWS: Final = 100_000
 """About so many messages are sorted and written by a task."""
 
-Batches = Iterator["RecordBatch"]
-
 
 class Asked(NamedTuple):
-    """How an archive shows what it holds; it stays as the archive was begun."""
+    """The form of the rows of an archive. It stays as the archive was begun with it."""
 
     headers: tuple[str, ...] = ()
-    """Of requests, beside Content-Type and SOAPAction."""
+    """The headers of requests that are kept, beside Content-Type and SOAPAction."""
     security: bool = False
     """Envelopes keep their ``wsse:Security``."""
     node: str | None = None
@@ -51,9 +48,9 @@ class Asked(NamedTuple):
 class Archived(NamedTuple):
     known: Archive
     rows: dict[str, int]
-    """How many were added now, by table."""
+    """The number of rows that this run has added, by table."""
     wrong: list[Found]
-    """What was found when it was compared with the store."""
+    """The differences between the archive and the store."""
 
 
 def archive_of(
@@ -90,7 +87,7 @@ class _Work(NamedTuple):
     known: Archive
 
     def rows(self, table: str, names: Sequence[str], keys: Keys) -> DataFrame:
-        """Of the store, as the archive has them."""
+        """Read rows of the store in the form of the archive."""
         return read(
             self.spark,
             self.store,
@@ -107,64 +104,54 @@ class _Work(NamedTuple):
         rows = self.rows(table, [column.name for column in columns], wanted.keys[table])
         parts = max(1, -(-wanted.messages // PART_ROWS))
         task = partial(_write, self.directory, self.known.number + 1, table, columns)
-        told = ordered(rows, table, parts).mapInArrow(task, "segment binary").collect()
-        return [msgspec.json.decode(row.segment, type=ArchivedSegment) for row in told]
+        return [one for written in answers(ordered(rows, table, parts), task) for one in written]
 
     def sums(self, table: Table, keys: AckRanges) -> tuple[Tally, Tally]:
-        """What ``archive.verifying`` compares, added up by tasks."""
+        """Add up both sides of the comparison of ``archive.verifying``, by tasks."""
         names, key = stable(self.known, table), table.key[0]
-        add = partial(_added, names, key, keys)
         files = [(str(self.directory / one.file),) for one in holding(self.known, table, keys)]
-        here: Tally = Tally()
+        here, there = Tally(), Tally()
         if files:
-            read_files = partial(_read, columns_of(self.known, table), names, add)
+            task = partial(_of_files, columns_of(self.known, table), names, key, keys)
             spread = self.spark.createDataFrame(files, "file string").repartition(len(files))
-            here = _summed(spread.mapInArrow(read_files, _TALLY))
-        stored = self.rows(table.name, names, keys.ranges).mapInArrow(add, _TALLY) if keys else None
-        return here, _summed(stored) if stored is not None else Tally()
+            here = sum(answers(spread, task), here)
+        if keys:
+            there = sum(answers(self.rows(table.name, names, keys.ranges), partial(_of_rows, names, key, keys)), there)
+        return here, there
 
 
-_TALLY: Final = "bucket long, what string, sum string"
-
-
-def _write(directory: Path, number: int, table: str, columns: Sequence[Column], batches: Batches) -> Batches:
-    """The task that writes; tells of each file."""
-    import pyarrow as pa
-
+def _write(
+    directory: Path, number: int, table: str, columns: Sequence[Column], batches: Batches
+) -> list[ArchivedSegment]:
+    """Write the files of a partition, where its task runs."""
     from wsrm_mq.archive.writing import write
 
     try:
-        for one in write(directory, number, TABLES[table], columns, batches):
-            yield pa.RecordBatch.from_pydict({"segment": [msgspec.json.encode(one)]})
+        return list(write(directory, number, TABLES[table], columns, batches))
     except OSError as error:
         raise ExportError(f"{directory}: cannot be written: {error.strerror or error}.") from error
 
 
-def _read(
-    columns: Sequence[Column], names: Sequence[str], add: Callable[[Batches], Batches], files: Batches
-) -> Batches:
+def _of_files(columns: Sequence[Column], names: Sequence[str], key: str, keys: AckRanges, files: Batches) -> Tally:
     from wsrm_mq.export.arrow import schema, stored_batches
 
     target = schema(column for column in columns if column.name in names)
-    for rows in files:
-        for file in rows.column("file").to_pylist():
-            yield from add(stored_batches(Path(file), target))
+    paths = (Path(file) for rows in files for file in rows.column("file").to_pylist())
+    return tally(names, key, (batch for path in paths for batch in stored_batches(path, target)), keys)
 
 
-def _added(names: Sequence[str], key: str, keys: AckRanges, batches: Batches) -> Batches:
-    import pyarrow as pa
-
-    found = tally(names, key, batches, keys)
-    told = [(bucket, what, str(value)) for (bucket, what), value in found.items()]
-    columns = list(zip(*told, strict=True)) or [(), (), ()]
-    kinds = (("bucket", pa.int64()), ("what", pa.string()), ("sum", pa.string()))
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(one, kind) for one, (_, kind) in zip(columns, kinds, strict=True)], schema=pa.schema(kinds)
-    )
+def _of_rows(names: Sequence[str], key: str, keys: AckRanges, batches: Batches) -> Tally:
+    return tally(names, key, batches, keys)
 
 
-def _summed(told: DataFrame) -> Tally:
-    found = Tally()
-    for bucket, what, value in told.collect():
-        found[bucket, what] += int(value)
-    return found
+def ordered(rows: DataFrame, table: str, parts: int) -> DataFrame:
+    """The rows of a ``table`` of exports in ``parts`` partitions, each sorted by day (UTC), queue, sequence, number and
+    key, as far as the table has them. A sequence of a day is in one partition."""
+    from pyspark.sql import functions as F
+
+    its = TABLES[table]
+    day = [F.to_date(its.moment)] if its.moment is not None else []
+    named = [F.col(name) for name in _ORDER if name in rows.columns]
+    keys = [F.col(name) for name in its.key]
+    together = [*day, *(F.col(name) for name in _TOGETHER if name in rows.columns)] if day else keys[:1]
+    return rows.repartition(parts, *together).sortWithinPartitions(*day, *named, *keys)

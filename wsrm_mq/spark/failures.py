@@ -1,4 +1,4 @@
-"""What goes wrong in Spark, as an error of this package in one line, without the stacks of Java and Python."""
+"""Errors of Spark, each as an error of this package in one line, without the stacks of Java and Python."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from wsrm_mq.errors import ExportError, SparkFailed, StoreError, WSRMError
 _OURS: Final = re.compile(r"^(?:\S+: )?wsrm_mq\.errors\.(\w+): (.*)$", re.M)
 _CAUSE: Final = re.compile(r"(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?!Job aborted|Task failed)(.+)")
 _DAMAGED: Final = re.compile(r"FAILED_READ_FILE\S* .*? file:/*(/\S+?)\.(?:\s|$)")
-"""What Spark's own reader says of a segment."""
+"""The message of Spark's own reader for a damaged segment."""
 _STEPS: Final = (
     ("No space left", "Make room, or have Spark work elsewhere: --conf spark.local.dir=DIR."),
     ("heap space|OutOfMemory|GC overhead", "Give it more memory: --conf spark.driver.memory=4g."),
     ("Answer from Java side|sending or receiving|Connection refused", "Was it killed, for want of memory?"),
 )
-"""What is said there → what to do."""
+"""The pattern of a message, with the next step for it."""
 
 
 @contextmanager
 def plain_errors(log: Path | None) -> Iterator[None]:
-    """Raises what an executor or the planner raised of ours as it was, anything else of Spark as ``SparkFailed``, which
-    names ``log``."""
+    """Raise an error of this package as an executor or the planner has raised it, and any other error of Spark as
+    ``SparkFailed``, which names ``log``."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

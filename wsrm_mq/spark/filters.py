@@ -1,6 +1,6 @@
-"""Filters of Spark as conditions of a statement: what the store can decide is not sent to Spark first.
+"""Filters of Spark as conditions of a statement, so that the store decides them and sends fewer rows to Spark.
 
-A filter is kept as it came, for it goes to the executors; a condition is made of it where it is used.
+A filter goes to the executors as it came; the condition is made where it is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TYPES: Final = {Kind.TEXT: str, Kind.INTEGER: int, Kind.BOOLEAN: bool, Kind.TIM
 
 
 def condition(table: Table, wanted: spark.Filter) -> ColumnElement[bool] | None:
-    """What a row of the store has to fulfil; ``None`` where Spark has to look itself."""
+    """The condition of ``wanted`` for rows of the store; ``None`` where Spark has to decide it."""
     if isinstance(wanted, spark.Not):
         inner = condition(table, wanted.child)
         return not_(inner) if inner is not None else None
@@ -82,13 +82,13 @@ def _stored(kind: Kind, value: Any) -> Any:
 
 
 def _of_sequences(identifiers: list[str]) -> ColumnElement[bool]:
-    """By the index that the store has of the messages of a sequence."""
+    """The condition for messages of these sequences, which uses the store's index of them."""
     its = views.sequence_messages.c
     return views.messages.c.position.in_(select(its.position).where(or_(*(its.sequence == one for one in identifiers))))
 
 
 def is_selective(table: Table, filters: Iterable[spark.Filter]) -> bool:
-    """Whether so few rows fit that one partition finds them."""
+    """Whether the filters name a sequence, so that one partition can read all rows that fit."""
     return table.name == "messages" and any(
         isinstance(one, spark.EqualTo) and one.attribute == ("sequence",) for one in filters
     )

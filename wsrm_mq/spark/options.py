@@ -1,4 +1,4 @@
-"""What ``spark.read.format("wsrm")`` was told: options, as Spark gives them, checked."""
+"""The options of ``spark.read.format("wsrm")``, checked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Options(NamedTuple):
     security: bool = False
     partitions: int | None = None
     keys: tuple[Bounds, ...] | None = None
-    """Of the table's key, ascending."""
+    """Ranges of the table's key, ascending."""
     copies: bool = False
     pushdown: bool = False
 
@@ -79,7 +79,7 @@ OPTIONS: Final[dict[str, Option]] = {
     ),
     "pushdown": Option(_truth, "pushdown", "`true`: filters go to the store; `wsrm_mq.spark.read` sets it"),
 }
-"""By their names, which Spark compares without case."""
+"""The options by name; Spark compares names without case."""
 
 _BY_LOWER: Final = {name.lower(): (name, option) for name, option in OPTIONS.items()}
 _PATHS: Final = ("path", "paths")

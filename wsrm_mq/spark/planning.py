@@ -5,69 +5,63 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
 from pyspark.errors import PySparkException
 
-from wsrm_mq.errors import NotAllowed, NotFound, QueryError
+from wsrm_mq.errors import NotAllowed, QueryError
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.replay import Wishes
-from wsrm_mq.replay.divided import JOURNALS, PARTS, Manifest, Part, PartLine, encoded_line, freeze
-from wsrm_mq.replay.plan import BREAKS_ORDER, COPIED, DUPLICATE, FORMAT, OLD, LeftOut
-from wsrm_mq.replay.wording import warnings
+from wsrm_mq.replay.divided import JOURNALS, PARTS, Manifest, Part, PartLine, freeze
+from wsrm_mq.replay.plan import encoded
+from wsrm_mq.replay.summary import Summary
 from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.spark.jobs.replay import MISSING, planned
 from wsrm_mq.spark.options import found_paths, local
 from wsrm_mq.spark.source import read
+from wsrm_mq.spark.tasks import Batches, answers, partition
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
 _WRONG: Final = re.compile(r"\[[A-Z_.0-9]+\]\s+(.+?)\s*SQLSTATE: (?:22|42)")
-"""What Spark says of a condition that cannot be read, or that has values of another type than it takes."""
+"""The message of Spark for a condition that cannot be read, or that has values of another type than it takes."""
 
-Batches = Iterator["RecordBatch"]
 Keys = tuple[AckRange, ...]
 
 
 class Sources(NamedTuple):
-    """What is read: ``paths`` of stores, exports and archives, and what of their requests and envelopes is given."""
+    """The sources of a plan: ``paths`` of stores, exports and archives, the request headers that are read, and whether
+    envelopes keep their ``wsse:Security``."""
 
     paths: tuple[str, ...]
     headers: tuple[str, ...] = ()
     security: bool = False
 
     def messages(self, spark: SparkSession, columns: Sequence[str], within: Keys = ()) -> DataFrame:
-        """Rows of one message may be there more than once: an archive has what its store has. ``within``: what has none
-        of these positions is left unread."""
+        """Read rows of messages. A message may have several: an archive has messages of its store. With ``within`` only
+        these positions are read."""
         options = {"headers": ",".join(self.headers), "withSecurity": str(self.security).lower(), "copies": "true"}
         if within:
             options["keys"] = ",".join(f"{lower}-{upper}" for lower, upper in within)
         return read(spark, *self.paths, columns=columns, **options)
 
 
-class _Written(msgspec.Struct):
-    """What a task tells of its part; times in ms since the epoch."""
+@dataclass
+class _Written(Summary):
+    """A part, as the task tells of it that has written it."""
 
-    part: int
-    file: str
-    messages: int = 0
+    part: int = 0
+    file: str = ""
     sha256: str = ""
-    bytes: int = 0
-    groups: int = 0
-    earliest: int | None = None
-    latest: int | None = None
-    counts: dict[str, int] = {}
-    left_out: list[LeftOut] = []
-    stores: set[str] = set()
+    stores: set[str] = field(default_factory=set)
 
 
 def make_plan(spark: SparkSession, sources: Sources, wishes: Wishes, output: Path, *, parts: int, now: int) -> Manifest:
@@ -87,10 +81,9 @@ def make_plan(spark: SparkSession, sources: Sources, wishes: Wishes, output: Pat
     except OSError as error:
         raise NotAllowed(f"{output}: cannot be made: {error.strerror}. No plan was made.") from error
     try:
-        old = now - wishes.marks_kept if wishes.marks_kept is not None else None
         with _query_errors(wishes.query):
-            rows = frame.mapInArrow(_writer(output / PARTS, old), "told binary").collect()
-        written = sorted((msgspec.json.decode(row.told, type=_Written) for row in rows), key=lambda one: one.part)
+            written = answers(frame, partial(_write, output / PARTS, wishes, now))
+        written.sort(key=lambda one: one.part)
         manifest = _manifest(written, wishes, sources, now, _deleted(spark, sources))
         _sweep(output / PARTS, manifest)
         freeze(output, manifest)
@@ -110,7 +103,7 @@ def refuse_existing(output: Path) -> None:
 
 
 def _frame(spark: SparkSession, sources: Sources, query: str, parts: int) -> DataFrame:
-    """The rows of ``planned``, a part in each partition, in the order in which they run."""
+    """The rows of ``planned``: each part is a partition, in the order in which it runs."""
     from pyspark.sql import functions as f
 
     given = [column.name for column in TABLES["messages"].given]
@@ -131,13 +124,13 @@ def _query_errors(query: str) -> Iterator[None]:
 
 
 def _sweep(directory: Path, manifest: Manifest) -> None:
-    """Remove what attempts have left that failed, or were not the first to end."""
+    """Remove the files of attempts that failed, or that were not the first to end."""
     for file in set(directory.iterdir()) - {directory / part.file for part in manifest.parts}:
         file.unlink()
 
 
 def _deleted(spark: SparkSession, sources: Sources) -> int:
-    """How many messages retention has deleted from the stores."""
+    """Count the messages that retention has deleted from the stores."""
     from pyspark.sql import functions as f
 
     stores = [path for path in found_paths(sources.paths) if not Path(path).is_dir()]
@@ -149,115 +142,64 @@ def _deleted(spark: SparkSession, sources: Sources) -> int:
 
 
 def _manifest(written: list[_Written], wishes: Wishes, sources: Sources, now: int, deleted: int) -> Manifest:
-    counts = sum((Counter(one.counts) for one in written), Counter[str]())
-    left_out = _together(one for part in written for one in part.left_out)
-    told = "".join(f" Left out: {one.messages} {one.why} (such as {one.example})." for one in left_out)
-    if any(one.why in MISSING for one in left_out) and not wishes.skip_missing:
-        raise NotAllowed(f"Some of it cannot be sent.{told} With --skip-missing the plan is made without them.")
-    messages = sum(one.messages for one in written)
-    if not messages:
-        raise NotFound(f"Nothing that can be replayed fits {wishes.query!r}.{told}")
-    earliest = min(one.earliest for one in written if one.earliest is not None)
-    said = warnings(wishes.target, wishes.as_new, counts, now - earliest, wishes.marks_kept, is_copied=True)
-    if deleted:
-        said += (f"Deleted by retention from these stores: {deleted}. The plan has what a named archive has of them.",)
-    return Manifest(
-        wsrm_mq_plan=FORMAT,
-        id=secrets.token_hex(6),
-        made_at=now,
-        actor=wishes.actor,
-        reason=wishes.reason,
-        query=wishes.query,
-        target=wishes.target,
-        as_new=wishes.as_new,
-        skip_missing=wishes.skip_missing,
-        messages=messages,
-        groups=sum(one.groups for one in written),
+    whole = Summary(
+        messages=sum(one.messages for one in written),
         bytes=sum(one.bytes for one in written),
-        counts=dict(counts),
-        left_out=left_out,
-        warnings=said,
+        groups=sum(one.groups for one in written),
+        earliest=min((one.earliest for one in written if one.earliest is not None), default=None),
+        latest=max((one.latest for one in written if one.latest is not None), default=None),
+        counts=sum((one.counts for one in written), Counter()),
+    )
+    for one in sorted((each for part in written for each in part.left_out.values()), key=lambda one: one.why):
+        whole.leave_out(one.why, one.example, one.messages)
+    whole.refuse_missing(wishes, MISSING, "Some of it cannot be sent.")
+    about = whole.about(wishes, now, is_copied=True)
+    assert whole.earliest is not None
+    assert whole.latest is not None
+    if deleted:
+        told = f"Deleted by retention from these stores: {deleted}. The plan has what a named archive has of them."
+        about["warnings"] += (told,)
+    return Manifest(
+        **about,
         stores=tuple(sorted(set().union(*(one.stores for one in written)))),
         sources=sources.paths,
         headers=sources.headers,
         security=sources.security,
-        earliest=earliest,
-        latest=max(one.latest for one in written if one.latest is not None),
+        earliest=whole.earliest,
+        latest=whole.latest,
         parts=tuple(Part(file=one.file, messages=one.messages, sha256=one.sha256) for one in written),
     )
 
 
-def _together(each: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
-    """One for each reason."""
-    by_why: dict[str, LeftOut] = {}
-    for one in each:
-        known = by_why.get(one.why)
-        by_why[one.why] = LeftOut(one.why, known.messages + one.messages, known.example) if known else one
-    return tuple(by_why[why] for why in sorted(by_why))
-
-
-# what a task does
-
-
-def _writer(directory: Path, old: int | None) -> Callable[[Batches], Batches]:
-    """Writes the part of its partition; messages received before ``old`` are marked."""
-
-    def write(batches: Batches) -> Batches:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        part = context.partitionId()
-        told = _Written(part=part, file=f"{part:05}-{context.taskAttemptId()}.ndjson")
-        _write(directory / told.file, (row for batch in batches for row in batch.to_pylist()), told, old)
-        yield pa.RecordBatch.from_pydict({"told": pa.array([msgspec.json.encode(told)], pa.binary())})
-
-    return write
-
-
-def _write(path: Path, rows: Iterable[dict[str, Any]], told: _Written, old: int | None) -> None:
-    digest, counts = hashlib.sha256(), Counter[str]()
-    left_out: list[LeftOut] = []
-    groups: set[int] = set()
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+def _write(directory: Path, wishes: Wishes, now: int, batches: Batches) -> _Written:
+    """Write the part of a partition, where its task runs."""
+    part, attempt = partition()
+    written = _Written(part=part, file=f"{part:05}-{attempt}.ndjson")
+    digest, groups = hashlib.sha256(), set[int]()
+    handle = os.open(directory / written.file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with open(handle, "wb") as file:
-        for row in rows:
-            assert row["part"] == told.part
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            assert row["part"] == part
             if row["why"] is not None:
-                left_out = list(_together([*left_out, _left_out(row)]))
+                written.leave_out(row["why"], f"position {row['position']} of {row['store']}")
                 continue
-            line = _line(row, old)
-            text = encoded_line(line) + b"\n"
+            flags = wishes.flags(
+                row["state"], row["received_at"], now, breaks_order=row["breaks_order"], copied=row["copied"]
+            )
+            line = PartLine(**{name: row[name] for name in _TAKEN}, flags=tuple(flags))
+            text = encoded(line)
             file.write(text)
             digest.update(text)
-            counts.update((line.state, *line.flags))
             groups.add(line.group)
-            told.stores.add(line.store)
-            told.bytes += line.size
-            told.messages += 1
-            told.earliest = min(told.earliest or row["received_at"], row["received_at"])
-            told.latest = max(told.latest or 0, row["received_at"])
+            written.stores.add(line.store)
+            written.add(line, row["received_at"])
         file.flush()
         os.fsync(handle)
-    told.sha256, told.counts, told.left_out, told.groups = digest.hexdigest(), dict(counts), left_out, len(groups)
-
-
-def _left_out(row: dict[str, Any]) -> LeftOut:
-    return LeftOut(row["why"], 1, f"position {row['position']} of {row['store']}")
-
-
-def _line(row: dict[str, Any], old: int | None) -> PartLine:
-    flags = {
-        DUPLICATE: row["state"] == "delivered",
-        BREAKS_ORDER: row["breaks_order"],
-        COPIED: row["copied"],
-        OLD: old is not None and row["received_at"] < old,
-    }
-    taken: Final = {name: row[name] for name in _TAKEN}
-    return PartLine(**taken, flags=tuple(flag for flag, is_set in flags.items() if is_set))
+    written.sha256, written.groups = digest.hexdigest(), len(groups)
+    return written
 
 
 _TAKEN: Final = (
     *("group", "position", "queue", "sequence", "number", "message_id", "action", "size", "state", "store"),
 )
+"""The columns of a line."""

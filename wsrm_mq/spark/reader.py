@@ -1,31 +1,43 @@
-"""How stores and exports are read by Spark: partitions where a query is planned, batches on the executors.
+"""The reader of stores and exports in Spark: partitions where a query is planned, batches on the executors.
 
-A store is divided by keys, up to the last that it had when that was planned; an export by its segments. What goes to an
-executor are paths, numbers and filters: it opens the store itself, only for reading.
+A store is divided by keys, up to the last key at the time of planning; an export by its segments. An executor gets
+paths, numbers and filters, and opens the store itself, only for reading.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.manifest import load
+from wsrm_mq.export.manifest import Manifest, load
 from wsrm_mq.export.reading import Bounds, Origin, Reading, before, bounds, opened, origin, pieces
+from wsrm_mq.export.schema import Column, Kind
 from wsrm_mq.export.segments import files_of, rows
 from wsrm_mq.spark.filters import condition, is_selective, narrowed
 from wsrm_mq.spark.options import Options
-from wsrm_mq.spark.segments import check_once
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 KEYS: Final = 250_000
-"""In a partition."""
+"""The keys of a partition."""
+PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters that Spark takes for a pattern in the name of a file."""
+_TYPES: Final[dict[Kind, t.DataType]] = {
+    Kind.TEXT: t.StringType(),
+    Kind.INTEGER: t.LongType(),
+    Kind.BOOLEAN: t.BooleanType(),
+    Kind.TIME: t.TimestampType(),
+    Kind.BYTES: t.BinaryType(),
+}
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,7 @@ class Reader(DataSourceReader):
 
 
 class PushingReader(Reader):
-    """Has the store filter what it can; Spark lets a session refuse readers that do (see ``read``)."""
+    """Has the store apply filters. A session of Spark may refuse such readers (see ``read``)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes filters of stores; answers those that Spark has to apply."""
@@ -129,3 +141,64 @@ class PushingReader(Reader):
         taken = tuple(one for one in filters if condition(self.options.table, one) is not None)
         self.filters = taken
         return [one for one in filters if not any(one is other for other in taken)]
+
+
+# schemas
+
+
+def schema_of(columns: Iterable[Column]) -> t.StructType:
+    """The columns of an export as Spark has them."""
+    return t.StructType([t.StructField(column.name, _TYPES[column.kind]) for column in columns])
+
+
+def check(given: t.StructType, columns: Iterable[Column]) -> None:
+    """Raises ``ConfigurationError`` where a schema that a user gave has other types."""
+    for field, column in zip(given, columns, strict=True):
+        wanted = _TYPES[column.kind]
+        if field.dataType != wanted:
+            told = f"the column {column.name} is {wanted.simpleString()}, not {field.dataType.simpleString()}."
+            raise ConfigurationError(told)
+
+
+# segments of Parquet
+
+
+def divided(options: Options) -> tuple[list[str], tuple[str, ...]]:
+    """The segments that Spark can read by itself, and the paths that it cannot. Raises ``ConfigurationError`` where two
+    paths are one store, ``ExportError`` and ``StoreError`` where one cannot be read."""
+    manifests = {path: load(Path(path)) for path in options.paths if Path(path).is_dir()}
+    files: list[str] = []
+    others: list[str] = []
+    for path in options.paths:
+        manifest = manifests.get(path)
+        found = _files(path, manifest, options) if manifest is not None else []
+        files += found
+        others += [] if found else [path]
+    if files and not options.copies:
+        check_once((path, _store(path, manifests)) for path in options.paths)
+    return files, tuple(others)
+
+
+def _files(path: str, manifest: Manifest, options: Options) -> list[str]:
+    if manifest.encoding != "parquet" or PATTERN.search(path):
+        return []
+    return [str(file) for file in files_of(Path(path), manifest, options.table.name, options.columns, options.keys)]
+
+
+def _store(path: str, manifests: dict[str, Manifest]) -> str:
+    if path in manifests:
+        return manifests[path].store
+    with opened(Path(path)) as db:
+        return origin(db, None).store
+
+
+def check_once(found: Iterable[tuple[str, str]]) -> None:
+    """``found``: paths, and the identities of their stores. Raises ``ConfigurationError`` where two are one."""
+    seen: dict[str, str] = {}
+    for path, store in found:
+        if store in seen:
+            raise ConfigurationError(
+                f"{seen[store]} and {path} are of one store ({store}), as a copy and its original are. Name one of "
+                "them, or read both with the option copies=true (`--copies`)."
+            )
+        seen[store] = path

@@ -1,7 +1,7 @@
-"""A plan at scale is run: Spark brings each part what its messages are sent with, and the task that has it sends them.
+"""The run of a plan over many stores: Spark reads the contents of each part, and the task of the part sends them.
 
-Spark begins tasks again that failed, and may take one for dead that is not. That a message is sent in its order, and
-what was sent, is the business of the journals (``replay.journal``), so no attempt has to be the only one at its part.
+Spark begins failed tasks again, and may take a living task for dead. The journals (``replay.journal``) keep the order
+and know the messages that were sent, so several attempts at one part do no harm.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 import fcntl
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from wsrm_mq.errors import ConfigurationError, NotAllowed
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay import check_address, to_address
 from wsrm_mq.replay.divided import JOURNALS, DividedPlan
-from wsrm_mq.replay.journal import Journal, State, state_of
-from wsrm_mq.replay.pace import Pace
-from wsrm_mq.replay.parts import Content, PartRun, Tally, rehearse
+from wsrm_mq.replay.journal import Journal, Rehearsal, state_of
+from wsrm_mq.replay.parts import Content, Tally, run_part
+from wsrm_mq.replay.targets import Pace
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.spark.jobs.replay import CONTENT, contents
 from wsrm_mq.spark.options import local
 from wsrm_mq.spark.planning import Sources
+from wsrm_mq.spark.tasks import Batches, answers, partition
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH: Final = 200
@@ -38,14 +38,11 @@ FEW: Final = 1_000
 LOOK_SECONDS: Final = 0.5
 _LOCK: Final = "run"
 _LINES: Final = "part int, line long, store string, position long"
-_TOLD: Final = "told binary"
 _PIECE: Final = 2_000
-
-Batches = Iterator["RecordBatch"]
 
 
 class _Task(NamedTuple):
-    """What every task of a run is told. ``rate``: of its part; ``allowed``: the addresses that are configured."""
+    """The work of a task. ``rate`` is that of its part; ``allowed`` are the configured addresses."""
 
     directory: str
     digest: str
@@ -71,13 +68,14 @@ def run_plan(
     dry: bool = False,
     on_progress: Callable[[int], object] = lambda _records: None,
 ) -> Tally:
-    """Run the plan in ``directory``, or what is left of it, and answer what was done; ``dry``: what would be, and
-    nothing is sent. ``sources`` are read for envelopes, by default those that it was made of; ``rate``: so many
-    messages a second at most. ``on_progress`` is told how many lines of the plan are over.
+    """Run the plan in ``directory``, or the rest of it, and answer the count of this run. With ``dry`` nothing is sent,
+    and the count is the one that a run would have. ``sources`` are read for envelopes, by default those of the plan.
+    ``rate`` is the largest number of messages a second. ``on_progress`` is called with the number of lines that are
+    over.
 
-    Raises ``NotAllowed`` for a plan that was changed, is over, is run already, or goes to an address that is not
-    ``allowed``; ``ConfigurationError`` where Spark would begin copies of tasks that run. What was sent is in the
-    journals then; the plan can be run again.
+    Raises ``NotAllowed`` for a plan that was changed, is over, is being run, or goes to an address that is not
+    ``allowed``; ``ConfigurationError`` where Spark would begin copies of running tasks. The journals know the messages
+    that were sent until then; the plan can be run again.
     """
     plan = DividedPlan(directory.absolute())
     manifest = plan.manifest
@@ -96,23 +94,19 @@ def run_plan(
     sources = sources or Sources(manifest.sources, manifest.headers, manifest.security)
     sources = sources._replace(paths=tuple(map(local, sources.paths)))
     with _alone(plan), _small_batches(spark):
-        over = sum(state.delivered for state in _states(plan))
+        over = sum(state.delivered for state in plan.states())
         if over == manifest.messages:
             raise NotAllowed(f"The plan {manifest.id} ran to its end. Make a new plan to run it again.")
-        tallies = _collected(_parts(spark, plan, sources, task), plan, on_progress)
+        tallies = _collected(_parts(spark, plan, sources, task), task, plan, on_progress)
         if dry:
             return Tally(sum(one.delivered for one in tallies), sum(one.stopped for one in tallies))
-        states = _states(plan)  # a tally knows the last attempt at its part only
+        states = plan.states()  # a tally knows the last attempt at its part only
         return Tally(
             delivered=sum(state.delivered for state in states) - over,
             stopped=sum(record.run == task.run for state in states for record in state.stopped.values()),
             gave_up=any(one.gave_up for one in tallies),
             superseded=any(one.superseded for one in tallies),
         )
-
-
-def _states(plan: DividedPlan) -> list[State]:
-    return [state_of(plan.journals(part)) for part in range(len(plan.manifest.parts))]
 
 
 @contextmanager
@@ -142,18 +136,18 @@ def _small_batches(spark: SparkSession) -> Iterator[None]:
 
 
 def _parts(spark: SparkSession, plan: DividedPlan, sources: Sources, task: _Task) -> DataFrame:
-    """A row for each part, of what was done: the plan is run where they are collected, once."""
+    """The contents of the parts, a part in each partition."""
     from pyspark.sql import functions as f
 
     earliest, latest = (f.timestamp_millis(f.lit(at)) for at in (plan.manifest.earliest, plan.manifest.latest))
     parts = len(plan.manifest.parts)
-    lines = spark.range(0, parts, 1, parts).mapInArrow(_lines(task), _LINES)
+    lines = spark.range(0, parts, 1, parts).mapInArrow(partial(_lines, task), _LINES)
     few = _few(plan)
     messages = sources.messages(spark, [*CONTENT, "received_at"], few)
     messages = messages.where(f.col("received_at").between(earliest, latest))
     if few:
         messages = messages.where(f.col("position").isin([one for run in few for one in range(run[0], run[1] + 1)]))
-    return contents(lines, messages, parts).mapInArrow(_running(task), _TOLD)
+    return contents(lines, messages, parts)
 
 
 def _few(plan: DividedPlan) -> tuple[AckRange, ...]:
@@ -164,40 +158,29 @@ def _few(plan: DividedPlan) -> tuple[AckRange, ...]:
     return AckRanges.of(line.position for part in parts for _number, line in plan.lines(part)).ranges
 
 
-def _collected(frame: DataFrame, plan: DividedPlan, on_progress: Callable[[int], object]) -> list[Tally]:
-    """Collect in a thread, and tell meanwhile how far it has come. What interrupts this ends the tasks."""
-    from pyspark import InheritableThread
-
+def _collected(frame: DataFrame, task: _Task, plan: DividedPlan, on_progress: Callable[[int], object]) -> list[Tally]:
+    """Run the parts, and report the progress meanwhile. An interruption ends the tasks."""
     context = frame.sparkSession.sparkContext
     group = f"wsrm-mq replay {plan.manifest.id}"
-    found: list[Tally] = []
-    failed: list[BaseException] = []
 
-    def collect() -> None:
-        try:
-            context.setJobGroup(group, group, interruptOnCancel=True)
-            found.extend(msgspec.json.decode(row.told, type=Tally) for row in frame.collect())
-        except BaseException as error:
-            failed.append(error)
+    def collect() -> list[Tally]:
+        context.setJobGroup(group, group, interruptOnCancel=True)
+        return answers(frame, partial(_run, task))
 
-    thread = InheritableThread(target=collect, name=group, daemon=True)
-    thread.start()
     seen = _Seen(plan)
-    try:
-        while thread.is_alive():
-            thread.join(LOOK_SECONDS)
-            on_progress(seen.records())
-    except BaseException:
-        context.cancelJobGroup(group)
-        thread.join()
-        raise
-    if failed:
-        raise failed[0]
-    return found
+    with ThreadPoolExecutor(1) as thread:
+        collecting = thread.submit(collect)
+        try:
+            while not wait((collecting,), LOOK_SECONDS).done:
+                on_progress(seen.records())
+        except BaseException:
+            context.cancelJobGroup(group)
+            raise
+    return collecting.result()
 
 
 class _Seen:
-    """Counts what is written to the journals of a plan."""
+    """Counts the records in the journals of a plan."""
 
     def __init__(self, plan: DividedPlan) -> None:
         self._directory = plan.directory / JOURNALS
@@ -217,54 +200,36 @@ class _Seen:
 # what a task does
 
 
-def _lines(task: _Task) -> Callable[[Batches], Batches]:
-    """Reads the lines of the parts whose numbers come: what of which store they need."""
+def _lines(task: _Task, batches: Batches) -> Batches:
+    """Read the lines of the parts whose numbers come: the store and the position of each."""
+    import pyarrow as pa
 
-    def look(batches: Batches) -> Batches:
-        import pyarrow as pa
-
-        names = ("part", "line", "store", "position")
-        schema = pa.schema(zip(names, (pa.int32(), pa.int64(), pa.string(), pa.int64()), strict=True))
-        plan = task.plan()
-        for part in (part for batch in batches for part in batch.column(0).to_pylist()):
-            rows = ((part, number, line.store, line.position) for number, line in plan.lines(part))
-            while piece := list(islice(rows, _PIECE)):
-                columns = zip(*piece, strict=True)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-                )
-
-    return look
+    names = ("part", "line", "store", "position")
+    schema = pa.schema(zip(names, (pa.int32(), pa.int64(), pa.string(), pa.int64()), strict=True))
+    plan = task.plan()
+    for part in (part for batch in batches for part in batch.column(0).to_pylist()):
+        rows = (
+            dict(zip(names, (part, number, line.store, line.position), strict=True))
+            for number, line in plan.lines(part)
+        )
+        while piece := list(islice(rows, _PIECE)):
+            yield pa.RecordBatch.from_pylist(piece, schema)
 
 
-def _running(task: _Task) -> Callable[[Batches], Batches]:
-    """Runs the part of its partition."""
-
-    def run(batches: Batches) -> Batches:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        tally = _run(task, context.partitionId(), batches)
-        yield pa.RecordBatch.from_pydict({"told": pa.array([msgspec.json.encode(tally)], pa.binary())})
-
-    return run
-
-
-def _run(task: _Task, part: int, batches: Batches) -> Tally:
+def _run(task: _Task, batches: Batches) -> Tally:
+    """Run the part of a partition."""
+    part, _attempt = partition()
     plan = task.plan()
     manifest = plan.manifest
     if not manifest.parts[part].messages:
         return Tally()
     lines, found = plan.lines(part), _contents(part, batches)
     if task.dry:
-        state = state_of(plan.journals(part))
-        return rehearse(lines, found, lambda line, group: state.is_over(line, group, task.run))
+        return run_part(Rehearsal(state_of(plan.journals(part)), task.run), lines, found)
     call = to_address(manifest.target, lambda _partner: QueuePolicy(), task.allowed, threads=1)
     with Journal(plan.journals(part), task.run) as journal:
         replay_id = manifest.id if manifest.as_new else ""
-        return PartRun(call, journal, Pace(task.rate), task.run, replay_id).over(lines, found)
+        return run_part(journal, lines, found, call, pace=Pace(task.rate), replay_id=replay_id)
 
 
 def _contents(part: int, batches: Batches) -> Iterator[Content]:

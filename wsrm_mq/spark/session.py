@@ -1,6 +1,6 @@
-"""The session of Spark that a job runs in: one that is there, the one that spark-submit gives, or one of this machine.
+"""The session of Spark for a job: an active one, the one of spark-submit, or a new one on this machine.
 
-Only the last is ended with the job. Its JVM writes to a file: what goes wrong there is told in a line (``failures``).
+Only the last kind is ended with the job. Its JVM writes to a file, and ``failures`` tells its errors in a line.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ANYWHERE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.python.filterPushdown.enabled": "true"}
-"""What every session has to be set to, and can be while it runs."""
+"""Settings that every session needs; they can be set while it runs."""
 BEGUN: Final = {**ANYWHERE, "spark.speculation": "false"}
-"""What a session is begun with. A copy of a running task would deliver messages a second time."""
+"""Settings of a new session. A copy of a running task would deliver messages a second time."""
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 LOCAL: Final = {
     "spark.master": "local[*,4]",
@@ -36,15 +36,15 @@ LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What a session of this machine is begun with besides; a task that fails is tried four times in all."""
+"""Settings of a new session on this machine; a task that fails is tried four times in all."""
 JAVA: Final = 17
 """The oldest version that Spark runs on."""
 
 
 @contextmanager
 def session(name: str, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session for the job ``name``. ``settings`` are Spark's, and go before those above; ``log`` is a file for what
-    the JVM writes, if one is begun here. Raises ``ConfigurationError`` where PySpark or Java is missing."""
+    """Open a session for the job ``name``. ``settings`` are settings of Spark, and override those above. ``log`` is the
+    file for the output of a JVM that is begun here. Raises ``ConfigurationError`` where PySpark or Java is missing."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:

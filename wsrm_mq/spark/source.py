@@ -30,14 +30,13 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         from wsrm_mq.spark.options import parse
-        from wsrm_mq.spark.types import schema_of
+        from wsrm_mq.spark.reader import schema_of
 
         return schema_of(parse(self.options).columns)
 
     def reader(self, schema: StructType) -> Reader:
         from wsrm_mq.spark.options import parse
-        from wsrm_mq.spark.reader import PushingReader, Reader
-        from wsrm_mq.spark.types import check
+        from wsrm_mq.spark.reader import PushingReader, Reader, check
 
         options = parse(self.options, tuple(schema.fieldNames()))
         check(schema, options.columns)
@@ -48,8 +47,7 @@ def read(spark: SparkSession, *paths: str, table: str = "messages", **options: A
     """A table of stores and exports; ``options`` are the format's, by name. Filters go to the stores where the session
     lets them; segments of Parquet are read by Spark itself, which prunes their columns and groups of rows."""
     from wsrm_mq.spark.options import parse
-    from wsrm_mq.spark.segments import divided
-    from wsrm_mq.spark.types import schema_of
+    from wsrm_mq.spark.reader import divided, schema_of
 
     pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
     given = {"table": table, "pushdown": pushes, **options}

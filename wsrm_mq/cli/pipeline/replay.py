@@ -21,8 +21,8 @@ from wsrm_mq.cli.upkeep import Age
 from wsrm_mq.errors import NotAllowed
 
 if TYPE_CHECKING:
+    from wsrm_mq.replay.divided import Standing
     from wsrm_mq.replay.parts import Tally
-    from wsrm_mq.replay.standing import Standing
 
 __all__ = ["replay"]
 
@@ -134,10 +134,9 @@ def run(
     """
     from wsrm_mq.replay import check_address
     from wsrm_mq.replay.divided import DividedPlan
-    from wsrm_mq.replay.standing import standing
 
     found = DividedPlan(directory)
-    manifest, before = found.manifest, standing(found)
+    manifest, before = found.manifest, found.standing()
     if before.is_done:
         raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
     check_sources(paths or manifest.sources, {"copies": True})
@@ -158,7 +157,7 @@ def run(
     if dry_run:
         _tell_rehearsal(done, manifest.target, is_json)
         return
-    after = standing(found)
+    after = found.standing()
     _tell(directory, after, is_json, this_run=done._asdict())
     if not (is_json or after.is_done):
         _tell_next(directory, done)
@@ -176,9 +175,8 @@ def status(directory: Path, is_json: bool) -> None:
     Example: wsrm-mq pipeline replay status march
     """
     from wsrm_mq.replay.divided import DividedPlan
-    from wsrm_mq.replay.standing import standing
 
-    _tell(directory, standing(DividedPlan(directory)), is_json)
+    _tell(directory, DividedPlan(directory).standing(), is_json)
 
 
 def _allowed(config: Path | None) -> tuple[str, ...]:

@@ -181,7 +181,7 @@ def directory(out: Path, *, for_tables: bool = True) -> Path:
     """``--out``, absolute. Raises ``ConfigurationError`` for one that is not of this machine, or, ``for_tables``, that
     Spark would not find again."""
     from wsrm_mq.spark.options import local
-    from wsrm_mq.spark.segments import PATTERN
+    from wsrm_mq.spark.reader import PATTERN
 
     place = local(str(out))
     if for_tables and (found := PATTERN.search(place)):

@@ -38,11 +38,11 @@ COLUMNS: Final = {
     "ranges": ("store", "sequence", "lower", "upper"),
     "ledger": ("store", "key", "at", "event", "position"),
 }
-"""What of the tables is needed."""
+"""The columns that are read, by table."""
 SLIP: Final = 1_000
 """ms that a clock may fall without a word, as one does that is kept by another."""
 BLOCK: Final = 10_000
-"""So many places in a store are looked through for a step of its clock at once."""
+"""The number of places of a store that are searched at once for a step of its clock."""
 
 _SEQUENCE: Final = ("store", "sequence")
 
@@ -177,7 +177,8 @@ def neighbours(tables: Tables) -> DataFrame:
 
 
 def clock_steps(tables: Tables) -> DataFrame:
-    """Where the clock of a ``store`` was set back, ``high`` to ``low``, by what was written one after the other."""
+    """Find the steps by which the clock of a ``store`` was set back, from ``high`` to ``low``, by the times of rows
+    that were written one after the other."""
     arrivals = tables.messages.where("replay_of IS NULL").select(
         "store", F.lit("messages").alias("table"), F.col("position").alias("place"), F.col("received_at").alias("low")
     )
@@ -213,7 +214,7 @@ def before_receipt(messages: DataFrame, clock_steps: DataFrame) -> DataFrame:
 
 
 def accounts(messages: DataFrame) -> DataFrame:
-    """How many messages each store has in which ``state``."""
+    """Count the messages of each store by ``state``."""
     return messages.groupBy("store", "node", "state").agg(F.count("*").alias("messages"))
 
 

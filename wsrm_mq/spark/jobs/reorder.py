@@ -1,4 +1,4 @@
-"""What a sequence in order does with what arrived: which arrivals are released, held or duplicates."""
+"""The verdict of a sequence in order on its arrivals: released, held, or a duplicate."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ FRONTIER: Final = "store string, sequence string, next long"
 
 
 def reorder(arrivals: DataFrame, frontier: DataFrame) -> DataFrame:
-    """``arrivals`` (store, sequence, number, position, any more) with a ``verdict``: ``duplicate`` of what was released
-    or of an earlier position, ``release``, or ``held`` behind a gap; and ``next``, the number that its sequence
-    releases next. ``frontier`` (store, sequence, next) is where each began; one that is not there begins at 1.
+    """Judge ``arrivals`` (store, sequence, number, position, and any other columns). The answer has a ``verdict``:
+    ``duplicate`` of a released number or of an earlier position, ``release``, or ``held`` behind a gap; and ``next``,
+    the number that its sequence releases next. ``frontier`` (store, sequence, next) is where each sequence begins; one
+    without a row begins at 1.
 
-    Nothing else says what was released before: of a sequence whose first messages retention has deleted the frontier
-    has to be given."""
+    Nothing else says which numbers were released before: for a sequence whose first messages retention has deleted, the
+    frontier has to be given.
+    """
     sequence = Window.partitionBy("store", "sequence")
     upwards = sequence.orderBy("number", "position")
     begun = arrivals.join(
@@ -39,10 +41,10 @@ def reorder(arrivals: DataFrame, frontier: DataFrame) -> DataFrame:
 
 
 def frontier_of(sequences: DataFrame) -> DataFrame:
-    """Where the ``sequences`` of a store stand: each delivers what is below its ``limit``."""
+    """The frontier of the ``sequences`` of a store: each delivers the numbers below its ``limit``."""
     return sequences.select("store", "sequence", f.col("limit").alias("next"))
 
 
 def frontiers(reordered: DataFrame) -> DataFrame:
-    """Where the sequences stand behind what was ``reordered``: the frontier of what arrives after it."""
+    """The frontier behind ``reordered`` arrivals, from which later arrivals go on."""
     return reordered.groupBy("store", "sequence").agg(f.max("next").alias("next"))

@@ -1,5 +1,5 @@
-"""What a replay at scale consists of: the messages of a plan in the order in which they run, and what they are sent
-with. ``replay.divided`` says what a plan is; ``spark.replaying`` writes and runs it."""
+"""The messages of a plan over many stores, in the order in which they run, and the contents with which they are sent.
+``spark.planning`` writes the plan, ``spark.running`` runs it."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _why() -> Column:
 
 
 def contents(lines: DataFrame, messages: DataFrame, parts: int) -> DataFrame:
-    """What the messages of ``lines`` (part, line, store, position) are sent with: a part in each partition, in the
-    order of its lines, and of the rows of one line that which can be sent first."""
+    """The contents with which the messages of ``lines`` (part, line, store, position) are sent: each part is a
+    partition in the order of its lines, and of several rows of a line the one comes first that can be sent."""
     return (
         lines.join(messages.select(*CONTENT), ["store", "position"])
         .repartitionById(parts, "part")

@@ -1,4 +1,4 @@
-"""What ``reconcile`` found, for a reader: one HTML file that needs no network and no script.
+"""The report of ``reconcile``: one HTML file that needs no network and no script.
 
-``contents`` reads the tables, ``charts`` draws, ``page`` puts both together.
+``contents`` reads the tables, ``page`` fills the templates ``page.html`` and ``charts.html``.
 """

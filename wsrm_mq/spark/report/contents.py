@@ -1,4 +1,4 @@
-"""What a report says: numbers, and the rows that it shows, read from the tables that a reconciliation has written."""
+"""The contents of a report: numbers, and the first rows of each table that a reconciliation has written."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SUMS: Final[dict[str, dict[str, str]]] = {
 class Finding(NamedTuple):
     number: str
     words: str
-    """What it is that is counted."""
+    """The words for the number."""
 
 
 FINDINGS: Final = (
@@ -132,13 +132,14 @@ class Contents(NamedTuple):
     """Node, identity, messages."""
     unit: str
     latency: dict[str, list[Mapping[str, Any]]]
-    """By queue, the busiest first: for each unit of time ``at`` (ms since the epoch), and the percentiles in ms."""
+    """The latencies by queue, the busiest first: for each unit of time ``at`` (ms since the epoch), and the percentiles
+    in ms."""
     partners: list[tuple[str, int]]
-    """How many numbers of theirs are missing."""
+    """The number of missing messages by partner."""
     strips: list[Mapping[str, Any]]
-    """Sequences with gaps: what they are, ``last``, ``received`` and ``missing`` ranges."""
+    """Sequences with gaps: their columns, ``last``, and the ranges ``received`` and ``missing``."""
     rows: dict[str, tuple[int, list[Mapping[str, Any]]]]
-    """By section: how many rows there are, and the first of them."""
+    """The number of rows of each section, and the first of them."""
 
 
 def summary(found: Tables, at: datetime) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def read(found: Tables, said: Mapping[str, Any], unit: str) -> Contents:
 
 
 def _rows(table: DataFrame, shown: Shown) -> tuple[int, list[Mapping[str, Any]]]:
-    """How many there are, and the first of them; moments as text."""
+    """Count the rows and read the first of them; moments are text."""
     kinds = dict(table.dtypes)
     columns = [
         F.date_format(name, "yyyy-MM-dd HH:mm:ss").alias(name) if kinds[name] == "timestamp" else F.col(name)
@@ -202,7 +203,7 @@ def _latency(latency: DataFrame) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _strips(gaps: DataFrame, ranges: DataFrame) -> list[Mapping[str, Any]]:
-    """Of the sequences that lack most: all their ranges, within ``PARTS``."""
+    """Read all ranges, at most ``PARTS``, of the sequences that lack most."""
     key = ("store", "sequence")
     worst = (
         gaps.groupBy(*key)

@@ -142,7 +142,7 @@ def lacking(received: DataFrame, sequences: DataFrame) -> DataFrame:
 
 
 def _named(found: DataFrame, sequences: DataFrame, *more: str) -> DataFrame:
-    """With what says to a reader which sequences these are."""
+    """Add the columns by which a reader knows these sequences."""
     named = sequences.select(*_KEY, "node", "queue", F.coalesce("partner", "principal", "peer").alias("partner"), *more)
     joined = found.join(named, list(_KEY), "left")
     rest = [name for name in joined.columns if name not in (*_KEY, "node", "queue", "partner")]

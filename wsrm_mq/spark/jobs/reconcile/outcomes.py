@@ -1,4 +1,4 @@
-"""What delivery made of the messages: how long it took, what the service answered with a fault, what is dead."""
+"""The outcomes of messages: latency, faults of the service, and dead letters."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def counts(messages: DataFrame) -> DataFrame:
-    """How many ``messages`` each queue of a store has in each ``state``, and how many of them are replays."""
+    """Count the ``messages`` of each queue of a store by ``state``, and the replays among them."""
     return messages.groupBy("store", "node", "queue", F.coalesce("outcome", F.lit("unsettled")).alias("state")).agg(
         F.count("*").alias("messages"), F.count("replay_of").alias("replays")
     )
 
 
 def latency(messages: DataFrame, unit: str) -> DataFrame:
-    """From receipt to the end of delivery, in ms, of what was delivered first and not as a replay: by queue and by the
-    ``unit`` of time (``minute``, ``hour``, ``day``) in which it was received; ``at`` is NULL for all time, ``queue``
-    too for all queues. A percentile lies between its two neighbours, as far as its rank does.
+    """The time in ms from the receipt of a message to the end of its delivery, for first deliveries that are no
+    replays: by queue and by the ``unit`` of time (``minute``, ``hour``, ``day``) of receipt. In the rows for all time
+    ``at`` is NULL, and in the one for all queues ``queue`` is too. A percentile lies between its two neighbours, as far
+    as its rank does.
 
     Equal times are counted before they are sorted: there are few of them, however many messages there are.
     """
@@ -60,7 +61,7 @@ def dead(messages: DataFrame) -> DataFrame:
 
 
 def _alarms(messages: DataFrame, *by: str) -> DataFrame:
-    """How many there are, and how many of them no operator has confirmed."""
+    """Count all of them, and those that no operator has confirmed."""
     return messages.groupBy(*by).agg(
         F.count("*").alias("messages"),
         F.count_if(F.col("confirmed_at").isNull()).alias("unconfirmed"),

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def newest(rows: DataFrame, key: str, moment: str) -> DataFrame:
-    """Of rows that copies of a store have, the one of each ``key`` whose ``moment`` is the latest."""
+    """Of rows that several copies of a store have, keep the one of each ``key`` whose ``moment`` is the latest."""
     latest_first = Window.partitionBy("store", key).orderBy(F.desc_nulls_last(moment))
     return rows.withColumn("copy", F.row_number().over(latest_first)).where("copy = 1").drop("copy")
 
 
 def came_again(messages: DataFrame) -> DataFrame:
-    """Each time that a message came which came more than once; replays are none. A store that was put back from a copy
-    has what it then had as the other has it: that came once, unless both went on with it."""
+    """The receipts of messages that came more than once; replays are no receipts. A store that was put back from a copy
+    shares receipts with its original: such a receipt counts once, unless both stores went on with it."""
     sent = messages.where("replay_of IS NULL AND message_id IS NOT NULL")
     ids = sent.groupBy("message_id").count().where("count > 1").select("message_id")
     moments = ("position", "received_at", "settled_at")
@@ -41,9 +41,9 @@ def came_again(messages: DataFrame) -> DataFrame:
 
 
 def twice(again: DataFrame, digests: DataFrame) -> DataFrame:
-    """What ``came_again``, with how often: ``times`` in all, to so many ``stores``, ``deliveries`` of them delivered.
-    ``body`` is ``same``, ``another`` where two are known to differ, else ``unknown``: a Body that was pruned, or was
-    not read, may be any. ``digests`` have ``store``, ``position``, ``body_digest``."""
+    """The receipts of ``came_again`` with their counts: ``times`` in all, ``stores`` that have them, ``deliveries``
+    among them. ``body`` is ``same``; ``another`` where two are known to differ; else ``unknown``, since a Body that was
+    pruned or not read may be any. ``digests`` have ``store``, ``position``, ``body_digest``."""
     of_message = Window.partitionBy("message_id")
     bodies = F.size(F.collect_set("body_digest").over(of_message))
     known, times = F.count("body_digest").over(of_message), F.count("*").over(of_message)

@@ -1,7 +1,7 @@
-"""Sequences that stand still, by the verdict that ``wsrm-mq sequence list`` has of them.
+"""Sequences that stand still, by the verdict of ``wsrm-mq sequence list``.
 
-Which processes live no table says: a sequence that an instance owns is ``running``, and one that is ready is ``ok``,
-until what it has waits for longer than ``STALLED_AFTER``.
+No table says which processes live. So a sequence that an instance owns is ``running``, and one that is ready is ``ok``,
+until its oldest message waits for longer than ``STALLED_AFTER``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ RULES: Final = (
     ),
     ("held > 0", "waiting"),
 )
-"""Those of ``views.verdict`` that a row can tell: the first that holds gives the word; none does: ``ok``."""
+"""The rules of ``views.verdict`` that a row can decide. The first that holds gives the verdict; without one it is
+``ok``."""
 
 _STANDS: Final = f"verdict NOT IN ('ok', 'running', 'ended') OR verdict = 'running' AND {_IS_STALLED}"
 
