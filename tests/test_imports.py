@@ -69,6 +69,14 @@ def test_a_module_imports_only_what_lies_further_in() -> None:
     assert wrong == {}
 
 
+def test_an_optional_storey_is_imported_by_no_room_above_it() -> None:
+    rooms = [*ROOMS]
+    served = rooms[: rooms.index("serving") + 1]
+    optional = set(rooms) - set(served)
+    assert optional >= {"archive", "decoding", "demo", "export", "probe", "replay", "spark"}
+    assert {room: found for room in served if (found := ROOMS[room] & optional)} == {}
+
+
 def test_a_package_of_others_is_imported_only_where_the_table_says_so() -> None:
     wrong = {}
     for path in MODULES:
