@@ -22,7 +22,7 @@ from wsrm_mq.archive.manifest import Archive, commit, load, locked
 from wsrm_mq.archive.rewriting import without
 from wsrm_mq.archive.verifying import Difference
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound, WSRMError
-from wsrm_mq.export.reading import opened
+from wsrm_mq.export.pieces import opened
 from wsrm_mq.queue import archiving, dead_letters
 from wsrm_mq.queue.adopt import adopt
 from wsrm_mq.queue.operate import note

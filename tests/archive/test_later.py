@@ -18,7 +18,7 @@ from wsrm_mq.archive.forgetting import doomed, forget
 from wsrm_mq.archive.manifest import commit, load, locked
 from wsrm_mq.archive.verifying import Difference
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.export.reading import opened
+from wsrm_mq.export.pieces import opened
 from wsrm_mq.queue import archiving, dead_letters
 from wsrm_mq.store import identity
 from wsrm_mq.store.store import Store

@@ -21,7 +21,7 @@ from wsrm_mq.archive.verifying import stored
 from wsrm_mq.archive.writing import write
 from wsrm_mq.errors import ExportError
 from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.reading import opened
+from wsrm_mq.export.pieces import opened
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.sequence.ranges import AckRanges

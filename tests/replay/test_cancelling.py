@@ -97,7 +97,7 @@ def test_a_plan_of_which_a_message_is_out_is_not_cancelled_before_that_has_ended
 def test_what_waits_for_a_long_operation_does_not_begin_and_is_taken_back_when_that_has_ended(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wsrm_mq.replay.running._LET_END_SECONDS", 0.1)
+    monkeypatch.setattr("wsrm_mq.replay.run._LET_END_SECONDS", 0.1)
     house.sequence(1, 2, 3)
     file = house.plan("queue:/orders", target="app")
     house.service.goes_on.clear()

@@ -273,8 +273,8 @@ def test_a_sequence_that_a_run_to_a_target_left_behind_leads_to_its_plan(house: 
 
 
 def test_on_request_a_failure_stops_the_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsrm_mq.replay.running.PIECE", 1)
-    monkeypatch.setattr("wsrm_mq.replay.running.AHEAD", 1)
+    monkeypatch.setattr("wsrm_mq.replay.run.PIECE", 1)
+    monkeypatch.setattr("wsrm_mq.replay.run.AHEAD", 1)
     house.other.refused = {2}
     for _ in range(3):
         house.sequence(1, 2, 3)
@@ -364,7 +364,7 @@ def test_a_plan_that_was_edited_by_one_byte_is_refused(house: House) -> None:
 
 
 def test_a_plan_that_is_written_to_while_it_runs_stops(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsrm_mq.replay.running.PIECE", 1)
+    monkeypatch.setattr("wsrm_mq.replay.run.PIECE", 1)
     house.sequence(1, 2, 3)
     file = house.plan("queue:/orders")
 
@@ -490,9 +490,9 @@ def test_without_a_service_that_runs_it_says_so_and_changes_nothing(house: House
 def test_a_service_that_ends_meanwhile_is_told_and_the_plan_goes_on_with_the_next(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wsrm_mq.replay.running._SERVICE_SECONDS", 0.2)
-    monkeypatch.setattr("wsrm_mq.replay.running.LIVES_SECONDS", 0.05)
-    monkeypatch.setattr("wsrm_mq.replay.running.PIECE", 1)
+    monkeypatch.setattr("wsrm_mq.replay.run._SERVICE_SECONDS", 0.2)
+    monkeypatch.setattr("wsrm_mq.replay.run.LIVES_SECONDS", 0.05)
+    monkeypatch.setattr("wsrm_mq.replay.run.PIECE", 1)
     house.sequence(1, 2, 3)
     file = house.plan("queue:/orders", target="app")
     house.service.calls.clear()
@@ -535,8 +535,8 @@ def test_a_disk_that_fills_up_when_all_is_entered_is_told_too(
 ) -> None:
     """Whoever delivers tries to settle for ever; the run had only to wait."""
     monkeypatch.setattr("wsrm_mq.store.instances.MISSING_SECONDS", 0.5)
-    monkeypatch.setattr("wsrm_mq.replay.running._STANDS_SECONDS", 0.2)
-    monkeypatch.setattr("wsrm_mq.replay.running._LAST_WORD_SECONDS", 0.2)
+    monkeypatch.setattr("wsrm_mq.replay.run._STANDS_SECONDS", 0.2)
+    monkeypatch.setattr("wsrm_mq.replay.run._LAST_WORD_SECONDS", 0.2)
     disk = Disk(mount("-t", "tmpfs", "-o", "size=8m", "tmpfs"))
     house = House(disk.point)
     try:
@@ -602,8 +602,8 @@ def test_one_message_of_a_sequence_is_under_way_at_a_time(house: House) -> None:
 
 
 def test_a_plan_of_many_groups_goes_through(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsrm_mq.replay.running.PIECE", 7)
-    monkeypatch.setattr("wsrm_mq.replay.running.AHEAD", 20)
+    monkeypatch.setattr("wsrm_mq.replay.run.PIECE", 7)
+    monkeypatch.setattr("wsrm_mq.replay.run.AHEAD", 20)
     for _ in range(10):
         house.sequence(*range(1, 12))
     file = house.plan("queue:/orders")

@@ -20,7 +20,7 @@ from tests.queue.build import Node
 from wsrm_mq.archive.manifest import load
 from wsrm_mq.cli import program
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.export.reading import opened
+from wsrm_mq.export.pieces import opened
 from wsrm_mq.spark.archiving import Archived, Asked, archive_of, ordered
 from wsrm_mq.store.identity import identify
 

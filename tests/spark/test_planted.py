@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.planted import PLANTS, planted
 from wsrm_mq.cli import program
-from wsrm_mq.export.reading import opened
+from wsrm_mq.export.pieces import opened
 from wsrm_mq.store.invariants import all_findings
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "spark.md"

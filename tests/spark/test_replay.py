@@ -29,9 +29,9 @@ from wsrm_mq.replay.parts import GIVES_UP, Tally
 from wsrm_mq.spark.archiving import Asked as ArchiveAsked
 from wsrm_mq.spark.archiving import archive_of
 from wsrm_mq.spark.jobs.replay import planned
-from wsrm_mq.spark.planning import Sources, make_plan
-from wsrm_mq.spark.running import _alone as alone
-from wsrm_mq.spark.running import run_plan
+from wsrm_mq.spark.replay_plan import Sources, make_plan
+from wsrm_mq.spark.replay_run import _alone as alone
+from wsrm_mq.spark.replay_run import run_plan
 
 NOW = 1_800_000_000_000
 PARTS = 3

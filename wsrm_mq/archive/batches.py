@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 
 from wsrm_mq.archive import verifying
+from wsrm_mq.archive.files import is_there, read
 from wsrm_mq.archive.manifest import HELD, Archive, ArchivedSegment, Record, commit, load
 from wsrm_mq.archive.planning import Wanted, check_store
-from wsrm_mq.archive.reading import is_there, read
 from wsrm_mq.archive.rewriting import without
 from wsrm_mq.archive.verifying import Found, Sums
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.manifest import FORMAT, Contents
-from wsrm_mq.export.reading import origin
+from wsrm_mq.export.pieces import origin
 from wsrm_mq.export.schema import TABLES, VERSION
 from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges

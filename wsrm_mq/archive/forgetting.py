@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from wsrm_mq.archive.files import read
 from wsrm_mq.archive.manifest import Archive, Record, commit, digest
-from wsrm_mq.archive.reading import read
 from wsrm_mq.archive.rewriting import Rewritten, Unwanted, without
 from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges

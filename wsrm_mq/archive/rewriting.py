@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 from pyarrow import compute
 
+from wsrm_mq.archive.files import columns_of, damage, read
 from wsrm_mq.archive.manifest import Archive, ArchivedSegment
-from wsrm_mq.archive.reading import columns_of, damage, read
 from wsrm_mq.archive.writing import write
 from wsrm_mq.errors import ExportError
 from wsrm_mq.export.schema import TABLES

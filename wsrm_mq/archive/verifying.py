@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from wsrm_mq.archive.files import columns_of, damage, is_there, read
 from wsrm_mq.archive.manifest import Archive, ArchivedSegment
 from wsrm_mq.archive.planning import changed
-from wsrm_mq.archive.reading import columns_of, damage, is_there, read
 from wsrm_mq.export.arrow import batch as as_batch
 from wsrm_mq.export.arrow import schema
 from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.reading import Origin, Reading, before, pieces
+from wsrm_mq.export.pieces import Origin, Reading, before, pieces
 from wsrm_mq.export.schema import CONTENT, TABLES, Table
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import archiving as sql

@@ -107,7 +107,7 @@ def verify(
     _check_parquet()
     from wsrm_mq.archive.batches import verified
     from wsrm_mq.archive.manifest import load, locked
-    from wsrm_mq.export.reading import opened
+    from wsrm_mq.export.pieces import opened
     from wsrm_mq.views.sentences import counted
 
     load(directory)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wsrm_mq.cli.output import inert, say
 
 if TYPE_CHECKING:
-    from wsrm_mq.replay.running import Progress
+    from wsrm_mq.replay.run import Progress
 
 __all__ = ["messages_shown", "shown", "tasks_shown"]
 

@@ -19,7 +19,7 @@ from wsrm_mq.cli.progress import shown
 from wsrm_mq.cli.targets import call_of, named, policy_of
 
 if TYPE_CHECKING:
-    from wsrm_mq.replay.running import Progress
+    from wsrm_mq.replay.run import Progress
     from wsrm_mq.views.plans import PlanView
 
 __all__ = ["cancel", "list_", "run", "status"]

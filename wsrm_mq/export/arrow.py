@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from wsrm_mq.export.reading import PIECE, Row
+from wsrm_mq.export.pieces import PIECE, Row
 from wsrm_mq.export.schema import Column, Kind
 from wsrm_mq.export.segments import read_errors
 

@@ -19,7 +19,7 @@ from wsrm_mq.errors import ConfigurationError, ExportError
 from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.formats import format_named
 from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Unfinished, unfinished
-from wsrm_mq.export.reading import PIECE, Key, Origin, Reading, Row, before, bounds, opened, origin, pieces, view_of
+from wsrm_mq.export.pieces import PIECE, Key, Origin, Reading, Row, before, bounds, opened, origin, pieces, view_of
 from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
 from wsrm_mq.files import replacing
 from wsrm_mq.store import published as views

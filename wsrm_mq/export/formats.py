@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 import msgspec
 
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.export.reading import Row
+from wsrm_mq.export.pieces import Row
 from wsrm_mq.export.schema import Column, Kind
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ import msgspec
 from wsrm_mq.errors import ConfigurationError, ExportError
 from wsrm_mq.export.formats import EPOCH
 from wsrm_mq.export.manifest import Manifest, Segment
-from wsrm_mq.export.reading import PIECE, Bounds, Row
+from wsrm_mq.export.pieces import PIECE, Bounds, Row
 from wsrm_mq.export.schema import CONTENT, Column, Kind
 
 _READ: Final = ("parquet", "ndjson")

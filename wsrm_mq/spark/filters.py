@@ -13,7 +13,7 @@ from pyspark.sql import datasource as spark
 from sqlalchemy import ColumnElement, func, not_, or_, select
 
 from wsrm_mq.export.formats import EPOCH
-from wsrm_mq.export.reading import Bounds, compared
+from wsrm_mq.export.pieces import Bounds, compared
 from wsrm_mq.export.schema import Kind, Table
 from wsrm_mq.store import published as views
 

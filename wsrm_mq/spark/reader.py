@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.manifest import Manifest, load
-from wsrm_mq.export.reading import Bounds, Origin, Reading, before, bounds, opened, origin, pieces
+from wsrm_mq.export.pieces import Bounds, Origin, Reading, before, bounds, opened, origin, pieces
 from wsrm_mq.export.schema import Column, Kind
 from wsrm_mq.export.segments import files_of, rows
 from wsrm_mq.spark.filters import condition, is_selective, narrowed

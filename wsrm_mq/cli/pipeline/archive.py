@@ -30,7 +30,7 @@ def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bo
     Example: wsrm-mq pipeline archive /stores/a.db /stores/b.db --out /archive
     """
     from wsrm_mq.errors import ConfigurationError
-    from wsrm_mq.export.reading import opened
+    from wsrm_mq.export.pieces import opened
     from wsrm_mq.spark.archiving import Asked, archive_of
     from wsrm_mq.spark.options import found_paths
     from wsrm_mq.store.identity import identify

@@ -87,7 +87,7 @@ def plan(
     why = reason_given(reason)
     check_sources(paths, {"copies": True})
     from wsrm_mq.replay import Wishes, check_address, document
-    from wsrm_mq.spark.planning import Sources, make_plan, refuse_existing
+    from wsrm_mq.spark.replay_plan import Sources, make_plan, refuse_existing
 
     check_address(target, _allowed(config))
     output = directory(output, for_tables=False)
@@ -140,8 +140,8 @@ def run(
     if before.is_done:
         raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
     check_sources(paths or manifest.sources, {"copies": True})
-    from wsrm_mq.spark.planning import Sources
-    from wsrm_mq.spark.running import run_plan
+    from wsrm_mq.spark.replay_plan import Sources
+    from wsrm_mq.spark.replay_run import run_plan
 
     allowed = _allowed(config)
     check_address(manifest.target, allowed)

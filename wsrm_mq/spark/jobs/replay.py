@@ -1,5 +1,5 @@
 """The messages of a plan over many stores, in the order in which they run, and the contents with which they are sent.
-``spark.planning`` writes the plan, ``spark.running`` runs it."""
+``spark.replay_plan`` writes the plan, ``spark.replay_run`` runs it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from wsrm_mq.replay.targets import Pace
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.spark.jobs.replay import CONTENT, contents
 from wsrm_mq.spark.options import local
-from wsrm_mq.spark.planning import Sources
+from wsrm_mq.spark.replay_plan import Sources
 from wsrm_mq.spark.tasks import Batches, answers, partition
 
 if TYPE_CHECKING:
