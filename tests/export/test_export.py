@@ -26,7 +26,7 @@ from wsrm_mq.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
-from wsrm_mq.export import TABLES, Asked, Kind, export, load, reading
+from wsrm_mq.export import TABLES, Asked, Kind, export, load, pieces
 from wsrm_mq.export.schema import CONTENT
 from wsrm_mq.store import schema
 
@@ -238,7 +238,7 @@ def test_a_query_that_cannot_be_asked_leaves_nothing(filled: Filled, tmp_path: P
 def test_rows_that_fit_are_found_however_far_apart(
     filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "REACH", 2)
+    monkeypatch.setattr(pieces, "REACH", 2)
     filled.take(*range(7, 20))
     export(filled.path, tmp_path / "out", Asked(query="msg:2,19", tables=("messages", "ranges")), clock=filled.clock)
     assert [row["number"] for row in from_ndjson(tmp_path / "out", "messages")] == [2, 19]
