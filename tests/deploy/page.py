@@ -36,18 +36,18 @@ WITNESS: Final = """
 import json
 import os
 
-deployed = service
+
+class Witness(WsgiApplication):
+    def __call__(self, environ, start_response, *more):
+        names = ("wsrm.sequence_id", "wsrm.message_number", "wsrm.connection", "REMOTE_ADDR")
+        line = json.dumps({**{name: environ.get(name) for name in names}, "pid": os.getpid()})
+        file = os.open("seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{line}\\n".encode())
+        os.close(file)
+        return super().__call__(environ, start_response, *more)
 
 
-def service(environ, start_response):
-    if environ["REQUEST_METHOD"] != "POST":  # the middleware reads the WSDL
-        return deployed(environ, start_response)
-    names = ("wsrm.sequence_id", "wsrm.message_number", "wsrm.connection", "REMOTE_ADDR")
-    line = json.dumps({**{name: environ.get(name) for name in names}, "pid": os.getpid()})
-    file = os.open("seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, f"{line}\\n".encode())
-    os.close(file)
-    return deployed(environ, start_response)
+service = Witness(service.app)
 """
 NGINX: Final = """
 daemon off;

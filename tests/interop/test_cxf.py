@@ -11,6 +11,7 @@ import pytest
 from tests.deploy.page import free_port
 from tests.support.orders_server import within
 from tests.support.proxy import Broken, EverySecond, EverySecondAnswer, Proxy
+from wsrm_mq.testing import Reply
 from wsrm_mq.versions import RM_VERSIONS, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 from .conftest import StartClient, all_acknowledged, assert_read, both_versions, texts
@@ -185,7 +186,8 @@ def test_where_reliable_messaging_is_required_the_wsdl_alone_switches_it_on(
 def test_a_client_with_an_address_of_its_own_gets_acknowledgements_and_replies_there(
     rm: RMVersion, cxf: StartClient, tmp_path: Path
 ) -> None:
-    """Killed with what the line has lost, it has all across after its restart. In 1.0 it terminates its sequences."""
+    """Killed with what the line has lost, it has all across after its restart. In 1.0 it terminates its sequences. Now
+    and then CXF cannot hand a reply to its caller (the page says so); the reply is acknowledged all the same."""
     with Reliable(tmp_path, decoupled="127.0.0.1") as reliable, Proxy(reliable.port, EverySecond()) as proxy:
         options = {
             "address": proxy.url,
@@ -203,8 +205,15 @@ def test_a_client_with_an_address_of_its_own_gets_acknowledgements_and_replies_t
         assert client.unacknowledged() > 0
         client.put(41, 80)
         assert all_acknowledged(client)
-        assert [call.result for call in client.echo(81, 100)] == texts(81, 100)
+        assert_read(client.echo(81, 100), texts(81, 100))
         assert all_acknowledged(client)
         assert reliable.done(100) == texts(1, 100)
-    answers = [answer.status for _request, _fields, answer in proxy.exchanges if answer is not None]
+    answers = [one.answer.status for one in proxy.exchanges if one.answer is not None and not is_empty(one.request)]
     assert set(answers) == {202}, "nothing came on the responses"
+
+
+def is_empty(request: bytes) -> bool:
+    """Whether it is an acknowledgement without one in it: CXF, on a busy machine, sends one now and then, when what it
+    had to say has just left with another message. That is refused."""
+    said = Reply.parse(request)
+    return (said.action or "").endswith("/SequenceAcknowledgement") and not said.acks
