@@ -41,6 +41,15 @@ def test_an_archive_is_named_by_its_path_or_as_a_file_and_by_no_other_address(
     assert wsrm("archive", verb, f"file:{place}", *options).exit_code == 0
 
 
+def test_an_archive_is_read_by_its_relative_name_whatever_that_is(identifier: str, wsrm: Wsrm, place: Path) -> None:
+    name = "april:a b"
+    place.rename(place.with_name(name))
+    done = wsrm("archive", "verify", name, "--all")
+    assert (done.exit_code, "has what" in done.stderr) == (0, True), done.output
+    done = wsrm("archive", "forget", name, "--message-id", "urn:message:1", *YES)
+    assert done.exit_code == 0, done.output
+
+
 def test_prune_keeps_what_no_archive_holds_and_says_so(identifier: str, wsrm: Wsrm) -> None:
     before = wsrm("store", "prune", "--older-than", "PT1M", *YES)
     assert "No archive holds 2 messages" in before.stderr

@@ -44,7 +44,7 @@ def batch(rows: Sequence[Row], columns: Sequence[Column], target: pa.Schema) -> 
 
 def stored_batches(file: Path, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The columns of ``target`` out of a segment of Parquet, piece by piece; those that an older one lacks are NULL."""
-    with read_errors(file), parquet.ParquetFile(file) as opened:
+    with read_errors(file), file.open("rb") as content, parquet.ParquetFile(content) as opened:
         there = set(opened.schema_arrow.names)
         for found in opened.iter_batches(PIECE, columns=target.names):
             arrays = [
