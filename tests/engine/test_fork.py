@@ -452,6 +452,9 @@ def test_a_child_forked_unheard_of_by_python_takes_nothing_and_says_why(tmp_path
         """
         import ctypes, logging
 
+        # Who waits for the interpreter takes a lock of its after each interval: a child that is forked at such a moment
+        # would find it taken for ever, and that is no matter of this test.
+        sys.setswitchinterval(60)
         logging.basicConfig(stream=sys.stdout, format="%(message)s")
         service = InProcess(home, operation)
         identifier = service.create()
