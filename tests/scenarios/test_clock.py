@@ -145,6 +145,49 @@ def test_a_clock_that_runs_ahead_and_comes_back_ends_nothing_and_is_told(
 
 
 @pytest.mark.scenario("Q-110")
+@pytest.mark.parametrize("again", ["the same, put an end to", "the same, killed", "another one"])
+def test_a_process_that_starts_while_the_clock_is_doubted_doubts_it_too(
+    speak: Orders, doubting: OrdersServer, start: Start, again: str
+) -> None:
+    """What is written down meanwhile has the wrong time."""
+    with Source(doubting, speak) as source:
+        identifier = source.create(expires="PT1H")
+        source.put(identifier, 1)
+        doubting.kill()
+        doubting.set_clock(AHEAD)
+        doubting.start()
+        source.reconnect()
+        source.put(identifier, 2)
+        if again == "another one":
+            start(doubting.store.parent, doubted=True)
+        else:
+            doubting.kill() if again.endswith("killed") else doubting.stop()
+            doubting.start()
+        source.reconnect()
+        assert source.put(identifier, 3).reply.ack.ranges == ((1, 3),)
+        time.sleep(1.5)  # the watch looks more than once
+        assert source.store.sequence(identifier)["ended"] is None
+
+
+@pytest.mark.scenario("Q-110")
+def test_a_clock_that_is_ahead_at_each_start_ends_nothing_at_the_second_either(
+    speak: Orders, doubting: OrdersServer
+) -> None:
+    """A machine whose own clock is wrong until it has asked a better one."""
+    with Source(doubting, speak) as source:
+        identifier = source.create(expires="P2D")
+        source.put(identifier, 1)
+        for starts in (1, 2):
+            doubting.kill()
+            doubting.set_clock(starts * HOUR + AHEAD)
+            doubting.start()
+            source.reconnect()
+            assert source.put(identifier, 1 + starts).reply.ack.ranges == ((1, 1 + starts),)
+            doubting.set_clock(starts * HOUR)
+        assert source.store.sequence(identifier)["ended"] is None
+
+
+@pytest.mark.scenario("Q-110")
 def test_a_clock_that_was_put_right_by_a_jump_is_believed_after_a_grace(start: Start, speak: Orders) -> None:
     server = start(doubted=True, bounds={"wsrm_mq.store.believed.GRACE": 1.0})
     with Source(server, speak) as source:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from wsrm_mq.store.believed import GRACE, JUMP, Believed
 
 HOUR = 3_600_000
@@ -77,3 +79,20 @@ def test_at_a_start_the_last_time_that_the_store_has_is_what_is_known() -> None:
     assert times.go_on(GRACE) == round(GRACE * 1000)
     times.believed.know(START + 40 * 24 * HOUR, times.wall)
     assert times.by() == round(GRACE * 1000), "a time that it has from a clock that ran ahead is none"
+
+
+def test_what_was_believed_last_is_known_to_the_next_process_whatever_the_store_has_by_then(tmp_path: Path) -> None:
+    times, file = Times(), tmp_path / "clock"
+    times.believed = Believed(lambda: times.passed, file)
+    times.believed.know(START, times.wall)
+    times.wall += 40 * 24 * HOUR
+    times.go_on(60)
+    times.believed.note(times.wall)
+    times.believed = Believed(lambda: times.passed, file)
+    times.believed.know(times.wall, times.wall)
+    assert times.by() == 60_000
+    assert times.go_on(GRACE) == 40 * 24 * HOUR + round((60 + GRACE) * 1000), "each has a grace of its own"
+    file.write_text("no time")
+    times.believed = Believed(lambda: times.passed, file)
+    times.believed.know(None, times.wall)
+    assert times.by() == times.wall - START

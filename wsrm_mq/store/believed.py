@@ -2,15 +2,21 @@
 
 A clock that runs ahead at a start (set by hand, a real-time clock of another time zone) is put right within minutes.
 What is written down has the time that the clock shows; what would expire by a jump waits for ``GRACE``, counted by a
-clock that nobody sets.
+clock that nobody sets. The last time that was believed is in a file beside the store: a process that starts while the
+clock is doubted, the next worker or the same one again, finds the wrong time in the store already.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
+
+from wsrm_mq.store.beside import content_of
 
 __all__ = ["GRACE", "JUMP", "Believed", "since_boot"]
 
@@ -27,10 +33,12 @@ def since_boot() -> float:
 
 
 class Believed:
-    """Of one process. ``passed``: seconds, as a clock counts them that is never set; without it nothing is doubted."""
+    """Of one process. ``passed``: seconds, as a clock counts them that is never set; without it nothing is doubted.
+    ``file`` has the last time that was believed here; without it the next process begins with what the store has."""
 
-    def __init__(self, passed: Callable[[], float] | None) -> None:
+    def __init__(self, passed: Callable[[], float] | None, file: Path | None = None) -> None:
         self._passed = passed
+        self._file = file
         self._known: tuple[int, float] | None = None
         """A time that is believed, and when that was by ``passed``."""
         self._doubted_since: float | None = None
@@ -39,12 +47,32 @@ class Believed:
         self.jumps: deque[int] = deque()
         """ms, of each jump that was not told yet; back is negative."""
 
-    def know(self, at: int, now: int) -> None:
-        """The last time that the store has, at a start at ``now``: how long nothing ran is not known."""
+    def know(self, last: int | None, now: int) -> None:
+        """At a start at ``now``, where ``last`` is the last time that the store has: how long nothing ran is not known.
+        To be called before anything is written there."""
         if self._passed is not None:
-            self._known = min(at, now), self._passed()
+            noted = self._noted()
+            at = last if noted is None else noted
+            self._known = now if at is None else min(at, now), self._passed()
             self._doubted_since = None
             self.by(now)
+            self.note(now)
+
+    def note(self, now: int) -> None:
+        """Write down which time is believed, for the next process. Where that fails it has an older one."""
+        if self._passed is None or self._file is None:
+            return
+        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+            with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
+                opened.write(str(self.by(now)))
+            fresh.replace(self._file)
+
+    def _noted(self) -> int | None:
+        with suppress(OSError, ValueError):
+            return None if self._file is None else int(content_of(self._file))
+        return None
 
     def by(self, now: int) -> int:
         """The time by which what ends for ever is judged, where the clock shows ``now``; ms since the epoch."""

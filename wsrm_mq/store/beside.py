@@ -1,4 +1,4 @@
-"""What lies beside a store: a directory with locks, sockets, the witness and the reserve. And how a lock is read."""
+"""What lies beside a store: a directory with locks, sockets, witness, reserve and clock. And how a lock is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 
-__all__ = ["beside", "content_of", "is_locked", "keep_private", "rehearsal_file", "witness_file"]
+__all__ = ["beside", "clock_file", "content_of", "is_locked", "keep_private", "rehearsal_file", "witness_file"]
 
 
 def beside(store: Path) -> Path:
@@ -21,6 +21,11 @@ def beside(store: Path) -> Path:
 def witness_file(store: Path) -> Path:
     """What tells that a store was in use here, and how far it was; see ``identity``."""
     return beside(store) / "witness"
+
+
+def clock_file(store: Path) -> Path:
+    """The last time that was believed; see ``believed``."""
+    return beside(store) / "clock"
 
 
 def rehearsal_file(store: Path) -> Path:

@@ -15,7 +15,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import applications, identity, instances, queues, schema
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.beside import beside, keep_private
+from wsrm_mq.store.beside import beside, clock_file, keep_private
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.cut_off import dropped_pages
 from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
@@ -75,7 +75,7 @@ class Store:
         self._keep_headers = keep_headers
         self.serving = serving
         self.clock = clock
-        self.believed = believed_of(clock)
+        self.believed = believed_of(clock, clock_file(self.path))
         self._events = events or Events()
         self.presence: Presence | None = None
         self.refusals = Refusals()
@@ -154,7 +154,7 @@ class Store:
                 }
                 with suppress(sqlite3.DatabaseError):  # what is damaged is told where it is needed
                     (known,) = db.execute(queues.LAST_KNOWN).fetchone()
-                    self.believed.know(now if known is None else known, now)
+                    self.believed.know(known, now)
                 db.execute("BEGIN IMMEDIATE")
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
@@ -176,6 +176,7 @@ class Store:
         if self.is_open:
             self.writer.close(lambda tx: (last(tx), identity.advance(tx)), timeout)
             self._witness.tell_of(self.path)
+            self.believed.note(self.clock())
         with self._readers_lock:
             self._closing = True
             self._readers_changed.notify_all()
@@ -190,12 +191,13 @@ class Store:
         return self.believed.by(self.clock())
 
     def bear_witness(self) -> None:
-        """Tell the witness, where something was written since it was told."""
+        """Tell the witness, where something was written since it was told, and which time is believed."""
         if self.writer.commits == self._witnessed:
             self._witness.remind()
             return
         self._witness.tell(self.call(identity.advance))
         self._witnessed = self.writer.commits
+        self.believed.note(self.clock())
 
     def look_after(self) -> None:
         """Notice what was done to the store's files, or to the writer, although this process writes nothing."""

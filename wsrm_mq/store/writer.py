@@ -65,9 +65,9 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def believed_of(clock: Clock) -> Believed:
-    """How far ``clock`` is believed: wholly, where it is not the machine's own."""
-    return Believed(since_boot if clock is wall_clock else None)
+def believed_of(clock: Clock, file: Path | None = None) -> Believed:
+    """How far ``clock`` is believed: wholly, where it is not the machine's own. ``file``: see ``Believed``."""
+    return Believed(since_boot if clock is wall_clock else None, file)
 
 
 class Writer:
