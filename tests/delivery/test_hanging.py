@@ -25,7 +25,7 @@ class Network:
         self.refuses: set[str] = set()
         self.asked: list[str] = []
 
-    def post(self, url: str, _headers: Mapping[str, str], _body: bytes) -> Answer:
+    def post(self, url: str, _headers: Mapping[str, str], _body: bytes, _who: object = None) -> Answer:
         self.asked.append(url)
         seconds = self.takes.get(url, 0.01)
         self.now += min(seconds, self.PATIENCE)
@@ -73,7 +73,7 @@ def test_it_is_tried_by_one_at_a_time_until_it_answers(network: Network, patient
     met: list[str] = []
     real = network.post
 
-    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def meanwhile(url: str, headers: Mapping[str, str], body: bytes, _who: object = None) -> Answer:
         with pytest.raises(NotAnswered, match="left alone") as refused:
             patient(BESIDE, {}, b"")
         met.append(str(refused.value))
@@ -106,7 +106,7 @@ def test_a_host_of_which_nothing_is_known_gets_one_at_a_time_until_it_answered_o
     waits: list[float] = []
     real = network.post
 
-    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def meanwhile(url: str, headers: Mapping[str, str], body: bytes, _who: object = None) -> Answer:
         """Others come while the first one is under way: each is asked to wait for as long as that has taken."""
         for seconds in (0.0, 0.01, 3.0):
             network.now += seconds
@@ -117,7 +117,7 @@ def test_a_host_of_which_nothing_is_known_gets_one_at_a_time_until_it_answered_o
     assert patient(SLOW, {}, b"") is TAKEN
     assert waits == [0.05, 0.05, pytest.approx(3.01)]
 
-    def at_once(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def at_once(url: str, headers: Mapping[str, str], body: bytes, _who: object = None) -> Answer:
         if url == SLOW:
             assert patient(BESIDE, {}, b"") is TAKEN, "it has answered: any number of threads"
         return real(url, headers, body)
@@ -138,7 +138,7 @@ def under_way(
     met: list[str] = []
     real = patient._post
 
-    def meanwhile(url: str, _headers: Mapping[str, str], _body: bytes) -> Answer:
+    def meanwhile(url: str, _headers: Mapping[str, str], _body: bytes, _who: object = None) -> Answer:
         met.append(url)
         go_on()
         return TAKEN
@@ -263,7 +263,7 @@ def test_a_refusal_is_no_answer_so_a_host_that_hung_and_refuses_is_still_tried_b
         patient(SLOW, {}, b"")
     real = network.post
 
-    def meanwhile(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def meanwhile(url: str, headers: Mapping[str, str], body: bytes, _who: object = None) -> Answer:
         assert left_alone(patient, BESIDE) == 0.05, "it hangs no more: the wait is short again"
         return real(url, headers, body)
 
@@ -273,7 +273,7 @@ def test_a_refusal_is_no_answer_so_a_host_that_hung_and_refuses_is_still_tried_b
 
 
 def test_what_may_not_be_sent_there_says_nothing_of_a_host(network: Network, patient: Patient) -> None:
-    def forbidden(url: str, _headers: Mapping[str, str], _body: bytes) -> Answer:
+    def forbidden(url: str, _headers: Mapping[str, str], _body: bytes, _who: object = None) -> Answer:
         raise NotAllowed(f"{url}: leads inside")
 
     patient._post = forbidden

@@ -86,6 +86,27 @@ def test_a_certificate_is_held_against_the_name(names: NameServer, monkeypatch: 
     assert len(target.requests) == 1
 
 
+@pytest.mark.spec("SEC-018", versions="all")
+def test_the_silent_names_of_one_never_keep_those_of_another_from_being_looked_up(
+    names: NameServer, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were found at the door, and their name server is silent from then on; his own hosts are all new here."""
+    monkeypatch.setattr("wsrm_mq.outbound.names.SECONDS", 0.0)
+    names.answers = {f"{number}.example": [["127.0.0.1"]] for number in range(200)}
+    names.answers["partner.example"] = [["127.0.0.1"]]
+    poster = Poster(Allowed.listed("decoupled", ["127.0.0.0/8"]))
+    names.speaks.clear()
+    for number in range(200):
+        with pytest.raises(NotAnswered):
+            poster.post(f"http://{number}.example:{target.port}/", FIELDS, b"<order/>", "stranger")
+    asked = len(names.asked)
+    monkeypatch.setattr("wsrm_mq.outbound.names.SECONDS", 5.0)
+    threading.Timer(0.1, names.speaks.set).start()
+    url = f"http://partner.example:{target.port}/"
+    assert poster.post(url, FIELDS, b"<order/>", "partner").status == 202
+    assert len(names.asked) == asked + 1
+
+
 def test_an_address_that_is_listed_may_lead_inside(names: NameServer, target: Target) -> None:
     names.answers = {"inside.example": [["127.0.0.1"]]}
     poster = Poster(Allowed("replay_targets", [f"http://inside.example:{target.port}/orders"]))

@@ -113,7 +113,7 @@ class Patient:
         going = self._enter(url, who, waited)
         why = ""
         try:
-            answered = self._post(url, headers, body)
+            answered = self._post(url, headers, body, who)
         except NotAnswered as error:
             why = str(error).removeprefix(f"{url}: ")
             raise

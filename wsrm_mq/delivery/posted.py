@@ -48,9 +48,9 @@ class Answered(Protocol):
 
 
 class Post(Protocol):
-    """Posts to an address that may be sent to. Raises ``NotAllowed`` and ``NotAnswered``."""
+    """Posts to an address that may be sent to, because of ``who``. Raises ``NotAllowed`` and ``NotAnswered``."""
 
-    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered: ...
+    def __call__(self, url: str, headers: Mapping[str, str], body: bytes, who: str | None = None) -> Answered: ...
 
 
 class Posted(NamedTuple):

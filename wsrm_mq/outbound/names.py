@@ -3,6 +3,7 @@
 A name server may be silent for a minute, and nothing ends a look-up that is under way: whoever names hosts whose name
 server is his own could keep every thread that waits for one. So whoever asks waits for ``SECONDS``, the thread that
 looks is one of few (``shares``: for everyone who asks, and in all), and what is being looked up is not looked up twice.
+Names that were found once have as many threads of their own: no number of those who ask for others takes them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
+from functools import partial
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
@@ -49,7 +51,8 @@ class _Failed(NamedTuple):
 
 
 class Names:
-    """Look-ups of one process, ``most`` at a time, and what came of them."""
+    """Look-ups of one process, and what came of them: at a time ``most`` of names that were found before, and ``most``
+    of others."""
 
     def __init__(self, most: int = _MOST, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -61,7 +64,7 @@ class Names:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._shares = Shares(self._most)
+        self._of_found, self._of_new = Shares(self._most), Shares(self._most)
         self._looking: dict[str, _Looking] = {}
 
     def known(self, host: str) -> list[str]:
@@ -91,26 +94,29 @@ class Names:
         with self._lock:
             looking = self._looking.get(host)
             if looking is None:
-                if not self._shares.has_one(who):
+                shares = self._of_found if self._found.get(host) else self._of_new
+                if not shares.has_one(who):
                     raise NameServerSilent(host)
                 looking = _Looking(Future(), now)
                 looking.found.set_running_or_notify_cancel()
-                look = threading.Thread(target=self._look, args=(host, who, looking.found), name=_THREAD, daemon=True)
+                given_back = partial(shares.take_back, who)
+                asked = host, looking.found, given_back
+                look = threading.Thread(target=self._look, args=asked, name=_THREAD, daemon=True)
                 try:
                     look.start()
                 except RuntimeError as error:  # the system has no thread left
                     raise NameServerSilent(host) from error
                 self._looking[host] = looking
-                self._shares.lend(who)
+                shares.lend(who)
         return looking.found, max(0.0, looking.begun + SECONDS - now)
 
-    def look_up(self, host: str) -> list[str]:
-        """What ``host`` stands for now. Raises ``OSError`` where it stands for nothing, ``NameServerSilent`` where that
-        is not known in time. Names that were never found leave half of the threads to those that were."""
+    def look_up(self, host: str, who: str | None = None) -> list[str]:
+        """What ``host`` stands for now, for ``who``. Raises ``OSError`` where it stands for nothing,
+        ``NameServerSilent`` where that is not known in time."""
         number = _number(host)
         if number is not None:
             return [number]
-        found, seconds = self.ask(host, host if self._found.get(host) else None)
+        found, seconds = self.ask(host, who)
         wait_for((found,), seconds)
         if not found.done():
             raise NameServerSilent(host)
@@ -119,7 +125,7 @@ class Names:
             return result
         raise result
 
-    def _look(self, host: str, who: str | None, told: Future[_Found]) -> None:
+    def _look(self, host: str, told: Future[_Found], given_back: Callable[[], None]) -> None:
         found: _Found
         try:
             places = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -131,12 +137,9 @@ class Names:
             if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
                 found, seconds = NameServerSilent(host), _SILENT_FOR
             self._failed.keep(host, _Failed(found, self._monotonic() + seconds))
-        self._done(host, who, told, found)
-
-    def _done(self, host: str, who: str | None, told: Future[_Found], found: _Found) -> None:
         with self._lock:
             del self._looking[host]
-            self._shares.take_back(who)
+            given_back()
         told.set_result(found)
 
 

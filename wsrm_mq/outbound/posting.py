@@ -9,6 +9,8 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
 from typing import IO, Any, ClassVar, Final, NamedTuple
 
 import urllib3
@@ -22,7 +24,9 @@ from wsrm_mq.outbound.names import Names
 __all__ = ["Answer", "Poster", "tls"]
 
 _CONNECT_SECONDS: Final = 10.0
-_LOOK_UPS: Final = 128
+_LOOK_UPS: Final = 64
+_WHO: ContextVar[str | None] = ContextVar("who", default=None)
+"""Because of whom this thread posts: names are looked up for that one."""
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 _PIECE: Final = 65_536
 
@@ -74,7 +78,7 @@ class _Plain(HTTPConnection):
     allowed: ClassVar[Allowed | None] = None
 
     def _new_conn(self) -> socket.socket:
-        name, allowed, look_up = self._dns_host, self.allowed, self.names.look_up
+        name, allowed, look_up = self._dns_host, self.allowed, partial(self.names.look_up, who=_WHO.get())
         try:
             addresses = look_up(name) if allowed is None else allowed.judge(name, self.port, look_up)
         except NameServerSilent as error:
@@ -151,8 +155,10 @@ class Poster:
         for pools in filter(None, (self._proxied, self._anywhere)):
             pools.pool_classes_by_scheme = _pools(self._names)
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
-        """Raises ``NotAllowed`` for an address that nothing is sent to, ``NotAnswered`` where no whole answer comes."""
+    def post(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes], who: str | None = None) -> Answer:
+        """Post because of ``who``. Raises ``NotAllowed`` for an address that nothing is sent to, ``NotAnswered`` where
+        no whole answer comes."""
+        _WHO.set(who)
         try:
             answer = self._pools(url).urlopen(
                 "POST", url, body=body, headers=headers, redirect=False, retries=False, preload_content=False
@@ -181,7 +187,7 @@ class Poster:
 
     def _pools(self, url: str) -> urllib3.PoolManager:
         if self._proxied is not None:
-            check_url(url, self._allowed, self._names.look_up)
+            check_url(url, self._allowed, partial(self._names.look_up, who=_WHO.get()))
             return self._proxied
         return self._anywhere if self._allowed.lists(url) else self._judged
 
