@@ -46,6 +46,7 @@ INDEX = {
     "OWNED_BY": "sequence_owned",
     "CLAIMS_OF": "sequence_owned",
     "RUNNABLE": "sequence_runnable",
+    "RUNNABLE_SENDS": "sequence_runnable",
     "NEXT_RETRY": "sequence_runnable",
     "DISCARDING": "sequence_discarding",
     "DUE": "sequence_due",
@@ -63,7 +64,7 @@ INDEX = {
     "END_INSTANCES": "instance_live",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-PARTIAL = {"RUNNABLE", "DISCARDING", "LIVE_INSTANCES", "END_INSTANCES", "ENDED_OWNERS", "HELD_IN_ALL"}
+PARTIAL = {"RUNNABLE", "RUNNABLE_SENDS", "DISCARDING", "LIVE_INSTANCES", "END_INSTANCES", "ENDED_OWNERS", "HELD_IN_ALL"}
 """Read all of an index that holds nothing but what is looked for."""
 
 
