@@ -1,4 +1,4 @@
-"""Shares of what there is little of, where strangers say how much of it they would have."""
+"""Shares of something scarce (threads, places in a queue) of which strangers decide how much they ask for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ __all__ = ["Shares"]
 
 
 class Shares:
-    """So many of one thing as ``most`` are lent at a time, each for some names: who has it lent, what for.
+    """At most ``most`` of one thing are lent at a time, each under some names, such as its sender and its host.
 
-    Nobody gets one more who has as many as are left: the first who asks for all gets half, the next a half of the rest.
-    So any number of requests of one leaves something to the next one, and no share has to be told beforehand."""
+    A name gets one more while it has fewer than are left: the first that asks for all of it gets a half, the next a
+    half of the rest. So no number of requests under one name leaves nothing to the next, and no limit for each has to
+    be set beforehand."""
 
     def __init__(self, most: int) -> None:
         self._left = most

@@ -1,8 +1,8 @@
 """Names of hosts are looked up in threads of their own, for as long as a request can wait and no longer.
 
-A name server may be silent for a minute, and nothing ends a look-up that is under way: whoever names hosts whose name
-server is his own could keep every thread that waits for one. So whoever asks waits for ``SECONDS``, the thread that
-looks is one of few (``shares``: for everyone who asks, and in all), and what is being looked up is not looked up twice.
+A name server may be silent for a minute, and nothing ends a look-up that is under way: a stranger who names hosts of a
+name server of his own could keep every thread that waits for one. So a request waits for ``SECONDS``, the threads that
+look are few (``shares``: for each sender, and in all), and a name that is being looked up is not looked up twice.
 Names that were found once have as many threads of their own: no number of those who ask for others takes them.
 """
 
@@ -88,7 +88,7 @@ class Names:
     def ask(self, host: str, who: str | None = None) -> tuple[Future[_Found], float]:
         """Have ``host`` looked up for ``who``; never blocks. Answers what tells of it, and for how many seconds that is
         to be waited for. Raises ``NameServerSilent`` where too many are being looked up."""
-        if self._pid != os.getpid():  # what the parent was looking up nobody looks up here
+        if self._pid != os.getpid():  # no thread here goes on with the look-ups of the parent
             self._begin()
         now = self._monotonic()
         with self._lock:

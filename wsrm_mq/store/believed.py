@@ -2,7 +2,7 @@
 
 A clock that runs ahead at a start (set by hand, a real-time clock of another time zone) is put right within minutes.
 What is written down has the time that the clock shows; what would expire by a jump waits for ``GRACE``, counted by a
-clock that nobody sets. The last time that was believed is in a file beside the store: a process that starts while the
+clock that is never set. The last time that was believed is in a file beside the store: a process that starts while the
 clock is doubted, the next worker or the same one again, finds the wrong time in the store already.
 """
 
