@@ -220,7 +220,7 @@ def test_what_processes_refused_in_the_last_minutes_is_no_success(
 
 
 @pytest.mark.parametrize("reason", ["store_locked", "disk_full", "overloaded"])
-def test_what_is_over_warns_and_says_since_when_it_is_well(
+def test_what_is_over_warns_and_says_when_the_last_message_was_refused(
     service: Service, wsrm: Wsrm, path: Path, reason: str
 ) -> None:
     at = time.time_ns() // 1_000_000 - 2 * MINUTE
@@ -230,9 +230,10 @@ def test_what_is_over_warns_and_says_since_when_it_is_well(
     service.deliver(service.sequence(1), 1)
     result = wsrm("check", *ROOM)
     assert result.exit_code == 1
-    assert f"WSRM WARNING - It is well since {moment(at)} (2 min): until then no message was taken" in result.stdout
+    assert result.stdout.startswith("WSRM WARNING - It is well now. The last message that was refused, as ")
+    assert f", came at {moment(at)} (2 min ago; 3 times in all) | " in result.stdout, "it is told once"
     shown = wsrm("status").stdout
-    assert "WARNING   It is well since " in shown
+    assert "WARNING   It is well now. " in shown
     assert "CRITICAL" not in shown
 
 

@@ -218,7 +218,7 @@ def test_what_was_given_up_at_the_end_is_pointed_to(wsrm: Wsrm, service: Service
     sentence, next_step = explained(wsrm, sequence.terms.identifier)
     assert sentence == (
         "incomplete: It is closed; what was undelivered from number 2 on is being moved to the dead letters "
-        "(first_gap). Number 2 never came, and delivery went on without that."
+        "(first_gap). Number 2 never came, and that is not waited for any more."
     )
     assert next_step.endswith(f"dead-letter list seq:{sequence.terms.identifier}")
 
@@ -264,7 +264,7 @@ def test_the_numbers_that_a_sequence_was_forced_past_are_told_and_those_that_cam
     )
     told = report(wsrm, name)
     assert "\nMissing, not waited for:     2-3, 5\n" in told
-    assert "We went on without the missing numbers. If they come they are not processed" in told
+    assert "The missing numbers are not waited for any more. If they come they are not\nprocessed" in told
     service.instance.take(name, 3)
     assert "past numbers 2, 5; " in explained(wsrm, name)[0]
     assert explained(wsrm, name)[0].endswith(
@@ -572,3 +572,46 @@ def test_who_has_terminated_it_is_told(wsrm: Wsrm, service: Service) -> None:
     assert done.exit_code == 0
     sentence = document(wsrm("sequence", "explain", name, "--json"))["sentence"]
     assert "ann terminated it (all typed in); what was undelivered from number 1 on" in sentence
+
+
+@pytest.mark.parametrize("stands", ["blocked", "held"])
+def test_a_message_that_killed_processes_is_not_to_be_tried_again_where_it_stands(
+    wsrm: Wsrm, service: Service, stands: str
+) -> None:
+    """``it failed 3 times``, and the first command that was offered ran it, and killed the next one."""
+    sequence = service.sequence(1, 2)
+    name = sequence.terms.identifier
+    policy = QueuePolicy(retry=(1_000, 1_000))
+    for _ in range(5):  # which count as failures from the third on
+        claim = service.instance.claim(service.key(sequence)) or service.claim(sequence)
+        service.instance.run(lambda tx, claim=claim: let_go(tx, claim, lambda _partner: policy, "killed"))
+        service.clock.advance(2_000)
+    assert explained(wsrm, name)[0].startswith("blocked: Number 1 stopped the sequence: ")
+    if stands == "held":
+        assert wsrm("sequence", "hold", name, "--yes", "--reason", "it kills").exit_code == 0
+    shown = wsrm("sequence", "explain", name).stdout
+    assert shown.startswith(f"{stands}: ")
+    assert "Each of the last 5 processes that ran number 1 died while it ran: it may be what kills them." in shown
+    assert "or hold the sequence" not in shown
+    commands = re.findall(r"^(?:next|or): +wsrm-mq (\w+ \w+)", shown, re.MULTILINE)
+    assert commands[:2] == ["sequence skip", "message show"]
+    assert "sequence resume" in commands
+    assert wsrm("sequence", "skip", name, 1, "--yes", "--reason", "it kills").exit_code == 0
+    assert "died while it ran" not in wsrm("sequence", "explain", name).stdout
+
+
+def test_a_gap_behind_which_nothing_is_held_is_not_to_be_forced(wsrm: Wsrm, service: Service) -> None:
+    """The command was offered, and refused."""
+    sequence = service.sequence(1, 3)
+    name = sequence.terms.identifier
+    service.deliver(sequence, 1)
+    assert "sequence force" in wsrm("sequence", "explain", name).stdout
+    position = service.instance.entry(service.key(sequence), 3)["id"]
+    assert wsrm("message", "discard", position, "--yes", "--reason", "a copy").exit_code == 0
+    shown = wsrm("sequence", "explain", name).stdout
+    assert "waiting: It lacks number 2" in shown
+    assert "sequence force" not in shown
+    assert wsrm("sequence", "force", name, "--past", 2, "--yes", "--reason", "lost").exit_code == 4
+    assert "\nReceived, not processed yet: 0\n" in report(wsrm, name)
+    assert wsrm("sequence", "hold", name, "--yes", "--reason", "ticket").exit_code == 0
+    assert ": ticket. 0 messages wait, and nothing is delivered" in explained(wsrm, name)[0]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
-from tests.views.test_losses import BRIEF, ENDINGS, FATES, One
+from tests.cli.conftest import HOUR, Service, Wsrm, document
+from tests.views.test_losses import BRIEF, ENDINGS, FATES, One, replays_before_its_turn
 from wsrm_mq.cli import status
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.queue.operate import hold
@@ -24,15 +24,32 @@ ALLOWED = {"doctor": (0, 1), "store verify": (0, 1)}
 """Statuses of commands that tell of findings by them."""
 
 
+def stays(_one: One) -> None:
+    pass
+
+
+WAITS: dict[str, Callable[[One], object]] = {
+    "waiting": stays,
+    "held": lambda one: one.run(lambda tx: hold(tx, one.identifier, actor="ann", reason="ticket 17")),
+    "lacks": replays_before_its_turn,
+    "silent": stays,
+    "expiring": stays,
+}
+"""What becomes of a sequence that waits for number 2."""
+POLICIES = {"expired": BRIEF, "expiring": QueuePolicy(max_expires=HOUR + 300_000)}
+
+
 def befallen(service: Service, fate: str, ending: str, has_gap: bool) -> None:
-    one = One(service, service.sequence(1, policy=BRIEF if ending == "expired" else QueuePolicy()).terms.identifier)
+    if ending == "silent":
+        service.clock.advance(-2 * HOUR)
+    one = One(service, service.sequence(1, policy=POLICIES.get(ending, QueuePolicy())).terms.identifier)
     one.deliver(1)
-    for number in (3, 4) if has_gap else (2, 3, 4):
+    for number in (3,) if ending == "lacks" else (3, 4) if has_gap else (2, 3, 4):
         service.instance.take(one.identifier, number)
     one.deliver(*([] if has_gap else [2]))
-    if ending == "held":
-        one.run(lambda tx: hold(tx, one.identifier, actor="ann", reason="ticket 17"))
-    elif ending != "waiting":
+    if ending in WAITS:
+        WAITS[ending](one)
+    else:
         ENDINGS[ending](one)
         FATES[fate].befalls(one)
 
@@ -40,7 +57,7 @@ def befallen(service: Service, fate: str, ending: str, has_gap: bool) -> None:
 STATES = {
     **{fate: (fate, "open", False) for fate in FATES},
     **{ending: ("delivered", ending, True) for ending in ENDINGS if ending != "open"},
-    **{ending: ("delivered", ending, True) for ending in ("waiting", "held")},
+    **{ending: ("delivered", ending, True) for ending in WAITS},
 }
 
 
@@ -85,25 +102,61 @@ def restore(whole: Path, place: Path) -> None:
     (place.parent / "plan.json").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("is_copy", [False, True], ids=["store", "copy"])
-@pytest.mark.parametrize("state", STATES)
+def as_it_is(_wsrm: Wsrm, store: Path) -> Path:
+    return store
+
+
+def backed_up(wsrm: Wsrm, store: Path) -> Path:
+    place = store.with_name("copy.db")
+    assert wsrm("store", "backup", place).exit_code == 0
+    return place
+
+
+def use(wsrm: Wsrm) -> None:
+    """The store is known in its place from then on."""
+    assert wsrm("sequence", "note", "queue:/orders", "--yes", "--reason", "seen").exit_code == 0
+
+
+def copied(wsrm: Wsrm, store: Path) -> Path:
+    """As ``cp wsrm.db* elsewhere`` does it."""
+    use(wsrm)
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{store}{suffix}", store.with_name(f"copy.db{suffix}"))
+    return store.with_name("copy.db")
+
+
+def put_back(wsrm: Wsrm, store: Path) -> Path:
+    """The place is that of a store which was served, and knows it."""
+    place = backed_up(wsrm, store)
+    use(wsrm)
+    beside = place.with_name("copy.db.d")
+    beside.mkdir()
+    shutil.copyfile(store.with_name("wsrm.db.d") / "witness", beside / "witness")
+    return place
+
+
+PLACES = {"store": as_it_is, "copy": backed_up, "cp": copied, "put_back": put_back}
+ALL_STATES = [(state, place) for state in STATES for place in ("store", "copy")]
+SOME_STATES = [(state, place) for state in ("blocks", "dead", "waiting") for place in ("cp", "put_back")]
+
+
+@pytest.mark.parametrize(("state", "where"), [*ALL_STATES, *SOME_STATES])
 def test_what_is_proposed_can_be_typed(
-    service: Service, wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch, state: str, is_copy: bool
+    service: Service, wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch, state: str, where: str
 ) -> None:
     monkeypatch.setattr(status, "SAMPLE_SECONDS", 0.001)
     befallen(service, *STATES[state])
-    whole, place = somewhere / "whole", somewhere / "wsrm.db"
+    whole, place = somewhere / "whole", PLACES[where](wsrm, somewhere / "wsrm.db")
     whole.mkdir()
-    if is_copy:
-        place = somewhere / "copy.db"
-        assert wsrm("store", "backup", place).exit_code == 0
     service.presence.abandon()  # it was killed
     for one in somewhere.glob(f"{place.name}*"):
-        copied = whole / one.name
-        copied_as(one, copied)
-    flag = ("--store", place) if is_copy else ()
+        copied_as(one, whole / one.name)
+    flag = () if where == "store" else ("--store", place)
     known = {tuple(commands) for commands in offered(wsrm, *flag) if commands}
     assert known
+    acts = [command for commands in known for command in commands if " --reason " in command]
+    assert not acts or where != "put_back", "no act works before that is adopted"
+    assert acts or where != "cp", "they may be rehearsed"
     done = set[tuple[str, ...]]()
     for commands in sorted(known):
         first = commands[:1] if commands[0].startswith("wsrm-mq store rehearse") else ()

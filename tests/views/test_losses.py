@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
 from tests.cli.conftest import HOUR, Service
 from wsrm_mq.queue import dead_letters, operate
+from wsrm_mq.queue.adopt import adopt
+from wsrm_mq.queue.broken_run import let_go
 from wsrm_mq.queue.ending import bury_tails, expire_due
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
@@ -135,6 +138,33 @@ def faulted(one: One) -> None:
     one.service.instance.settle(one.claim(), 3, release=True, remark="Client.x: no such article")
 
 
+def enter(one: One) -> None:
+    position = one.position(3)
+
+    def verb(tx: Transaction) -> None:
+        found = stored(tx, position)
+        add_replay(tx, position, replays_of(tx, found.sequence, found.home))
+
+    one.run(verb)
+
+
+def replays_before_its_turn(one: One) -> None:
+    """What a gap holds is delivered by itself, as a plan does it."""
+    enter(one)
+    one.service.instance.settle(one.replays, 1, release=True)
+
+
+def kills(one: One) -> None:
+    """Each of three processes that run it dies, which is its last try."""
+    for _ in range(3):
+        claim = one.claim()
+        one.run(lambda tx, claim=claim: let_go(tx, claim, lambda _partner: QueuePolicy(retry=()), "killed"))
+
+
+def is_held(one: One) -> None:
+    one.run(lambda tx: operate.hold(tx, one.identifier, **ACT))
+
+
 class Fate(NamedTuple):
     befalls: Callable[[One], None]
     is_lost: bool = False
@@ -159,6 +189,8 @@ FATES: Final = {
     "delivered_after_all": Fate(delivered_after_all),
     "dead_again": Fate(dead_again, True),
     "faulted": Fate(faulted, word="faulted"),
+    "kills": Fate(kills, word="blocked"),
+    "is_held": Fate(is_held, word="held"),
 }
 
 
@@ -245,26 +277,66 @@ def test_what_never_came_or_was_not_delivered_is_told_to_operator_and_partner(
     assert word == (fate.word or usual)
 
 
-def replayed(one: One) -> None:
-    """What a gap holds is delivered again by itself, as a plan does."""
-    _enter(one)
-    one.service.instance.settle(one.replays, 1, release=True)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_was_replayed_from_behind_a_gap_waits_for_nothing_more(service: Service, ending: str) -> None:
+    """It was called ready, and to be run by the next process, once its sequence went past the gap."""
+    policy = BRIEF if ending == "expired" else QueuePolicy()
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    one.deliver(1)
+    service.instance.take(one.identifier, 3)
+    service.instance.take(one.identifier, 4)
+    replays_before_its_turn(one)
+    assert "processed yet: 1 " in look(service, one.identifier)[2]
+    ENDINGS[ending](one)
+    if ending != "open":
+        one.deliver(4)
+    found, sentence, report = look(service, one.identifier)
+    assert (found.at.unsettled, found.at.ready) == ((1, 0) if ending == "open" else (0, 0))
+    assert f"processed yet: {found.at.unsettled} " in report
+    assert "is ready" not in sentence
 
 
-def _enter(one: One) -> None:
-    position = one.position(3)
+@pytest.mark.parametrize("ending", [one for one in ENDINGS if one not in ("open", "forced")])
+def test_nothing_is_ready_where_all_was_replayed_before_the_end(service: Service, ending: str) -> None:
+    policy = BRIEF if ending == "expired" else QueuePolicy()
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    one.deliver(1)
+    service.instance.take(one.identifier, 3)
+    replays_before_its_turn(one)
+    ENDINGS[ending](one)
+    found, sentence, report = look(service, one.identifier)
+    assert found.at.view.delivery == "idle", sentence
+    assert "is ready" not in sentence
+    assert "processed yet: 0 " in report
+    assert "umber 2 never came" in sentence
 
-    def enter(tx: Transaction) -> None:
-        found = stored(tx, position)
-        add_replay(tx, position, replays_of(tx, found.sequence, found.home))
 
-    one.run(enter)
+@pytest.mark.parametrize("behavior", IncompleteSequenceBehavior)
+@pytest.mark.parametrize("has_gap", [False, True])
+def test_before_its_time_runs_out_the_partner_is_asked_for_what_is_held(
+    service: Service, behavior: IncompleteSequenceBehavior, has_gap: bool
+) -> None:
+    """Of a sequence that is delivered as a whole it was told that nothing is missing, and all of it was lost."""
+    policy = QueuePolicy(behavior=behavior, max_expires=1_000)
+    one = One(service, service.sequence(1, policy=policy).terms.identifier)
+    service.instance.take(one.identifier, 3 if has_gap else 2, policy=policy)
+    service.clock.advance(950)
+    is_held = has_gap or behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+    if behavior is not IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        one.deliver(*((1,) if has_gap else (1, 2)))
+    found, _sentence, report = look(service, one.identifier)
+    assert found.word == "expiring"
+    assert ("no action is needed" in report) is not is_held
+    assert ("say that the sequence is complete" in report) is (is_held and not has_gap)
+    assert ("send the missing numbers again" in report) is has_gap
+    service.clock.advance(2_000)
+    service.instance.run(lambda tx: expire_due(tx, 100))
 
 
 HELD: Final = {
     "held": (stays, set[int](), set[int]()),
-    "replayed": (replayed, set[int](), set[int]()),
-    "is_being_replayed": (_enter, {3}, set[int]()),
+    "replayed": (replays_before_its_turn, set[int](), set[int]()),
+    "is_being_replayed": (enter, {3}, set[int]()),
     "discarded": (lambda one: one.act(dead_letters.discard), {3}, {3}),
 }
 
@@ -332,11 +404,14 @@ def test_a_gap_of_a_sequence_without_order_is_waited_for(service: Service) -> No
 
 
 def test_status_counts_by_the_same_verdicts_as_explain_gives(service: Service) -> None:
+    one = One(service, service.sequence(1, 2, 3).terms.identifier)
+    one.deliver(1, 2)
+    dead(one)
     db: Database = connect_reader(service.path)
     try:
         each = Counter(verdict.word for _view, verdict in judged(db, parse("", service.clock.now)))
         assert verdicts(db, service.clock.now).words == each
-        assert each["incomplete"] > 20
+        assert each["incomplete"] > 0
         for word in each:
             wanted = [
                 view.identifier for view, verdict in judged(db, parse("", service.clock.now)) if verdict.word == word
@@ -345,3 +420,42 @@ def test_status_counts_by_the_same_verdicts_as_explain_gives(service: Service) -
             assert [view.identifier for view, _verdict in asked] == wanted
     finally:
         db.close()
+
+
+def test_a_store_that_is_adopted_has_nothing_ready_that_was_replayed(tmp_path: Path) -> None:
+    schema.ensure(tmp_path / "wsrm.db")
+    service = Service(tmp_path / "wsrm.db", BEGAN)
+    one = One(service, service.sequence(1).terms.identifier)
+    one.deliver(1)
+    service.instance.take(one.identifier, 3)
+    replays_before_its_turn(one)
+    service.instance.run(lambda tx: adopt(tx, **ACT))
+    found, sentence, _report = look(service, one.identifier)
+    service.close()
+    assert (found.word, found.at.view.delivery) == ("ended", "idle"), sentence
+
+
+def test_however_much_was_written_off_what_was_not_is_told(service: Service) -> None:
+    """All of ten thousand dead letters are confirmed but for the last."""
+    many = 10_001
+    one = One(service, service.sequence(1, 2).terms.identifier)
+    one.deliver(1)
+    service.instance.fail(one.claim(), 2, POISON)
+    row = {"first": one.position(2), "many": many, "now": service.clock.now}
+    row["message"] = service.instance.entry(service.instance.record(one.identifier).id, 2)["message"]
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :many) "
+
+    def copy(tx: Transaction) -> None:
+        for statement in (
+            f"INSERT INTO message (id, environ, received_at, body_size) {numbers}"
+            "SELECT m.id + 1000 + n.i, m.environ, m.received_at, 0 FROM n, message m WHERE m.id = :message",
+            "INSERT INTO entry (id, queue, message, sequence, number, outcome, reason, settled_at, confirmed_at) "
+            f"{numbers} SELECT e.id + 1000 + n.i, e.queue, e.message + 1000 + n.i, e.sequence, 2 + n.i, 'dead', "
+            "'skipped', :now, iif(n.i < :many, :now, NULL) FROM n, entry e WHERE e.id = :first",
+            "UPDATE entry SET confirmed_at = :now WHERE id = :first",
+        ):
+            tx.execute(statement, row)
+
+    one.run(copy)
+    found, sentence, _report = look(service, one.identifier)
+    assert (found.word, [*found.at.undelivered.open]) == ("incomplete", [(many + 2, many + 2)]), sentence

@@ -6,12 +6,12 @@ from wsrm_mq.views import next_steps, sentences, verdict
 
 
 def test_each_cause_has_one_rule_or_more_one_sentence_and_its_steps() -> None:
-    assert set(sentences._SENTENCES) == set(verdict.Cause) == {cause for _holds, cause, _word in verdict._RULES}
+    assert set(sentences._SENTENCES) == set(verdict.Cause) == {rule.cause for rule in verdict._RULES}
     assert set(next_steps._CHOICES) == set(verdict.Cause)
 
 
 def test_the_words_of_the_rules_are_those_that_may_be_asked_for() -> None:
-    assert {word for _holds, _cause, word in verdict._RULES} | {"incomplete"} == set(verdict.WORDS)
+    assert {rule.word for rule in verdict._RULES} | {"incomplete"} == set(verdict.WORDS)
 
 
 def test_of_an_error_its_first_line_that_says_something_is_told() -> None:

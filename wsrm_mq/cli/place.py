@@ -79,30 +79,37 @@ class Place(NamedTuple):
         return f"{text}{self.flag}" if text.startswith("wsrm-mq ") else text
 
     def offered(self, steps: Iterable[Step]) -> list[Step]:
-        """Steps for this store. What changes one works on a copy once it is said that this is for trying repairs."""
-        from wsrm_mq.views.next_steps import REHEARSE
+        """Steps for this store. Where no act works on it, the step that mends this comes first; acts are offered on
+        what may be rehearsed alone."""
+        found = list(steps)
+        if any(map(_acts, found)) and (before := self._before_acts()) is not None:
+            step, are_offered = before
+            found = [step, *(one for one in found if are_offered or not _acts(one))]
+        return [step._replace(command=self.command(step.command)) for step in found]
 
-        found = [step._replace(command=self.command(step.command)) for step in steps]
-        is_refused = any(" --reason " in step.command for step in found) and self._is_copy
-        return [REHEARSE._replace(command=self.command(REHEARSE.command)), *found] if is_refused else found
-
-    @property
-    def _is_copy(self) -> bool:
-        """A copy that acts are not tried on yet."""
+    def _before_acts(self) -> tuple[Step, bool] | None:
+        """What has to come before any act, and whether acts work then; ``None``: nothing has to."""
         import sqlite3
 
-        from wsrm_mq.store.identity import identify, is_for_rehearsal
+        from wsrm_mq.store.identity import is_for_rehearsal, may_be_rehearsed, why_unconfirmed
         from wsrm_mq.store.looking import connect_looker
+        from wsrm_mq.views.next_steps import ADOPT, REHEARSE
 
         try:
             with closing(connect_looker(self.path, may_copy=False)) as db:
-                return identify(db).copied_at is not None and not is_for_rehearsal(db, self.path)
+                if why_unconfirmed(db, self.path) is None or is_for_rehearsal(db, self.path):
+                    return None
+                return (REHEARSE, True) if may_be_rehearsed(db, self.path) else (ADOPT, False)
         except (WSRMError, sqlite3.Error):
-            return False
+            return None
 
     def told(self, text: str) -> str:
         """``text``, in which commands stand in backquotes, for this store."""
         return with_flags(self.flag, text)
+
+
+def _acts(step: Step) -> bool:
+    return " --reason " in step.command
 
 
 def now_ms() -> int:

@@ -207,7 +207,7 @@ def _refused(sight: Sight) -> list[str]:
 def _ready(count: int, rates: dict[str, float]) -> str:
     """How long what waits for the application takes, where the two looks tell it."""
     from wsrm_mq.views.sentences import span
-    from wsrm_mq.views.verdict import BACKLOG
+    from wsrm_mq.views.situation import BACKLOG
 
     if count < BACKLOG or not rates:
         return str(count)

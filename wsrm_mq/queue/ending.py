@@ -6,7 +6,7 @@ entries follow to the dead-letter queue in batches.
 
 from __future__ import annotations
 
-from wsrm_mq.queue.cursor import count_unsettled
+from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.offered import end_outgoing
 from wsrm_mq.queue.stepping import step_of
@@ -48,9 +48,11 @@ def apply_step(
 
 def _follow(tx: Transaction, record: SequenceRecord, value: InboundSequence, accepted: int | None) -> None:
     """The record takes the next value. Where a part of what it held was settled before its turn, what it holds still is
-    counted: the ranges cannot tell it."""
+    counted, and its cursor is put behind what was settled: the ranges cannot tell it."""
     before, held = record.value, record.held
     record.follow(value, accepted)
+    if accepted is None and value.limit != before.limit and before.received.count(before.limit) != held:
+        settle_cursor(tx, record)
     if record.held and value.limit != before.limit and held != before.held:
         record.release(count_unsettled(tx, record, value.limit))
 

@@ -55,6 +55,7 @@ __all__ = [
     "is_of_another_past",
     "is_older",
     "mark_for_rehearsal",
+    "may_be_rehearsed",
     "rename",
     "stamp",
     "why_unconfirmed",
@@ -208,11 +209,15 @@ def is_for_rehearsal(db: Database, path: Path) -> bool:
     return identify(db).copied_at is not None and rehearsal_file(path).exists()
 
 
+def may_be_rehearsed(db: Database, path: Path) -> bool:
+    """Whether it is a copy in a place where no service has used a store: acts may be tried on it, or are already."""
+    return is_for_rehearsal(db, path) or (Witness(path).seen() is None and why_unconfirmed(db, path) is not None)
+
+
 def mark_for_rehearsal(tx: Transaction, path: Path) -> None:
     """Mark this as a copy, so that nothing serves it. Raises ``NotAllowed`` where a service uses the store, or has used
     one in this place."""
-    is_copy = why_unconfirmed(tx, path) is not None and Witness(path).seen() is None
-    if not is_copy and not is_for_rehearsal(tx, path):
+    if not may_be_rehearsed(tx, path):
         raise NotAllowed(
             f"{path}: a store is in use in this place, or was. Make a copy and rehearse on that: "
             f"`wsrm-mq store backup FILE{store_flag(path)}`, `wsrm-mq store rehearse --store FILE`."
@@ -281,7 +286,7 @@ def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | No
     if found.copied_at is not None:
         made = datetime.fromtimestamp(found.copied_at // 1000, UTC)
         text = f"is a copy of {made:%Y-%m-%d %H:%M:%S} UTC; it has forgotten what was acknowledged since."
-        return Doubt(text, f"{_OLDER} {_TRY}")
+        return Doubt(text, _OLDER if seen is not None else f"{_OLDER} {_TRY}")
     if seen is not None and seen.id == found.id and found.mark < seen.mark:
         return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
     if is_empty:
@@ -289,7 +294,7 @@ def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | No
     if seen is None:
         if found.mark == 0:
             return None  # from a version without a witness
-        return Doubt("has been in use, but its witness, in the directory beside it, is missing.", _PERHAPS)
+        return Doubt("has been in use, but its witness, in the directory beside it, is missing.", f"{_PERHAPS} {_TRY}")
     if seen.id != found.id:
         return Doubt("is not the store that was used here before.", _PERHAPS)
     return None

@@ -117,7 +117,7 @@ MEASURES: Final = {
     ),
     "refused": Measure(
         "limits, or hooks at fault, that refused messages in 5 minutes",
-        lambda s: len(s.at.refused_lately(s.now)),
+        lambda s: len(store_findings.refused(s)),
         store_findings.refused,
         warning="0",
         listing="wsrm-mq failure list",

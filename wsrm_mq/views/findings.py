@@ -10,8 +10,9 @@ from wsrm_mq.views.next_steps import Step
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.sentences import counted, explanation, first_line, moment, span
 from wsrm_mq.views.sight import Fact, Sight
+from wsrm_mq.views.situation import BACKLOG, Situation
 from wsrm_mq.views.typed import queue_word, typed
-from wsrm_mq.views.verdict import BACKLOG, Cause, Situation, Verdict
+from wsrm_mq.views.verdict import Cause, Verdict
 
 __all__ = [
     "backlog",

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.verdict import Cause, Situation
+from wsrm_mq.views.situation import Situation
+from wsrm_mq.views.verdict import Cause
 
-__all__ = ["REHEARSE", "Step", "steps"]
+__all__ = ["ADOPT", "REHEARSE", "Step", "steps"]
 
 
 class Step(NamedTuple):
@@ -25,6 +26,7 @@ class Step(NamedTuple):
 
 
 REHEARSE: Final = Step("wsrm-mq store rehearse", "first: this is a copy; let repairs be tried on it")
+ADOPT: Final = Step("wsrm-mq store adopt --dry-run", "no act works before it is adopted: what that loses")
 
 
 class _Choice(NamedTuple):
@@ -51,12 +53,12 @@ def _goes_to_a_target(at: Situation) -> bool:
     return at.view.queue.startswith(OUTGOING)
 
 
-def _is_deadly(at: Situation) -> bool:
-    return at.is_deadly and at.view.blocked is None and at.view.on_hold_since is None
-
-
 def _is_deadly_and_stands(at: Situation) -> bool:
-    return _is_deadly(at) and not at.owner_lives
+    return at.is_deadly and not at.owner_lives
+
+
+def _is_deadly_and_runs_again(at: Situation) -> bool:
+    return at.is_deadly and at.is_run_again
 
 
 def _lacks_numbers(at: Situation) -> bool:
@@ -68,7 +70,7 @@ def _holds(at: Situation) -> bool:
 
 
 def _may_be_forced(at: Situation) -> bool:
-    return bool(at.missing) and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
+    return bool(at.missing) and _holds(at) and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
 
 
 def _is_open(at: Situation) -> bool:
@@ -127,8 +129,12 @@ _END: Final = _Choice(
 )
 _DEADLY: Final = (
     _SKIP._replace(applies=_is_deadly_and_stands),
-    _Choice("wsrm-mq sequence hold {sequence} --reason TEXT", "nothing of it runs until it is resumed", _is_deadly),
-    _SHOW._replace(applies=_is_deadly),
+    _Choice(
+        "wsrm-mq sequence hold {sequence} --reason TEXT",
+        "nothing of it runs until it is resumed",
+        _is_deadly_and_runs_again,
+    ),
+    _SHOW._replace(applies=lambda at: at.is_deadly),
 )
 """Before anything else."""
 _UNDELIVERED: Final = (
@@ -196,4 +202,7 @@ def steps(cause: Cause, at: Situation) -> tuple[Step, ...]:
         for choice in (*_DEADLY, *_CHOICES[cause], *_UNDELIVERED)
         if choice.applies(at)
     )
-    return tuple({one.command: one for one in reversed([*found])}.values())[::-1]
+    told: dict[str, Step] = {}
+    for one in found:
+        told.setdefault(one.command, one)
+    return tuple(told.values())

@@ -10,7 +10,8 @@ from wsrm_mq.errors import NotAllowed
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.views.outgoing import OutgoingView
 from wsrm_mq.views.sentences import counted, moment
-from wsrm_mq.views.verdict import Cause, Situation, Verdict
+from wsrm_mq.views.situation import Situation
+from wsrm_mq.views.verdict import Cause, Verdict
 
 __all__ = ["partner_report"]
 
@@ -35,7 +36,7 @@ def partner_report(verdict: Verdict, replies: OutgoingView | None = None) -> str
         ("Numbers received", _numbers(view.received)),
         ("Numbers missing", _numbers(at.never_came)),
         *([("Missing, not waited for", _numbers(gone))] if (gone := at.never_came.without(at.missing)) else []),
-        ("Received, not processed yet", str(view.received.count(view.cursor))),
+        ("Received, not processed yet", str(at.unsettled)),
         *([("Received, and put aside", _numbers(undelivered))] if undelivered else []),
         *(_of_replies(replies) if replies is not None else []),
         ("Ends", _end(at)),
@@ -72,7 +73,8 @@ _OURS: Final = (
     "them again in another sequence."
 )
 _OVER: Final = "The sequence is over: please send further messages in a new one."
-_ANEW: Final = " They are not taken any more: please send what they were as new messages."
+_NOT_AWAITED: Final = "The missing numbers are not waited for any more."
+_ANEW: Final = " Please send what they were as new messages."
 _LATE: Final = {
     "accept": "If they come they are still processed, out of their order.",
     "refuse": "If they come they are not processed any more: send them as new messages.",
@@ -91,7 +93,7 @@ def _asides(at: Situation, undelivered: AckRanges) -> Iterator[str]:
     """What is lost, whatever else is asked for."""
     if at.never_came.without(at.missing):
         late = "" if at.view.late is None or at.view.state != "created" else f" {_LATE[at.view.late]}"
-        yield f"We went on without the missing numbers.{late or _ANEW}"
+        yield f"{_NOT_AWAITED}{late or _ANEW}"
     if undelivered:
         yield (
             f"The service has not got {counted(undelivered.count(), 'message')} that we received and acknowledged: "
@@ -131,7 +133,7 @@ def _answered(at: Situation) -> str:
 _REQUESTS: Final[dict[Cause, Callable[[Situation], str]]] = {
     Cause.WAITING: _resend,
     Cause.SILENT: _silent,
-    Cause.EXPIRING: lambda at: _resend(at) if at.missing else _nothing(at),
+    Cause.EXPIRING: lambda at: _resend(at) if at.missing or at.view.held else _nothing(at),
     Cause.FAULTED: _answered,
     Cause.ENDED: lambda _at: _OVER,
 }

@@ -11,7 +11,8 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.views.next_steps import Step, steps
 from wsrm_mq.views.rows import SequenceView
-from wsrm_mq.views.verdict import Act, Cause, Head, Situation, Verdict
+from wsrm_mq.views.situation import Act, Head, Situation
+from wsrm_mq.views.verdict import Cause, Verdict
 
 __all__ = ["Explanation", "counted", "explanation", "first_line", "moment", "operation_of", "size", "span"]
 
@@ -46,7 +47,7 @@ def explanation(verdict: Verdict) -> Explanation:
 
 def _on_hold(at: Situation) -> str:
     since = at.view.on_hold_since or at.now
-    waiting = counted(at.view.received.count(at.view.cursor), "message waits", "messages wait")
+    waiting = counted(at.unsettled, "message waits", "messages wait")
     by, why = (at.hold.actor, at.hold.reason) if at.hold is not None else (None, None)
     because = f": {first_line(why).rstrip('.')}" if why else ""
     held = f"{by or 'An operator'} holds it since {moment(since)} ({span(at.now - since)}){because}"
@@ -90,12 +91,14 @@ def _orphaned(at: Situation) -> str:
 
 def _deadly(at: Situation) -> str:
     """What speaks against a message that processes die with; empty where nothing does."""
-    if at.head is None or not at.is_deadly or at.view.blocked is not None:
+    if at.head is None or not at.is_deadly:
         return ""
-    number = at.head.number
+    died = f" Each of the last {at.deaths} processes that ran number {at.head.number} died while it ran: it may be what"
+    if not at.is_run_again:
+        return f"{died} kills them. Skip it before the sequence is resumed, which runs it again."
     return (
-        f" Each of the last {at.deaths} processes that ran number {number} died while it ran: it may be what kills "
-        "them. Skip it, or hold the sequence, before the next one runs it; no process has to live for that."
+        f"{died} kills them. Skip it, or hold the sequence, before the next one runs it; no process has to live for "
+        "that."
     )
 
 
@@ -266,7 +269,7 @@ def _lost(verdict: Verdict) -> str:
     at, told = verdict.at, []
     gone = at.never_came.without(at.missing).without(at.given_up)
     if gone:
-        told.append(f"{_sentence(_numbers(gone))} never came, and delivery went on without that.")
+        told.append(f"{_sentence(_numbers(gone))} never came, and that is not waited for any more.")
     if at.missing and verdict.cause not in _TELLS_WHAT_IS_MISSING:
         told.append(f"{_sentence(_numbers(at.missing))} did not come: the source has to send that again.")
     if at.undelivered.open:
@@ -379,8 +382,8 @@ def first_line(error: str, most: int = LINE) -> str:
 def _behind(at: Situation) -> str:
     if at.head is None or not at.view.ordered:
         return ", and nothing of it is delivered until then"
-    behind = at.view.received.count(at.head.number + 1)
-    return f", and {counted(behind, 'message is', 'messages are')} held behind it" if behind else ""
+    behind = at.unsettled - 1
+    return f", and {counted(behind, 'message is', 'messages are')} held behind it" if behind > 0 else ""
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

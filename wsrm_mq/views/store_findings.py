@@ -177,8 +177,8 @@ def nothing_taken(sight: Sight) -> list[Fact]:
 def recovered(sight: Sight) -> list[Fact]:
     return [
         Fact(
-            f"It is well since {moment(one.last_at)} ({span(sight.now - one.last_at)}): until then no message was "
-            f"taken, as {_REFUSED[one.reason][0]} ({counted(one.times, 'time')} in all).",
+            f"It is well now. The last message that was refused, as {_REFUSED[one.reason][0]}, came at "
+            f"{moment(one.last_at)} ({span(sight.now - one.last_at)} ago; {counted(one.times, 'time')} in all).",
             (_DOCTOR,),
             one.times,
             one.last_at,

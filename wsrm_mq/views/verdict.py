@@ -1,6 +1,5 @@
-"""The verdict on a sequence: its cause, and the facts that this rests on. ``sentences`` has the words.
-
-Only reads the published views, and what a run is at; whether a process lives is told by its lock beside the store.
+"""The verdict on a sequence: a word, and its cause. ``situation`` has the facts that it rests on, ``sentences`` the
+words for people.
 """
 
 from __future__ import annotations
@@ -10,30 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
-from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
-from wsrm_mq.sequence.states import State
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import FETCHED, OUTGOING
-from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.applications import FETCHED
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.repairs import RUN_IS_AT
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.applications import Unserved, unserved
-from wsrm_mq.views.instances import Instance, instance, live_instances
+from wsrm_mq.views.instances import Instance, live_instances
 from wsrm_mq.views.rows import SequenceView
+from wsrm_mq.views.situation import EXPIRING_WITHIN, SILENT_WITHOUT, Situation, situation
 
 __all__ = [
-    "EXPIRING_WITHIN",
-    "SILENT_WITHOUT",
     "UNREMARKABLE",
     "WORDS",
     "Cause",
-    "Faults",
-    "Head",
-    "Situation",
     "Verdict",
     "is_alarming",
     "is_busy",
@@ -42,418 +31,97 @@ __all__ = [
     "judge",
 ]
 
-EXPIRING_WITHIN: Final = 600_000
-"""A sequence expires soon if it does so within these ms, or within a tenth of its life where that is shorter."""
-
-SILENT_WITH_GAP: Final = 2 * 3_600_000
-SILENT_WITHOUT: Final = 24 * 3_600_000
-"""So long, in ms, nothing has come from a source that is silent: of a sequence that lacks numbers, and of another that
-is open."""
-
-BACKLOG: Final = 1_000
-"""So many messages are a backlog, of which it is told how long it will take."""
-PACE_OF: Final = 100
-"""So many settled messages, the last of a sequence, tell its pace, if that was within ``PACE_WITHIN`` ms."""
-PACE_WITHIN: Final = 60_000
-
-COUNTED: Final = 10_000
-"""So many held messages are looked at for the time of the oldest, and so many faults are counted."""
-
-
-# facts
-
-
-class Head(NamedTuple):
-    """The message that is next, or the one that stopped the sequence."""
-
-    position: int
-    number: int
-    deliveries: int
-    failures: int
-    deaths: int
-    """So many in a row of the processes that ran it have died of it, or with it."""
-    last_error: str | None
-    action: str | None
-    received_at: int
-
-
-class Act(NamedTuple):
-    """Who did something to a sequence, and why."""
-
-    at: int
-    actor: str | None
-    reason: str | None
-
-
-class Faults(NamedTuple):
-    """What the service took and answered with a fault that its source has not read, and no operator has confirmed."""
-
-    messages: int
-    last_number: int
-    last_at: int
-    last_error: str | None
-
-
-class Undelivered(NamedTuple):
-    """What came, was settled, and was not delivered, nor was any replay of it."""
-
-    open: AckRanges
-    """Nobody has confirmed it."""
-    written_off: AckRanges
-    """An operator has confirmed or discarded it."""
-    reason: str
-    """Of the last that is open: ``skipped``, ``max_failures``, ``replayed`` where its replay is not delivered, …"""
-    letters: int
-    """So many that are open are dead letters."""
-
-
-class Situation(NamedTuple):
-    """All that a verdict rests on, read in one state of the store."""
-
-    view: SequenceView
-    now: int
-    head: Head | None
-    owner: Instance | None
-    owner_lives: bool
-    live: int
-    """How many instances live."""
-    missing: AckRanges
-    """The numbers that did not come, and may still: delivery waits for them, or would take them."""
-    held_since: int | None
-    faults: Faults | None
-    hold: Act | None
-    ending: Act | None
-    """An operator has ended it."""
-    ended_because: str | None
-    """What the ledger says of its end, where that is more than its state."""
-    replayed_by: str | None
-    """The plan, not at its end, that holds it; ``None`` too where an operator does."""
-    given_up: AckRanges
-    """The numbers that an operator has forced it past and that did not come."""
-    late: AckRanges
-    """Those of them that came late."""
-    undelivered: Undelivered
-    unserved: Unserved | None
-    """Something waits, and it is for an application that no live process serves."""
-    target: str | None
-    """Where it is replayed to: what is there takes its messages or does not. ``None``: the service."""
-    exception: str | None
-    """The type of what its head failed with last, where the service told of one."""
-    pace: float | None
-    """So many of its messages are delivered in a second now, where many wait for that."""
-
-    @property
-    def deaths(self) -> int:
-        """Of its head, the last one that nobody has taken up yet included."""
-        if self.head is None:
-            return 0
-        return self.head.deaths + (self.view.owner is not None and not self.owner_lives)
-
-    @property
-    def is_deadly(self) -> bool:
-        """Once is no evidence against a message."""
-        return self.deaths > 1
-
-    @property
-    def ready(self) -> int:
-        """So many of its messages are deliverable, one after the other."""
-        return self.view.received.count(self.view.cursor) - self.view.held
-
-    @property
-    def never_came(self) -> AckRanges:
-        """Numbers below the highest received, or up to the last that the source has named."""
-        return _never_came(self.view)
-
-    @property
-    def is_lossy(self) -> bool:
-        """Something that was sent is not delivered and in nobody's hands: neither the source nor an operator has said
-        that it may be missing."""
-        lost = self.never_came.without(self.given_up)
-        return (self.view.kind == "rm" and bool(lost)) or bool(self.undelivered.open) or self.view.discarding
-
-    @property
-    def is_idle(self) -> bool:
-        """Its time is over for want of traffic, not by its Expires."""
-        return self.view.due_at != self.view.expires_at
-
-    @property
-    def is_expiring(self) -> bool:
-        view = self.view
-        if view.due_at is None:
-            return False
-        life = (view.inactivity if self.is_idle else (view.expires_at or 0) - view.created_at) or 0
-        return view.due_at - self.now <= min(EXPIRING_WITHIN, life // 10)
-
-    @property
-    def quiet_for(self) -> int:
-        """So long, in ms, nothing has come from its source."""
-        return max(0, self.now - self.view.active_at)
-
-    @property
-    def is_sent(self) -> bool:
-        """Its first message has left, was taken, and is not acknowledged."""
-        head = self.head
-        return self.view.sends_to is not None and head is not None and head.deliveries > 0 and not head.failures
-
-    @property
-    def is_silent(self) -> bool:
-        is_open = self.view.kind == "rm" and self.view.state == "created"
-        return is_open and self.quiet_for >= (SILENT_WITH_GAP if self.missing else SILENT_WITHOUT)
-
-
-_message: Final = views.messages.c
-_attempt: Final = views.attempts.c
-_event: Final = views.ledger_events.c
-p = bindparam
-_HEADS: Final = select(*(_message[name] for name in Head._fields)).where(
-    _message.sequence == p("sequence"), _message.outcome.is_(None)
-)
-_HEAD_BY_NUMBER: Final = compiled(_HEADS.where(_message.number == p("number")))
-_HEAD_BY_POSITION: Final = compiled(_HEADS.where(_message.position == p("position")))
-_held: Final = (
-    select(_message.received_at)
-    .where(_message.sequence == p("sequence"), _message.outcome.is_(None), _message.number >= p("limit"))
-    .order_by(_message.number)
-    .limit(COUNTED)
-    .subquery()
-)
-_HELD_SINCE: Final = compiled(select(func.min(_held.c.received_at)))
-_FAULTS: Final = compiled(
-    select(_attempt.number, _attempt.at, _attempt.reason)
-    .join(views.messages, _message.position == _attempt.position)
-    .where(
-        _attempt.sequence == p("sequence"),
-        _attempt.event == ANSWERED_WITH_FAULT,
-        _message.confirmed_at.is_(None),
-        _message.outcome == "delivered",
-    )
-    .order_by(_attempt.key.desc())
-    .limit(COUNTED)
-)
-_undelivered: Final = views.undelivered.c
-_UNDELIVERED: Final = compiled(
-    select(_undelivered.number, _undelivered.reason, _undelivered.confirmed, _undelivered.outcome)
-    .where(_undelivered.key == p("key"))
-    .order_by(_undelivered.number)
-    .limit(COUNTED)
-)
-_LAST_ACT: Final = compiled(
-    select(_event.at, _event.actor, _event.reason)
-    .where(_event.sequence == p("sequence"), _event.event == p("event"))
-    .order_by(_event.key.desc())
-    .limit(1)
-)
-
-_EXCEPTION: Final = compiled(
-    select(_attempt.exception).where(_attempt.position == p("position")).order_by(_attempt.key.desc()).limit(1)
-)
-_SETTLED: Final = compiled(
-    select(_message.settled_at)
-    .where(
-        _message.position.in_(
-            select(views.sequence_messages.c.position).where(
-                views.sequence_messages.c.sequence == p("sequence"),
-                or_(
-                    views.sequence_messages.c.number == p("first"),
-                    views.sequence_messages.c.number == p("last"),
-                ),
-            )
-        ),
-        _message.settled_at.is_not(None),
-    )
-    .order_by(_message.settled_at)
-)
-_TARGET: Final = compiled(select(views.plans.c.target).where(views.plans.c.plan == p("plan")))
-
-
-_REPLAYED_BY: Final = compiled(
-    select(views.sequences.c.plan)
-    .join(views.plans, views.plans.c.plan == views.sequences.c.plan)
-    .where(
-        views.sequences.c.replay_of == p("sequence"),
-        views.plans.c.state == "running",
-        literal("plan ") + views.sequences.c.plan == p("actor"),
-    )
-    .order_by(views.sequences.c.key.desc())
-    .limit(1)
-)
-_its: Final = views.sequence_messages.c
-_LATE: Final = compiled(
-    select(_message.number)
-    .where(
-        _message.position.in_(select(_its.position).where(_its.sequence == p("sequence"), _its.number < p("limit"))),
-        _message.late == 1,
-    )
-    .limit(COUNTED)
-)
-
-
-def _situation(db: Database, view: SequenceView, now: int, live: list[Instance]) -> Situation:
-    identifier = view.identifier
-    owner = instance(db, view.owner) if view.owner is not None else None
-    if view.blocked is not None:
-        row = db.execute(_HEAD_BY_POSITION, {"sequence": identifier, "position": view.blocked}).fetchone()
-    else:
-        row = db.execute(_HEAD_BY_NUMBER, {"sequence": identifier, "number": _next_number(db, view)}).fetchone()
-    head = Head(*row) if row is not None else None
-    held_since = None
-    if view.held:
-        (held_since,) = db.execute(_HELD_SINCE, {"sequence": identifier, "limit": view.limit}).fetchone()
-    faults = db.execute(_FAULTS, {"sequence": identifier}).fetchall()
-    hold = _last_act(db, view, "held") if view.on_hold_since is not None else None
-    plan = None
-    if hold is not None:
-        plan = db.execute(_REPLAYED_BY, {"sequence": identifier, "actor": hold.actor}).fetchone()
-    late = db.execute(_LATE, {"sequence": identifier, "limit": view.limit}) if view.late is not None else ()
-    waits = view.held > 0 or view.delivery in (DeliveryState.READY, DeliveryState.RETRYING)
-    return Situation(
-        view,
-        now,
-        head,
-        owner,
-        owner in live,
-        len(live),
-        _missing(view),
-        held_since,
-        Faults(len(faults), *faults[0]) if faults else None,
-        hold,
-        _last_act(db, view, "terminated") if view.ended == State.FAILED.value else None,
-        _ended_because(db, view),
-        plan[0] if plan is not None else None,
-        view.received.gaps(view.limit - 1) if view.late is not None else AckRanges(),
-        AckRanges.of(number for (number,) in late),
-        _undelivered_of(db, view),
-        next(iter(unserved(db, {view.queue})), None) if waits else None,
-        _one(db.execute(_TARGET, {"plan": view.plan})) if view.queue.startswith(OUTGOING) else None,
-        _one(db.execute(_EXCEPTION, {"position": head.position})) if head is not None and head.failures else None,
-        _pace(db, view, now),
-    )
-
-
-def _one(rows: Any) -> str | None:
-    """What a statement of one column answers, if it does."""
-    found = rows.fetchone()
-    return None if found is None else found[0]
-
-
-def _pace(db: Database, view: SequenceView, now: int) -> float | None:
-    first, last = view.cursor - PACE_OF, view.cursor - 1
-    if first < 1 or view.received.count(view.cursor) - view.held < BACKLOG:
-        return None
-    times: list[int] = [
-        at for (at,) in db.execute(_SETTLED, {"sequence": view.identifier, "first": first, "last": last})
-    ]
-    if len(times) < 2 or now - times[-1] > PACE_WITHIN:
-        return None
-    return (PACE_OF - 1) * 1000 / max(1, times[-1] - times[0])
-
-
-def _never_came(view: SequenceView) -> AckRanges:
-    return view.received.gaps(max(view.received.highest, view.last_number or 0))
-
-
-def _missing(view: SequenceView) -> AckRanges:
-    if view.state != State.CREATED.value:
-        return AckRanges()
-    lowest = view.limit if view.ordered or view.late is not None else 1
-    return _never_came(view).within(AckRanges(((lowest, max(lowest, view.received.highest)),)))
-
-
-def _undelivered_of(db: Database, view: SequenceView) -> Undelivered:
-    rows = db.execute(_UNDELIVERED, {"key": view.key}).fetchall()
-    still = [row for row in rows if not row[2]]
-    return Undelivered(
-        AckRanges.of(number for number, *_ in still),
-        AckRanges.of(number for number, _reason, confirmed, _outcome in rows if confirmed),
-        still[-1][1] if still else "",
-        sum(outcome == "dead" for *_, outcome in still),
-    )
-
-
-def _last_act(db: Database, view: SequenceView, event: str) -> Act | None:
-    row = db.execute(_LAST_ACT, {"sequence": view.identifier, "event": event}).fetchone()
-    return Act(*row) if row is not None else None
-
-
-def _ended_because(db: Database, view: SequenceView) -> str | None:
-    act = _last_act(db, view, "ended") if view.ended in (State.TERMINATED.value, State.EXPIRED.value) else None
-    return None if act is None or act.reason == view.ended else act.reason
-
-
-def _next_number(db: Database, view: SequenceView) -> int:
-    """The number that runs, else the one that is next."""
-    if view.late is None or view.running_since is None:
-        return view.cursor
-    run = {"sequence": view.key, "limit": view.limit, "since": view.running_since}
-    (number,) = db.execute(RUN_IS_AT, run).fetchone()
-    return view.cursor if number is None else int(number)
-
-
-# what is true of it
-
 
 class Cause(enum.Enum):
     """Why a verdict is what it is; one for each sentence."""
 
     ON_HOLD = enum.auto()
+    """An operator, or a plan, holds it."""
     TO_FETCH = enum.auto()
+    """What it has waits for a client that polls."""
     BLOCKED = enum.auto()
+    """A message stopped it, and waits for an operator."""
     RUNNING = enum.auto()
+    """A live process runs it."""
     TAKEN_OVER = enum.auto()
+    """The process that ran it died; a live one takes it over."""
     ORPHANED = enum.auto()
+    """The process that ran it died, and none lives."""
     UNSERVED = enum.auto()
+    """No live process serves the application that it is for."""
     SENT = enum.auto()
+    """Its first message was sent, and is not acknowledged yet."""
     RETRYING = enum.auto()
+    """Its first message failed, and is tried again later."""
     READY = enum.auto()
+    """A live process is about to run it."""
     STOPPED = enum.auto()
+    """It could run, and no process lives."""
     FAULTED = enum.auto()
+    """The service answered with faults, which no operator has confirmed."""
     ENDED = enum.auto()
+    """It is over, and nothing of it waits."""
     EXPIRING = enum.auto()
+    """It ends soon."""
     SILENT = enum.auto()
+    """Its source has sent nothing for long."""
     WAITING = enum.auto()
+    """A number is missing, or what is held waits for the end."""
     SETTLED = enum.auto()
+    """All that came is settled."""
+
+
+class Rule(NamedTuple):
+    """Where ``holds`` is true, ``cause`` is why, and ``word`` the verdict."""
+
+    cause: Cause
+    word: str
+    holds: Callable[[Situation], bool]
 
 
 def _delivers(*states: DeliveryState) -> Callable[[Situation], bool]:
     return lambda at: at.view.delivery in states
 
 
-_owned: Final = _delivers(DeliveryState.RUNNING)
-_retries: Final = _delivers(DeliveryState.RETRYING)
-_deliverable: Final = _delivers(DeliveryState.READY, DeliveryState.RETRYING)
+_is_owned: Final = _delivers(DeliveryState.RUNNING)
+_is_retried: Final = _delivers(DeliveryState.RETRYING)
+_is_deliverable: Final = _delivers(DeliveryState.READY, DeliveryState.RETRYING)
 
-_RULES: Final[tuple[tuple[Callable[[Situation], bool], Cause, str], ...]] = (
-    (lambda at: at.view.on_hold_since is not None, Cause.ON_HOLD, "held"),
-    (lambda at: _deliverable(at) and at.view.queue.startswith(FETCHED), Cause.TO_FETCH, "ok"),
-    (_delivers(DeliveryState.BLOCKED), Cause.BLOCKED, "blocked"),
-    (lambda at: _owned(at) and at.owner_lives, Cause.RUNNING, "running"),
-    (lambda at: _owned(at) and at.live > 0, Cause.TAKEN_OVER, "running"),
-    (_owned, Cause.ORPHANED, "blocked"),
-    (lambda at: at.unserved is not None, Cause.UNSERVED, "blocked"),
-    (lambda at: _retries(at) and at.is_sent, Cause.SENT, "ok"),
-    (lambda at: _retries(at) and at.head is not None, Cause.RETRYING, "blocked"),
-    (lambda at: _deliverable(at) and at.live > 0, Cause.READY, "ok"),
-    (_deliverable, Cause.STOPPED, "blocked"),
-    # Only where nothing else is wrong: what waits or is discarded is told first.
-    (
-        lambda at: at.faults is not None and not at.view.held and at.view.discard_from is None,
-        Cause.FAULTED,
-        "faulted",
-    ),
-    (lambda at: at.view.state == "ended", Cause.ENDED, "ended"),
-    (lambda at: at.is_expiring, Cause.EXPIRING, "expiring"),
-    (lambda at: at.is_silent, Cause.SILENT, "silent"),
-    (lambda at: at.view.held > 0 or bool(at.missing), Cause.WAITING, "waiting"),
-    (lambda _at: True, Cause.SETTLED, "ok"),
+
+def _is_faulted(at: Situation) -> bool:
+    """Only where nothing else is wrong: what waits or is discarded is told first."""
+    return at.faults is not None and not at.view.held and at.view.discard_from is None
+
+
+_RULES: Final = (
+    Rule(Cause.ON_HOLD, "held", lambda at: at.view.on_hold_since is not None),
+    Rule(Cause.TO_FETCH, "ok", lambda at: _is_deliverable(at) and at.view.queue.startswith(FETCHED)),
+    Rule(Cause.BLOCKED, "blocked", _delivers(DeliveryState.BLOCKED)),
+    # A process has it.
+    Rule(Cause.RUNNING, "running", lambda at: _is_owned(at) and at.owner_lives),
+    Rule(Cause.TAKEN_OVER, "running", lambda at: _is_owned(at) and at.live > 0),
+    Rule(Cause.ORPHANED, "blocked", _is_owned),
+    # Something is deliverable, or is held, and no process has it.
+    Rule(Cause.UNSERVED, "blocked", lambda at: at.unserved is not None),
+    Rule(Cause.SENT, "ok", lambda at: _is_retried(at) and at.is_sent),
+    Rule(Cause.RETRYING, "blocked", lambda at: _is_retried(at) and at.head is not None),
+    Rule(Cause.READY, "ok", lambda at: _is_deliverable(at) and at.live > 0),
+    Rule(Cause.STOPPED, "blocked", _is_deliverable),
+    # Nothing is deliverable.
+    Rule(Cause.FAULTED, "faulted", _is_faulted),
+    Rule(Cause.ENDED, "ended", lambda at: at.view.state == "ended"),
+    Rule(Cause.EXPIRING, "expiring", lambda at: at.is_expiring),
+    Rule(Cause.SILENT, "silent", lambda at: at.is_silent),
+    Rule(Cause.WAITING, "waiting", lambda at: at.view.held > 0 or bool(at.missing)),
+    Rule(Cause.SETTLED, "ok", lambda _at: True),
 )
-"""The first rule that holds gives the cause, and the word of the verdict: but that is ``ok`` only where nothing is
-missing or lost (``_word``)."""
+"""The first rule that holds is taken. ``ok`` is said only where nothing is missing or lost (``_word``)."""
 
 
 def _word(word: str, at: Situation) -> str:
     if word != "ok":
         return word
-    return "waiting" if at.missing else "incomplete" if at.is_lossy else word
+    return "waiting" if at.missing else "incomplete" if at.is_lossy else "ok"
 
 
 UNREMARKABLE: Final = ("ok", "ended")
@@ -466,6 +134,7 @@ WORDS: Final = (
 
 _sequence: Final = views.sequences.c
 _fault: Final = views.faulted.c
+_undelivered: Final = views.undelivered.c
 is_busy: Final = _sequence.delivery != DeliveryState.IDLE.value
 """Of a sequence that runs or is held, or in which something accepted is not settled."""
 is_alarming: Final = and_(_fault.outcome == "delivered", _fault.confirmed_at.is_(None))
@@ -547,6 +216,6 @@ class Verdict:
 def judge(db: Database, view: SequenceView, now: int, *, live: list[Instance] | None = None) -> Verdict:
     """The verdict on a sequence that was read in the same snapshot. ``live``: the processes that live, where that is
     known."""
-    at = _situation(db, view, now, live_instances(db) if live is None else live)
-    cause, word = next((cause, word) for holds, cause, word in _RULES if holds(at))
+    at = situation(db, view, now, live_instances(db) if live is None else live)
+    cause, word, _holds = next(rule for rule in _RULES if rule.holds(at))
     return Verdict(_word(word, at), cause, at)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from wsrm_mq.views.verdict import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHOUT
+from wsrm_mq.views.situation import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
