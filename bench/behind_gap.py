@@ -87,7 +87,7 @@ def _check(store: Path, identifier: str, messages: int, state: dict[str, Any]) -
     db = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
     try:
         (delivered,) = db.execute(
-            "SELECT count(*) FROM entry e JOIN sequence s ON s.id = e.sequence"
+            "SELECT count(*) FROM entry e JOIN lane s ON s.id = e.lane"
             " WHERE s.identifier = ? AND e.outcome = 'delivered' AND e.deliveries = 1",
             (identifier,),
         ).fetchone()

@@ -59,12 +59,12 @@ WITH RECURSIVE new (n) AS (SELECT :sequences + 1 UNION ALL SELECT n + 1 FROM new
 INSERT INTO message (id, message_id, action, environ, received_at, body_size, body)
 SELECT n, 'urn:message:' || n, action, environ, received_at, body_size, body
 FROM new JOIN message m ON m.id = 1 + (n - 1) % :sequences;
-INSERT INTO entry (id, queue, message, sequence, number)
-SELECT m.id, e.queue, m.id, e.sequence, 1 + (m.id - 1) / :sequences
+INSERT INTO entry (id, queue, message, lane, number)
+SELECT m.id, e.queue, m.id, e.lane, 1 + (m.id - 1) / :sequences
 FROM message m JOIN entry e ON e.id = 1 + (m.id - 1) % :sequences WHERE m.id > :sequences;
 UPDATE entry SET outcome = 'delivered', settled_at = 1, deliveries = 1;
 UPDATE range SET upper = :messages / :sequences;
-UPDATE sequence SET owner = NULL, expected = 1 + :messages / :sequences, cursor = 1 + :messages / :sequences,
+UPDATE lane SET owner = NULL, cursor = 1 + :messages / :sequences,
     "limit" = 1 + :messages / :sequences;
 """
 
@@ -100,7 +100,7 @@ def _arrival(identifier: str, number: int, body: bytes) -> Arrival:
 def deliver(store: Path, messages: int) -> None:
     """By the second loop."""
     with closing(sqlite3.connect(store)) as db, db:
-        db.execute("UPDATE sequence SET owner = NULL")
+        db.execute("UPDATE lane SET owner = NULL")
     with WSRMMiddleware(null, store), closing(sqlite3.connect(store)) as db:
         while db.execute("SELECT count(*) FROM entry WHERE outcome = 'delivered'").fetchone() != (messages,):
             time.sleep(0.2)

@@ -43,15 +43,18 @@ _CHECKPOINT_PAGES: Final = 4_096
 _IDENTIFIER, _NUMBER = (f"{FACTORY.rm.namespace}\n{name}" for name in ("Identifier", "MessageNumber"))
 _MESSAGE_ID, _ACTION = (f"{FACTORY.addressing.namespace}\n{name}" for name in ("MessageID", "Action"))
 _MESSAGE: Final = "id, message_id, action, environ, principal, connection, received_at, body_size, body"
-_ENTRY: Final = "id, queue, message, sequence, number, wants_reply, named, waiter, outcome, reason, settled_at"
-_TERMS: Final = "queue, identifier, rm, soap, addressing, behavior, assurance, ordered, incomplete_reason, created_at"
+_ENTRY: Final = "id, queue, message, lane, number, wants_reply, named, waiter, outcome, reason, settled_at"
+_TERMS: Final = "queue, identifier, soap, addressing, assurance, ordered, created_at"
 _CREATE: Final = (
-    f'INSERT INTO sequence ({_TERMS}, state, active_at, expected, cursor, "limit", fence) '
-    "VALUES (?, ?, ?, ?, ?, 'NoDiscard', 'exactly_once', 1, 'first_gap', ?, 'created', ?, 1, 1, 1, 0)"
+    f'INSERT INTO lane ({_TERMS}, active_at, cursor, "limit", fence) '
+    "VALUES (?, ?, ?, ?, 'exactly_once', 1, ?, ?, 1, 1, 0)"
+)
+_RULED: Final = (
+    "INSERT INTO sequence (lane, rm, behavior, incomplete_reason, state) "
+    "VALUES (?, ?, 'NoDiscard', 'first_gap', 'created')"
 )
 _PROGRESS: Final = (
-    'UPDATE sequence SET active_at = ?, expected = ?, cursor = ?, "limit" = ?, fence = 0, running_since = NULL '
-    "WHERE id = ?"
+    'UPDATE lane SET active_at = ?, cursor = ?, "limit" = ?, fence = 0, running_since = NULL WHERE id = ?'
 )
 
 
@@ -98,8 +101,8 @@ class Floor:
         execute("BEGIN IMMEDIATE")
         execute("INSERT INTO queue (name, kind, created_at) VALUES (?, 'app', ?) ON CONFLICT DO NOTHING", (path, now))
         (queue,) = execute("SELECT id FROM queue WHERE name = ?", (path,)).fetchone()
-        row = (queue, identifier, FACTORY.rm.label, FACTORY.soap.label, FACTORY.addressing.label, now, now)
-        key = execute(_CREATE, row).lastrowid
+        key = execute(_CREATE, (queue, identifier, FACTORY.soap.label, FACTORY.addressing.label, now, now)).lastrowid
+        execute(_RULED, (key, FACTORY.rm.label))
         execute("COMMIT")
         self._sequences[identifier] = _Sequence(key or 0, queue)
         return create_sequence_response(FACTORY.soap, FACTORY.addressing, FACTORY.rm, None, identifier)
@@ -128,7 +131,7 @@ class Floor:
             execute(_insert("entry", _ENTRY, len(placed)), _flat(entries))
         if done:
             execute(_settle(len(done)), (now, *(position for _, position in done)))
-        progress = [(now, one.expected, one.cursor, one.expected, one.key) for one in changed]
+        progress = [(now, one.cursor, one.expected, one.key) for one in changed]
         self._db.executemany(_PROGRESS, progress)
         execute("COMMIT")
         self.commits += 1

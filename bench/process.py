@@ -109,7 +109,7 @@ def settled(store: Path) -> None:
     """Wait until every sequence of the store is settled and given back."""
     db = sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30)
     try:
-        while db.execute('SELECT 1 FROM sequence WHERE cursor < "limit" OR owner IS NOT NULL LIMIT 1').fetchone():
+        while db.execute('SELECT 1 FROM lane WHERE cursor < "limit" OR owner IS NOT NULL LIMIT 1').fetchone():
             time.sleep(_POLL_SECONDS)
     finally:
         db.close()

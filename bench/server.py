@@ -67,8 +67,8 @@ def _arrival_of_number_2(engine: Engine, identifier: str) -> tuple[Arrival, int]
     with engine.store.reader() as db:
         row = db.execute(
             "SELECT q.name, s.peer, m.action, m.environ, m.connection, m.body,"
-            " (SELECT max(upper) FROM range WHERE sequence = s.id) FROM sequence s"
-            " JOIN queue q ON q.id = s.queue JOIN entry e ON e.sequence = s.id AND e.number = 2 AND e.outcome IS NULL"
+            " (SELECT max(upper) FROM range WHERE lane = s.id) FROM lane s"
+            " JOIN queue q ON q.id = s.queue JOIN entry e ON e.lane = s.id AND e.number = 2 AND e.outcome IS NULL"
             " JOIN message m ON m.id = e.message WHERE s.identifier = ?",
             (identifier,),
         ).fetchone()

@@ -23,19 +23,22 @@ _ENVIRON: Final = json.dumps(
 _QUEUE: Final = "INSERT INTO queue (id, name, kind, created_at) VALUES (1, '/orders', 'app', :began)"
 _SEQUENCES: Final = """
 WITH RECURSIVE k(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM k WHERE i < :sequences)
-INSERT INTO sequence (id, queue, identifier, rm, soap, addressing, behavior, assurance, ordered, incomplete_reason,
-    created_at, state, active_at, expected, cursor, "limit", fence)
-SELECT i, 1, printf('urn:uuid:00000000-0000-4000-8000-%012d', i), '1.1', '1.1', '1.0', 'NoDiscard', 'exactly_once', 1,
-    'incomplete', :began, 'created', :began, :each + 1, :each + 1, :each + 1, 1
+INSERT INTO lane (id, queue, identifier, soap, addressing, assurance, ordered, created_at, active_at, cursor, "limit",
+    fence)
+SELECT i, 1, printf('urn:uuid:00000000-0000-4000-8000-%012d', i), '1.1', '1.0', 'exactly_once', 1, :began, :began,
+    :each + 1, :each + 1, 1
 FROM k"""
-_RANGES: Final = "INSERT INTO range SELECT id, 1, :each FROM sequence"
+_RULING: Final = """
+INSERT INTO sequence (lane, rm, behavior, incomplete_reason, state)
+SELECT id, '1.1', 'NoDiscard', 'incomplete', 'created' FROM lane"""
+_RANGES: Final = "INSERT INTO range SELECT id, 1, :each FROM lane"
 _ROWS: Final = "WITH RECURSIVE k(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM k WHERE i < :messages)"
 _MESSAGES: Final = f"""{_ROWS}
 INSERT INTO message (id, message_id, action, environ, connection, received_at, body_size, body)
 SELECT i, printf('urn:message:%d', i), 'urn:orders/put', :environ, 'connection', :began + i, length(:body), :body
 FROM k"""
 _ENTRIES: Final = f"""{_ROWS}
-INSERT INTO entry (id, queue, message, sequence, number, outcome, settled_at, deliveries)
+INSERT INTO entry (id, queue, message, lane, number, outcome, settled_at, deliveries)
 SELECT i, 1, i, (i - 1) % :sequences + 1, (i - 1) / :sequences + 1, 'delivered', :began + i + 40, 1
 FROM k"""
 
@@ -59,7 +62,7 @@ def made(path: Path, messages: int, sequences: int = 100, body_bytes: int = 1_00
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("BEGIN")
-        for statement in (_QUEUE, _SEQUENCES, _RANGES, _MESSAGES, _ENTRIES):
+        for statement in (_QUEUE, _SEQUENCES, _RULING, _RANGES, _MESSAGES, _ENTRIES):
             db.execute(statement, values)
         db.execute("COMMIT")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

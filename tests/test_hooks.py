@@ -14,7 +14,7 @@ from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.testing import Reply
 
-REFUSED = "SELECT (SELECT count(*) FROM sequence) + (SELECT count(*) FROM message) + (SELECT count(*) FROM queue)"
+REFUSED = "SELECT (SELECT count(*) FROM lane) + (SELECT count(*) FROM message) + (SELECT count(*) FROM queue)"
 
 
 def service(environ: dict[str, Any], start_response: Any) -> list[bytes]:

@@ -70,7 +70,7 @@ def test_what_waits_to_be_fetched_is_its_principals(in_process: Wrapped) -> None
     assert created is not None
     server.post(FACTORY.message(created.identifier, 1, reply_to=address), **alice)
     replies.set()
-    query = "SELECT count(*) FROM entry WHERE sequence IN (SELECT sequence FROM channel)"
+    query = "SELECT count(*) FROM entry WHERE lane IN (SELECT lane FROM channel)"
     assert until(lambda: server.rows(query) == [(1,)])
     store = Stored(server.path)
     before = store.everything()

@@ -138,7 +138,6 @@ class Front:
             on_event=hooks.on_event,
             clock=hooks.clock,
             chores=(self._end_connections,) if settings.queue_one_way else (),
-            keep_headers=settings.keep_headers,
             serving=Serving(settings.application, settings.paths, sends=bool(settings.decoupled)),
             poster=partial(_poster, settings) if settings.decoupled else None,
             hold_timeout=None if settings.hold_timeout is None else round(settings.hold_timeout * 1000),

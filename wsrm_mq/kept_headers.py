@@ -122,18 +122,6 @@ class KeptHeaders:
         except KeyError:
             return tuple([item for item in environ.items() if self._keeps(item[0])])
 
-    def scrubbed(self, kept: str) -> str:
-        """What an older version stored, without what this one would not store, as long as before: a row that keeps its
-        length is written in its place, without its body. Text that is no JSON stays as it is."""
-        try:
-            environ = json.loads(kept)
-        except ValueError:
-            return kept
-        left = {name: value for name, value in environ.items() if name in self._kept}
-        if len(left) == len(environ):
-            return kept
-        return as_json(left.items()).ljust(len(kept))
-
     def _keeps(self, name: str) -> bool:
         keeps = name in self._kept
         if name not in self._known and len(self._known) < _NAMES and len(name) <= len("HTTP_") + _LONGEST:

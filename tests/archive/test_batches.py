@@ -82,7 +82,7 @@ def test_files_lie_by_day_and_queue_and_those_that_were_replaced_are_gone(
 ) -> None:
     deliver(one, filled(one, 2), 1)
     archive(node.path, place)
-    one.run(lambda tx: note(tx, one.rows("SELECT identifier FROM sequence")[0]["identifier"], **WHY))
+    one.run(lambda tx: note(tx, one.rows("SELECT identifier FROM lane")[0]["identifier"], **WHY))
     known, _ = archive(node.path, place)
     assert {Path(segment.file).parts[:-1] for segment in known.segments} == {
         ("messages", "date=2023-11-14", "queue=%2Forders"),
@@ -212,7 +212,7 @@ def test_an_archive_is_of_one_store_and_not_of_an_older_copy(node: Node, one: In
     place = tmp_path / "archive"
     older = tmp_path / "older.db"
     one.db.execute(f"VACUUM INTO '{older}'")
-    deliver(one, one.rows("SELECT identifier FROM sequence")[0]["identifier"], 2)
+    deliver(one, one.rows("SELECT identifier FROM lane")[0]["identifier"], 2)
     one.run(lambda tx: tx.ledger("noted", position=2, **WHY))
     archive(node.path, place)
     with pytest.raises(NotAllowed, match="a later state of this store"):

@@ -32,7 +32,7 @@ def letters(one: Instance, count: int) -> str:
     """A sequence of dead letters."""
     identifier = filled(one, count)
     one.db.execute("UPDATE entry SET outcome = 'dead', settled_at = 0, reason = 'poison'")
-    one.db.execute('UPDATE sequence SET "cursor" = "limit"')
+    one.db.execute('UPDATE lane SET "cursor" = "limit"')
     return identifier
 
 
@@ -52,7 +52,7 @@ def test_a_dead_letter_that_a_plan_replays_is_archived_anew(node: Node, one: Ins
 def test_a_sequence_of_replays_that_goes_on_is_archived_anew(node: Node, one: Instance, place: Path) -> None:
     letters(one, 2)
     one.run(lambda tx: dead_letters.redrive(tx, 1, **WHY))
-    (replays,) = [row["identifier"] for row in one.rows("SELECT identifier FROM sequence WHERE kind = 'replay'")]
+    (replays,) = [row["identifier"] for row in one.rows("SELECT identifier FROM lane WHERE kind = 'replay'")]
     deliver(one, replays, 1)
     archive(node.path, place)
     one.run(lambda tx: dead_letters.redrive(tx, 2, **WHY))

@@ -559,9 +559,7 @@ def test_what_fits_none_is_told(wsrm: Wsrm, service: Service, words: tuple[str, 
 
 def test_an_identifier_that_looks_like_a_query_is_an_identifier(wsrm: Wsrm, service: Service) -> None:
     made = service.sequence(2)
-    service.instance.db.execute(
-        "UPDATE sequence SET identifier = 'seq:4' WHERE identifier = ?", (made.terms.identifier,)
-    )
+    service.instance.db.execute("UPDATE lane SET identifier = 'seq:4' WHERE identifier = ?", (made.terms.identifier,))
     assert document(wsrm("sequence", "explain", "seq:4", "--json"))["verdict"] == "waiting"
     assert wsrm("sequence", "note", "seq:4", "--yes", "--reason", "x").exit_code == 0
 

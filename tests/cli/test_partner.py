@@ -174,7 +174,7 @@ def test_check_tells_every_combination_that_an_endpoint_speaks_and_leaves_nothin
     assert lines[0] == "WSDL  SOAP 1.1; reliable messaging: RM 1.1, RM 1.0"
     assert lines[2].startswith("1.1\t1.2\t1.0\tyes\tyes\tPT60S\tNoDiscard")
     db = sqlite3.connect(orders.store)
-    assert db.execute("SELECT DISTINCT state, ended FROM sequence").fetchall() == [("ended", "terminated")]
+    assert db.execute("SELECT DISTINCT state, ended FROM sequences").fetchall() == [("ended", "terminated")]
     db.close()
 
 
@@ -183,7 +183,7 @@ def test_check_for_the_first_that_works_leaves_one_ended_sequence(
 ) -> None:
     assert "up to six terminated sequences" in " ".join(wsrm("partner", "check", "--help").stdout.split())
     with closing(sqlite3.connect(orders.store)) as db:
-        count = "SELECT count(*), coalesce(sum(ended = 'terminated'), 0) FROM sequence"
+        count = "SELECT count(*), coalesce(sum(ended = 'terminated'), 0) FROM lane"
         before = db.execute(count).fetchone()
         (one,) = document(wsrm("partner", "check", orders.url, "--first", "--json"))["combinations"]
         assert (one["rm"], one["soap"], one["created"], one["ended"]) == ("1.1", "1.2", True, True)

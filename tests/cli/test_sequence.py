@@ -124,7 +124,7 @@ def test_resume_tries_the_number_again_and_writes_down_who_and_why(wsrm: Wsrm, s
     assert service.instance.record(sequence.terms.identifier).blocked is None
     assert service.instance.entry(service.key(sequence), 2)["failures"] == 0
     assert events(service) == [("resumed", "the disk is back", "ada")]
-    assert [held.sequence for held in service.instance.runnable()] == [service.key(sequence)]
+    assert [held.lane for held in service.instance.runnable()] == [service.key(sequence)]
 
 
 def test_a_rehearsal_says_what_would_happen_and_changes_nothing(wsrm: Wsrm, service: Service) -> None:

@@ -230,24 +230,24 @@ DAMAGES = {
     "every acknowledged number has its entry, or was pruned": "DELETE FROM entry WHERE number = 2",
     "every entry's number is in the ranges": "UPDATE range SET upper = 2 WHERE lower = 1",
     "ranges are disjoint and do not touch": "UPDATE range SET upper = 4 WHERE lower = 1",
-    "expected is the lowest number not received": "UPDATE sequence SET expected = 9",
-    "the cursor is not above the limit": 'UPDATE sequence SET cursor = 9, "limit" = 4',
-    "everything below the cursor is settled": "UPDATE sequence SET cursor = 4",
+    "a sequence rules each lane that is a sequence's, and no other": "DELETE FROM sequence",
+    "the cursor is not above the limit": 'UPDATE lane SET cursor = 9, "limit" = 4',
+    "everything below the cursor is settled": "UPDATE lane SET cursor = 4",
     "nothing is delivered at or above the limit": (
         "UPDATE entry SET outcome = 'delivered', settled_at = 1 WHERE number = 5"
     ),
     "an open sequence in order delivers up to its first gap, unless an operator forced it": (
-        'UPDATE sequence SET "limit" = 7'
+        'UPDATE lane SET "limit" = 7'
     ),
     "what came late is of a sequence that an operator forced": "UPDATE entry SET late = 1 WHERE number = 1",
-    "what stops a sequence is there and not settled": "UPDATE sequence SET blocked = 1",
+    "what stops a sequence is there and not settled": "UPDATE lane SET blocked = 1",
     "a sequence is run by an instance that has not ended": "UPDATE instance SET ended_at = 1",
     "a settled entry has one outcome, a time, and may be acknowledged": "UPDATE entry SET named = 0 WHERE number = 1",
     "a dead entry lies in a dead-letter queue, with reason and origin": (
         "UPDATE entry SET outcome = 'dead', settled_at = 1 WHERE number = 2"
     ),
     "a sequence of replays has ended, and its entries replay messages of one sequence": (
-        "UPDATE sequence SET kind = 'replay'"
+        "UPDATE lane SET kind = 'replay'"
     ),
     "what is replayed is settled": "INSERT INTO entry (queue, message, replay_of) VALUES (1, 2, 2)",
     "an entry has its message, and its body until it is settled": "UPDATE message SET body = NULL WHERE id = 2",
@@ -265,11 +265,11 @@ DAMAGES = {
         "DELETE FROM watermark WHERE name = 'connection_message'"
     ),
     "the index of sequences has every entry up to its watermark, and none behind it": (
-        "UPDATE watermark SET upto = 2 WHERE name = 'sequence_entry'"
+        "UPDATE watermark SET upto = 2 WHERE name = 'lane_entry'"
     ),
-    "the index of sequences has each entry under its own number only": "INSERT INTO sequence_entry VALUES (1, 4, 5)",
+    "the index of sequences has each entry under its own number only": "INSERT INTO lane_entry VALUES (1, 4, 5)",
     "the watermark of sequences is there, and not above the last position": (
-        "UPDATE watermark SET upto = 99 WHERE name = 'sequence_entry'"
+        "UPDATE watermark SET upto = 99 WHERE name = 'lane_entry'"
     ),
     "a key is never used again": "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'entry'",
     "the store says which it is, once": "DELETE FROM identity",

@@ -170,7 +170,7 @@ def test_a_backup_overwrites_nothing(wsrm: Wsrm, copy: Path) -> None:
 
 
 def test_a_copy_is_not_changed_nor_served_before_it_is_adopted(wsrm: Wsrm, copy: Path, service: Service) -> None:
-    blocked = next(row["identifier"] for row in service.instance.rows("SELECT * FROM sequence WHERE blocked"))
+    blocked = next(row["identifier"] for row in service.instance.rows("SELECT * FROM lane WHERE blocked"))
     for command in (("sequence", "resume", blocked), ("store", "prune", "--older-than", 1)):
         result = wsrm(*command, *WHY, "--store", copy)
         assert result.exit_code == 5
@@ -201,7 +201,7 @@ def test_adopt_says_what_is_lost_and_a_service_can_start(wsrm: Wsrm, copy: Path)
     serve(copy)
     assert wsrm("store", "verify", "--store", copy).exit_code == 0
     assert document(wsrm("store", "info", "--store", copy, "--json"))["copied_at"] is None
-    (ended, *_), *_ = sqlite3.connect(copy).execute("SELECT DISTINCT ended FROM sequence").fetchall()
+    (ended, *_), *_ = sqlite3.connect(copy).execute("SELECT DISTINCT ended FROM lane").fetchall()
     assert ended == "failed"
 
 

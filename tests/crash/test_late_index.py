@@ -10,12 +10,12 @@ import pytest
 
 from tests.queue import test_connection_index, test_sequence_index
 from tests.queue.build import Node
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE, LateIndex
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE, LateIndex
 
 _INDEX_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.store import Store
 
 index = globals()[sys.argv[2]]
@@ -43,7 +43,7 @@ store.call(globals()[sys.argv[1]], committed=die)
 
 @pytest.mark.parametrize(
     ("name", "index", "its", "indexed"),
-    [("BY_CONNECTION", BY_CONNECTION, test_connection_index, 7), ("BY_SEQUENCE", BY_SEQUENCE, test_sequence_index, 8)],
+    [("BY_CONNECTION", BY_CONNECTION, test_connection_index, 7), ("BY_LANE", BY_LANE, test_sequence_index, 8)],
 )
 def test_a_kill_between_leaves_an_index_that_is_right(
     node: Node, name: str, index: LateIndex, its: ModuleType, indexed: int

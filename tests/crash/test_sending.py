@@ -17,7 +17,7 @@ from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
 
-LEFT = "select count(*) from entry join channel using (sequence) where is_numbered and outcome is null"
+LEFT = "select count(*) from entry join channel using (lane) where is_numbered and outcome is null"
 
 
 def arrived(endpoint: Endpoint) -> dict[str | None, set[tuple[int, str | None]]]:

@@ -59,13 +59,13 @@ def left_behind(start: Start, path: str, **options: Any) -> Service:
     assert until(
         lambda: (
             service.rows(
-                f"SELECT failures FROM sequence JOIN entry ON sequence = sequence.id WHERE identifier = '{identifier}'"
+                f"SELECT failures FROM lane JOIN entry ON entry.lane = lane.id WHERE identifier = '{identifier}'"
             )
             == [(1,)]
         )
     )
     service.middleware.close()
-    service.rows("UPDATE sequence SET retry_from = NULL, retry_at = NULL")
+    service.rows("UPDATE lane SET retry_from = NULL, retry_at = NULL")
     service.rows("UPDATE entry SET retry_from = NULL, retry_at = NULL")
     return service
 
@@ -124,7 +124,7 @@ def test_of_another_name_what_waits_stays_nothing_is_taken_and_status_says_so_un
 
     assert "Messages of /orders wait for orders:app, which no process serves" in wsrm("status").stdout
     assert wsrm("check").exit_code == 2
-    [(identifier,)] = first.rows("SELECT identifier FROM sequence")
+    [(identifier,)] = first.rows("SELECT identifier FROM lane")
     explained = wsrm("sequence", "explain", identifier).stdout
     assert explained.startswith("blocked: What /orders has is for the application orders:app, which no process that li")
     assert "wsrm-mq store application orders:app NEW --reason TEXT" in explained
@@ -161,11 +161,11 @@ def test_what_was_stored_without_a_name_is_the_first_ones_that_has_one(start: St
 
 def test_many_messages_of_another_application_keep_nothing_from_running(start: Start) -> None:
     first = left_behind(start, "/bills", paths=["/bills"])
-    columns = [name for (name,) in first.rows("SELECT name FROM pragma_table_info('sequence') WHERE name <> 'id'")]
+    columns = [name for (name,) in first.rows("SELECT name FROM pragma_table_info('lane') WHERE name <> 'id'")]
     listed = ", ".join(f'"{name}"' for name in columns)
     copied = listed.replace('"identifier"', "identifier || value")
     first.rows(
-        f"INSERT INTO sequence ({listed}) SELECT {copied} FROM sequence,"
+        f"INSERT INTO lane ({listed}) SELECT {copied} FROM lane,"
         " (WITH RECURSIVE n(value) AS (VALUES (1) UNION ALL SELECT value + 1 FROM n WHERE value < 300) SELECT * FROM n)"
     )
     left_behind(start, "/orders", paths=["/orders"])

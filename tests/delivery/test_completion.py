@@ -18,7 +18,7 @@ from tests.test_asgi_in_process import Exchange, Operations, asked, create
 from wsrm_mq.asgi import WSRMASGIMiddleware
 
 HOLD_WAIT = 1.0
-FREE = "SELECT count(*) FROM sequence WHERE owner IS NULL"
+FREE = "SELECT count(*) FROM lane WHERE owner IS NULL"
 
 
 class Failing(Operations):

@@ -240,7 +240,7 @@ def test_a_two_way_message_is_never_put_aside_by_its_fault(wsrm: InProcess, serv
 def test_a_receiver_fault_is_tried_again_as_ever(wsrm: InProcess, service: Service) -> None:
     service.behave = answering_fault("Server")
     wsrm.put(wsrm.create(), 1)
-    assert until(lambda: wsrm.rows("SELECT 1 FROM sequence WHERE blocked IS NOT NULL"))
+    assert until(lambda: wsrm.rows("SELECT 1 FROM lane WHERE blocked IS NOT NULL"))
     assert wsrm.rows("SELECT outcome FROM entry") == [(None,)]
 
 

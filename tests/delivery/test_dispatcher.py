@@ -21,7 +21,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.testing import Reply
 
 Start = Callable[..., InProcess]
-OWNED = "SELECT count(*) FROM sequence WHERE owner IS NOT NULL"
+OWNED = "SELECT count(*) FROM lane WHERE owner IS NOT NULL"
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_what_an_ended_instance_left_owned_is_run_by_the_next(start: Start) -> N
     identifier = wsrm.create()
     wsrm.put(identifier, 2)
     wsrm.middleware.close(5)
-    wsrm.rows("UPDATE sequence SET owner = (SELECT id FROM instance)")
+    wsrm.rows("UPDATE lane SET owner = (SELECT id FROM instance)")
     wsrm.open()
     wsrm.put(identifier, 1)
     assert until(lambda: service.numbers(identifier) == [1, 2])
@@ -227,7 +227,7 @@ def test_a_run_whose_sequence_was_taken_from_it_soon_calls_nothing_more(
 
     def behave(environ: dict[str, Any]) -> None:
         if environ["wsrm.message_number"] == 2:
-            wsrm.rows("UPDATE sequence SET owner = 0, fence = fence + 1")
+            wsrm.rows("UPDATE lane SET owner = 0, fence = fence + 1")
         elif environ["wsrm.message_number"] > 2:
             time.sleep(0.01)
 
@@ -274,7 +274,7 @@ def test_requests_behind_a_message_that_blocks_wait_for_nothing_and_leave_the_pl
     wsrm = start(service, retry=[], on_poison="block", hold_wait=30, max_waiting=1)
     stuck, busy = wsrm.create(), wsrm.create()
     wsrm.put(stuck, 1)
-    assert until(lambda: wsrm.rows("SELECT count(blocked) FROM sequence") == [(1,)])
+    assert until(lambda: wsrm.rows("SELECT count(blocked) FROM lane") == [(1,)])
     wsrm.put(busy, 1)
     results: list[str] = []
     behind = threading.Thread(target=lambda: results.append(wsrm.put(stuck, 2, reply_to=TWO_WAY)))

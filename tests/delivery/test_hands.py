@@ -135,7 +135,7 @@ def test_what_the_store_says_is_ours_and_no_hand_has_is_taken_up(
     """However it came about: here it is written into the store."""
     identifier = wsrm.create()
     wsrm.put(identifier, 2)
-    wsrm.rows('UPDATE sequence SET owner = (SELECT max(id) FROM instance), fence = fence + 1, "limit" = 3, cursor = 2')
+    wsrm.rows('UPDATE lane SET owner = (SELECT max(id) FROM instance), fence = fence + 1, "limit" = 3, cursor = 2')
     assert until(lambda: service.numbers(identifier) == [2], SOON)
     assert until(lambda: wsrm.rows(OWNED) == [(0,)])
     assert "dispatch.dropped" in caplog.text
@@ -175,7 +175,7 @@ def test_a_chore_of_the_watch_that_raises_keeps_it_from_nothing_else(tmp_path: P
         identifier = wsrm.create()
         wsrm.put(identifier, 2)
         with raises_once(wsrm.middleware._front._connections, "closed", RuntimeError) as raised:
-            wsrm.rows('UPDATE sequence SET "limit" = 3, cursor = 2')
+            wsrm.rows('UPDATE lane SET "limit" = 3, cursor = 2')
             wsrm.middleware.engine.watch.nudge()
             assert until(lambda: raised)
             assert until(lambda: service.numbers(identifier) == [2])

@@ -39,5 +39,5 @@ def test_what_an_answer_releases_is_handed_over_at_once(store: Store) -> None:
     handed: list[Receipt] = []
     hearing = Hearing(store, lambda _partner: USUAL, Events(), handed.append)
     said = Said(WSRM_1_1, fault=SequenceFault("UnknownSequence", identifier))
-    hearing.hear(held.sequence, Posted(said=said))
+    hearing.hear(held.lane, Posted(said=said))
     assert [receipt.claim is not None for receipt in handed] == [True]

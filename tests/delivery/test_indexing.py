@@ -70,7 +70,7 @@ def test_a_look_brings_it_forward_piece_by_piece_to_the_end(one: Instance, opene
     assert store.writer.commits == before + 4, "where nothing came it writes nothing"
 
 
-@pytest.mark.parametrize("name", ["connection_message", "sequence_entry"])
+@pytest.mark.parametrize("name", ["connection_message", "lane_entry"])
 def test_whichever_index_is_behind_is_brought_forward(one: Instance, opened: Callable[[], Store], name: str) -> None:
     receive(one, "a", "b", "a")
     store = opened()
@@ -148,6 +148,6 @@ def test_a_service_indexes_what_it_receives(tmp_path: Any) -> None:
     try:
         assert until(lambda: service.rows("SELECT upto FROM watermark") == [(5,), (5,)], 5)
         assert service.rows("SELECT count(*) FROM connection_message") == received
-        assert service.rows("SELECT number, entry FROM sequence_entry") == [(n, n) for n in range(1, 6)]
+        assert service.rows("SELECT number, entry FROM lane_entry") == [(n, n) for n in range(1, 6)]
     finally:
         service.middleware.close(5)

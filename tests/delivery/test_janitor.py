@@ -122,7 +122,7 @@ def visited(service: InProcess) -> None:
     """A sequence on a path that a stranger makes up, which ends; and one behind it, for the newest stays."""
     made = Reply.parse(service.post(FACTORY.create_sequence(), PATH_INFO="/stranger")[1]).created
     assert made is not None
-    where = "SELECT q.name FROM sequence s JOIN queue q ON q.id = s.queue WHERE s.identifier = ?"
+    where = "SELECT q.name FROM lane s JOIN queue q ON q.id = s.queue WHERE s.identifier = ?"
     assert service.rows(where, made.identifier) == [("/stranger",)]
     service.post(FACTORY.terminate(made.identifier), PATH_INFO="/stranger")
     service.create()

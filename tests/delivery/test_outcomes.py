@@ -147,7 +147,7 @@ def test_each_failure_counts_and_after_the_last_try_the_sequence_waits_for_an_op
     identifier = wsrm.create()
     options = {"reply_to": TWO_WAY} if way == "two-way" else {}
     wsrm.put(identifier, 1, **options)
-    assert until(lambda: wsrm.rows("SELECT 1 FROM sequence WHERE blocked IS NOT NULL"), 8)
+    assert until(lambda: wsrm.rows("SELECT 1 FROM lane WHERE blocked IS NOT NULL"), 8)
     assert service.calls == [1, 1], "the try and the one retry, no more"
     [(failures, error)] = wsrm.rows("SELECT failures, last_error FROM entry")
     assert failures == 2
@@ -250,7 +250,7 @@ def test_what_an_asgi_application_answers_is_held_to_http_too(
     stored = Stored(tmp_path / "store.db")
 
     def blocked() -> list[Any]:
-        return stored.rows("SELECT failures FROM entry JOIN sequence s ON s.id = sequence WHERE s.blocked NOT NULL")
+        return stored.rows("SELECT failures FROM entry JOIN lane s ON s.id = entry.lane WHERE s.blocked NOT NULL")
 
     async def conversation() -> None:
         identifier = await create(middleware)
@@ -278,7 +278,7 @@ def test_an_asgi_application_that_exits_fails_like_any_other_and_the_server_goes
 
     middleware = WSRMASGIMiddleware(app, tmp_path / "store.db", retry=(0.05,), hold_wait=FAILING)
     stored = Stored(tmp_path / "store.db")
-    last_errors = "SELECT last_error FROM entry JOIN sequence s ON s.id = sequence WHERE s.blocked NOT NULL"
+    last_errors = "SELECT last_error FROM entry JOIN lane s ON s.id = entry.lane WHERE s.blocked NOT NULL"
 
     async def conversation() -> None:
         identifier = await create(middleware)
@@ -311,7 +311,7 @@ def test_a_service_that_is_wrapped_twice_is_a_failure_that_says_so(
     outer = InProcess(tmp_path, in_front(inner), retry=(0.05,), hold_wait=FAILING)
     try:
         outer.put(outer.create(), 1, **({"reply_to": TWO_WAY} if way == "two-way" else {}))
-        assert until(lambda: outer.rows("SELECT 1 FROM sequence WHERE blocked IS NOT NULL"))
+        assert until(lambda: outer.rows("SELECT 1 FROM lane WHERE blocked IS NOT NULL"))
         [(outcome, failures, error)] = outer.rows("SELECT outcome, failures, last_error FROM entry")
         assert (outcome, failures) == (None, 2)
         assert "wrapped twice" in error
@@ -334,7 +334,7 @@ def test_so_it_is_where_something_between_the_two_passes_on_what_http_carries_an
 
     outer = InProcess(tmp_path, adapter, retry=(0.05,), hold_wait=FAILING)
     delivered = "SELECT 1 FROM entry WHERE outcome = 'delivered'"
-    blocked = "SELECT 1 FROM sequence WHERE blocked IS NOT NULL"
+    blocked = "SELECT 1 FROM lane WHERE blocked IS NOT NULL"
     try:
         outer.put(outer.create(), 1)
         assert until(lambda: outer.rows(blocked) or outer.rows(delivered))
@@ -364,7 +364,7 @@ def test_an_event_loop_says_so_too(tmp_path: Path, service: Service) -> None:
     async def conversation() -> None:
         await asked(outer, FACTORY.message(await create(outer), 1))
         async with asyncio.timeout(8):
-            while not stored.rows("SELECT 1 FROM sequence WHERE blocked IS NOT NULL"):
+            while not stored.rows("SELECT 1 FROM lane WHERE blocked IS NOT NULL"):
                 await asyncio.sleep(0.02)
         await asyncio.to_thread(outer.close, 10)
         await asyncio.to_thread(inner.close, 10)

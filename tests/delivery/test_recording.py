@@ -82,7 +82,7 @@ def test_what_cannot_be_stored_is_a_failure_that_is_counted_and_in_the_end_block
     identifier = wsrm.create()
     for number in (1, 2, 3):
         wsrm.put(identifier, number, reply_to=reply_to)
-    assert until(lambda: wsrm.rows("SELECT count(*) FROM sequence WHERE blocked IS NOT NULL") == [(1,)])
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM lane WHERE blocked IS NOT NULL") == [(1,)])
     assert wsrm.rows(ENTRIES) == [(1, "delivered", 0), (2, None, 3), (3, None, 0)]
     assert_repeats_are_marked(calls)
     assert [seen for seen in calls.seen if seen[0] == 2] == [(2, 1, False), (2, 2, True), (2, 3, True)]
@@ -119,7 +119,7 @@ def test_what_breaks_off_each_run_of_a_message_is_counted_too_and_in_the_end_blo
     identifier = wsrm.create()
     wsrm.put(identifier, 1)
     wsrm.put(identifier, 2, reply_to=reply_to)
-    assert until(lambda: wsrm.rows("SELECT count(*) FROM sequence WHERE blocked IS NOT NULL") == [(1,)], 20)
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM lane WHERE blocked IS NOT NULL") == [(1,)], 20)
     assert calls.seen == [(1, 1, False), (2, 1, False), (2, 2, True), (2, 3, True), (2, 4, True)]
     [(why,)] = wsrm.rows("SELECT last_error FROM entry WHERE number = 2")
     assert why == "its run broke off: RuntimeError: of a kind that was not foreseen"

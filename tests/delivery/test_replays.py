@@ -30,7 +30,7 @@ class Service:
 def replay_all(tx: Transaction) -> None:
     for (letter,) in tx.execute("SELECT id FROM entry WHERE outcome = 'dead' ORDER BY id").fetchall():
         one = stored(tx, letter)
-        add_replay(tx, letter, replays_of(tx, one.sequence, one.home))
+        add_replay(tx, letter, replays_of(tx, one.lane, one.home))
 
 
 def test_the_service_sees_the_first_key_in_the_first_order_marked_as_a_redelivery(tmp_path: Path) -> None:

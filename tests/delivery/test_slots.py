@@ -16,7 +16,7 @@ from tests.support.in_process import TWO_WAY, InProcess, taken, until
 
 THREADS = 4
 SEQUENCES = 24
-OWNERS = "SELECT count(*) FROM sequence WHERE owner IS NOT NULL GROUP BY owner ORDER BY 1"
+OWNERS = "SELECT count(*) FROM lane WHERE owner IS NOT NULL GROUP BY owner ORDER BY 1"
 
 
 class Service:
@@ -191,7 +191,7 @@ def test_the_watch_sleeps_while_a_retry_is_due_and_no_thread_is_free(tmp_path: P
         engine, turns = alone.middleware.engine, list[bool]()
         engine.dispatcher.pool._max_threads = 1
         alone.put(alone.create(), 1)
-        assert until(lambda: alone.rows("SELECT 1 FROM sequence WHERE retry_at IS NOT NULL"))
+        assert until(lambda: alone.rows("SELECT 1 FROM lane WHERE retry_at IS NOT NULL"))
         alone.put(alone.create(), 1)
         look = engine.watch._turn
         engine.watch._turn = lambda: turns.append(True) or look()  # type: ignore[method-assign,func-returns-value]

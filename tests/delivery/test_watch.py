@@ -65,7 +65,7 @@ def watched(node: Node) -> Iterator[Watched]:
 
 def free(one: Instance) -> None:
     """Nothing runs."""
-    one.run(lambda tx: tx.execute("UPDATE sequence SET owner = NULL"))
+    one.run(lambda tx: tx.execute("UPDATE lane SET owner = NULL"))
 
 
 def deliverable(one: Instance, count: int) -> list[str]:
@@ -87,7 +87,7 @@ def given_up(one: Instance, tails: int, length: int) -> None:
         one.end(CloseSequence(identifier))
 
 
-def count(one: Instance, condition: str, table: str = "sequence") -> int:
+def count(one: Instance, condition: str, table: str = "lane") -> int:
     (row,) = one.rows(f"SELECT count(*) AS n FROM {table} WHERE {condition}")
     return int(row["n"])
 

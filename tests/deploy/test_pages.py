@@ -83,7 +83,7 @@ def _names_fit(pattern: str | None, names: list[str | None], client: Client, oth
 
 
 def _of_connections(page: Page) -> list[tuple[str | None, int]]:
-    return page.store.rows("SELECT ended, expected FROM sequence WHERE kind = 'connection'")
+    return page.store.rows("SELECT ended, expected FROM sequences WHERE kind = 'connection'")
 
 
 @pytest.mark.timeout(240)

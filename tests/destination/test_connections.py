@@ -133,5 +133,5 @@ def test_a_connection_that_closes_while_the_store_is_busy_is_ended_all_the_same(
         del socket
         time.sleep(1.5)  # the watch has looked
         other.execute("ROLLBACK")
-    assert until(lambda: wsrm.rows("SELECT state FROM sequence") == [("ended",)], 5)
+    assert until(lambda: wsrm.rows("SELECT state FROM sequences") == [("ended",)], 5)
     wsrm.middleware.close(5)

@@ -33,8 +33,8 @@ PRELUDE = """
         os.write(1, " ".join(map(str, words)).encode() + b"\\n")
 
     def settled(service, identifier):
-        key = "(select id from sequence where identifier = ?)"
-        query = f"select count(*) from entry where outcome is null and sequence = {key}"
+        key = "(select id from lane where identifier = ?)"
+        query = f"select count(*) from entry where outcome is null and lane = {key}"
         return until(lambda: service.rows(query, identifier) == [(0,)])
 
     def in_time(what, *arguments, seconds=10, **options):

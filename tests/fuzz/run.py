@@ -61,7 +61,7 @@ class Target:
 
     def stored(self) -> tuple[int, int]:
         """Messages and sequences."""
-        [row] = self._db.execute("SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM sequence)")
+        [row] = self._db.execute("SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM lane)")
         return int(row[0]), int(row[1])
 
     def send(self, case: Case) -> HTTPAnswer:

@@ -99,4 +99,4 @@ class Reliable:
 
     def ends(self) -> list[tuple[str, int]]:
         """Of each sequence of WS-RM its state and the number that it expects."""
-        return self.store.rows("select state, expected from sequence where kind = 'rm' order by id")
+        return self.store.rows("select state, expected from sequences where kind = 'rm' order by key")

@@ -155,7 +155,7 @@ def assert_both_sequences_end(server: OrdersServer, talk: Talk, rm: RMVersion) -
     ended = talk.source.step("terminate")
     assert (ended.error, ended.state) == (0, "terminated")
     query = (
-        "select sequence.state, outgoing.state from sequence, outgoing"
+        "select sequences.state, outgoing.state from sequences, outgoing"
         " where sequence.identifier = ? and outgoing.identifier = ?"
     )
     assert Stored(server.store).rows(query, ended.seq, talk.offered) == [("ended", offered)]

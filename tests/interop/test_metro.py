@@ -32,7 +32,7 @@ def test_a_hundred_messages_survive_a_bad_line_and_are_ended(
     assert line.traffic.requests_lost == line.traffic.answers_lost == 25
     assert line.traffic.duplicates > 20
     assert reliable.done(100) == texts(1, 100)
-    assert reliable.store.rows("select state, ended from sequence where kind = 'rm'") == [("ended", "terminated")]
+    assert reliable.store.rows("select state, ended from sequences where kind = 'rm'") == [("ended", "terminated")]
 
 
 @pytest.mark.peer("P-07", "P-68")

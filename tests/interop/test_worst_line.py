@@ -85,9 +85,7 @@ def test_a_decoupled_cxf_has_every_reply_where_every_second_request_of_ours_is_l
 
 
 def unsettled_replies(reliable: Reliable) -> int:
-    query = (
-        "select count(*) from entry join sequence on sequence.id = sequence where kind = 'outgoing' and outcome is null"
-    )
+    query = "select count(*) from entry join lane on lane.id = entry.lane where kind = 'outgoing' and outcome is null"
     [(count,)] = reliable.store.rows(query)
     return int(count)
 

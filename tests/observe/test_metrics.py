@@ -113,7 +113,7 @@ def test_no_counter_falls_when_rows_and_the_process_are_gone(wsrm: InProcess) ->
     assert until(lambda: of(scraped(wsrm), "wsrm_messages_delivered_total", endpoint="/orders") == 2)
     before = {key: value for key, value in scraped(wsrm).items() if key[0].endswith(("_total", "_count", "_bucket"))}
     wsrm.middleware.close(5)
-    for table in ("range", "reply", "ledger", "entry", "message", "sequence"):
+    for table in ("range", "reply", "ledger", "entry", "message", "sequence", "lane"):
         wsrm.rows(f"DELETE FROM {table}")
     wsrm.open()
     after = scraped(wsrm)

@@ -318,7 +318,7 @@ def test_what_was_named_before_a_crash_is_named_after_it(mortal: OrdersServer, s
 
         def kill() -> None:
             """Between two operations: the third death on one message would count as its failure."""
-            rest = 'SELECT 1 FROM sequence WHERE cursor < "limit"'
+            rest = 'SELECT 1 FROM lane WHERE cursor < "limit"'
             assert within(5, lambda: source.store.rows(rest), lambda rows: rows == []) == []
             mortal.kill()
 

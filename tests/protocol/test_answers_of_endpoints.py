@@ -42,7 +42,7 @@ def acknowledging(speak: Orders, offered: str) -> Callable[[Reply], tuple[int, b
 def outcomes(source: Source, endpoint: Endpoint) -> list[tuple[int, str | None, str | None]]:
     """Number, outcome and reason of each message that goes there with a number. A port may come again."""
     query = (
-        "select number, outcome, reason from entry join channel using (sequence) where is_numbered and answers = "
+        "select number, outcome, reason from entry join channel using (lane) where is_numbered and answers = "
         "(select max(answers) from channel where address = ?) order by number"
     )
     return [(number, outcome, reason) for number, outcome, reason in source.store.rows(query, endpoint.url)]
@@ -103,7 +103,7 @@ def test_a_fault_of_the_endpoint_is_kept_with_the_attempt_and_the_message_is_sen
     left = [500]
     endpoint.says = lambda received: (left.pop(), soap_fault(speak, "Busy")) if received.body_name and left else None
     source.echo(identifier, 1, "text", reply_to=endpoint.url)
-    settled = "select message, outcome from entry join channel using (sequence) where address = ? and number > 1"
+    settled = "select message, outcome from entry join channel using (lane) where address = ? and number > 1"
     [(message, _outcome)] = within(
         10, lambda: source.store.rows(settled, endpoint.url), lambda rows: [one for _key, one in rows] == ["delivered"]
     )
@@ -196,7 +196,7 @@ def test_an_end_that_is_answered_with_unknown_sequence_has_arrived(
         assert within(10, lambda: outcomes(source, endpoint), lambda found: found == both) == both
     source.terminate(identifier, reply_to="none")
     endpoint.one("TerminateSequence")
-    about = "from entry e join channel c using (sequence) where c.address = ? and not c.is_numbered"
+    about = "from entry e join channel c using (lane) where c.address = ? and not c.is_numbered"
     settled = f"select outcome, reason {about} order by e.id desc limit 1"
     taken = [("delivered", None)]
     assert within(10, lambda: source.store.rows(settled, endpoint.url), lambda rows: rows == taken) == taken
@@ -253,7 +253,7 @@ def test_what_cannot_be_read_of_an_answer_is_told_and_changes_nothing(
     endpoint.says = lambda _received: (202, garbage)
     before = source.server.log.stat().st_size
     assert is_empty_202(source.echo(identifier, 1, "one", reply_to=endpoint.url))
-    settled = "select outcome from entry join channel using (sequence) where address = ? and number > 1"
+    settled = "select outcome from entry join channel using (lane) where address = ? and number > 1"
     taken = within(10, lambda: source.store.rows(settled, endpoint.url), lambda rows: rows == [("delivered",)])
     assert taken == [("delivered",)]
 

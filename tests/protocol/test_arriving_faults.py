@@ -64,7 +64,7 @@ def plain_fault(speak: Orders, action: str) -> bytes:
 def ledger(source: Source, identifier: str, event: str) -> list[Any]:
     """The reasons of the rows of an event of a sequence."""
     query = (
-        "select reason from ledger where event = ? and sequence = (select id from sequence where identifier = ?)"
+        "select reason from ledger where event = ? and sequence = (select id from lane where identifier = ?)"
         " order by id"
     )
     return [reason for (reason,) in source.store.rows(query, event, identifier)]

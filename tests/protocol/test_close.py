@@ -17,7 +17,7 @@ STRANGE = "urn:uuid:00000000-0000-4000-8000-000000000000"
 
 def said(source: Source, identifier: str) -> list[str]:
     """The events in the ledger of a sequence."""
-    query = "select event from ledger where sequence = (select id from sequence where identifier = ?) order by id"
+    query = "select event from ledger where sequence = (select id from lane where identifier = ?) order by id"
     return [event for (event,) in source.store.rows(query, identifier)]
 
 

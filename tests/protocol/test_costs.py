@@ -145,9 +145,9 @@ def service(tmp_path: Path) -> Iterator[InProcess]:
 def with_gaps(service: InProcess, count: int) -> str:
     """A sequence that has received 2, 4, 6, …: as many ranges."""
     identifier = service.create()
-    [(key,)] = service.rows("SELECT id FROM sequence WHERE identifier = ?", identifier)
+    [(key,)] = service.rows("SELECT id FROM lane WHERE identifier = ?", identifier)
     values = ",".join(f"({key}, {2 * n}, {2 * n})" for n in range(1, count + 1))
-    service.rows(f"INSERT INTO range (sequence, lower, upper) VALUES {values}")
+    service.rows(f"INSERT INTO range (lane, lower, upper) VALUES {values}")
     return identifier
 
 

@@ -138,7 +138,7 @@ def test_replies_are_numbered_in_the_offered_sequence_and_sent_until_they_are_ac
     assert min(times(again).values()) >= 2
     assert len({(one.message_id, one.sequence) for one in again}) == 2, "what is sent again is the same message"
     source.post(source.speak.acknowledgement(offered, (1, 2)))
-    left = "select 1 from entry join channel using (sequence) where is_numbered and outcome is null and address = ?"
+    left = "select 1 from entry join channel using (lane) where is_numbered and outcome is null and address = ?"
     assert source.store.rows(left, endpoint.url) == []
 
 
@@ -275,7 +275,7 @@ def test_a_reply_that_is_never_acknowledged_is_a_dead_letter(
     with Source(servers(decoupled=ALLOWED, resend=[0.1]), speak) as source:
         identifier = created(source, endpoint, offer=uuid.uuid4().urn, offer_endpoint=endpoint.url)
         source.echo(identifier, 1, "one", reply_to=endpoint.url)
-        dead = "select entry.reason from entry join channel using (sequence) where address = ? and outcome = 'dead'"
+        dead = "select entry.reason from entry join channel using (lane) where address = ? and outcome = 'dead'"
         letters = within(10, lambda: source.store.rows(dead, endpoint.url), bool)
         assert letters == [("not_acknowledged",)]
         assert len(endpoint.saying("echoResponse")) == 2
@@ -299,7 +299,7 @@ def test_what_was_not_sent_when_the_process_died_is_sent_after_its_restart(
         server.start()
         again = endpoint.soon(lambda: endpoint.saying("echoResponse"), sent + 1)
         assert again[-1].message_id == first.message_id
-        settled = "select outcome from entry join channel using (sequence) where message = ("
+        settled = "select outcome from entry join channel using (lane) where message = ("
         settled += "select id from message where message_id = ?)"
         assert within(10, lambda: source.store.rows(settled, first.message_id), lambda rows: rows == [("delivered",)])
     server.stop()
@@ -398,7 +398,7 @@ def test_who_has_answered_is_known_after_a_restart(servers: Servers, endpoint: E
     with Source(server, speak) as source:
         source.echo(source.create(), 1, "one", reply_to=endpoint.url)
         endpoint.one("echoResponse")
-        taken = "select 1 from entry join channel using (sequence) where outcome = 'delivered' and address = ?"
+        taken = "select 1 from entry join channel using (lane) where outcome = 'delivered' and address = ?"
         assert within(5, lambda: source.store.rows(taken, endpoint.url), bool)
     server.stop()
     server.start()
@@ -422,12 +422,10 @@ def test_what_could_not_be_tried_for_a_day_at_a_host_that_never_answered_is_a_de
         identifier = source.create()
         for number in range(1, 6):
             source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
-        waits = (
-            "select count(*) from entry join channel using (sequence) where address like ? and last_error is not null"
-        )
+        waits = "select count(*) from entry join channel using (lane) where address like ? and last_error is not null"
         within(5, lambda: source.store.rows(waits, f"{endpoint.url}/%"), lambda rows: rows[0][0] >= 4)
         server.set_clock(90_000)
-        dead = "select reason, last_error from entry join channel using (sequence) where outcome = 'dead'"
+        dead = "select reason, last_error from entry join channel using (lane) where outcome = 'dead'"
         rows = within(15, lambda: source.store.rows(dead), lambda found: len(found) >= 4)
         assert {reason for reason, _error in rows} == {"never_answered"}
         assert all("is left alone for" in error for _reason, error in rows)
@@ -447,11 +445,11 @@ def test_what_waits_for_a_host_that_is_left_alone_keeps_its_attempts(
         for number in range(1, count + 1):
             source.echo(identifier, number, "text", reply_to=f"{endpoint.url}/{number}")
         there = f"{endpoint.url}/%"
-        failed = "select coalesce(sum(failures), 0) from entry join channel using (sequence) where address like ?"
+        failed = "select coalesce(sum(failures), 0) from entry join channel using (lane) where address like ?"
         [(failures,)] = within(10, lambda: source.store.rows(failed, there), lambda rows: rows[0][0] > 0)
         assert failures <= len(endpoint.requests), "none but what was sent has failed"
         waits = (
-            "select s.identifier from entry e join channel c using (sequence) join sequence s on s.id = e.sequence "
+            "select s.identifier from entry e join channel c using (lane) join lane s on s.id = e.lane "
             "where c.address like ? and e.failures = 0 and e.outcome is null and e.last_error is not null"
         )
         waiting = within(10, lambda: source.store.rows(waits, there), bool)[0][0]
@@ -462,7 +460,7 @@ def test_what_waits_for_a_host_that_is_left_alone_keeps_its_attempts(
 
         assert "is left alone for" in within(10, told, lambda text: "is left alone for" in text)
         endpoint.go_on.set()
-        sent = "select count(*) from entry join channel using (sequence) where outcome = 'delivered' and address like ?"
+        sent = "select count(*) from entry join channel using (lane) where outcome = 'delivered' and address like ?"
         assert within(20, lambda: source.store.rows(sent, there), lambda rows: rows == [(count,)]) == [(count,)]
 
 
@@ -562,7 +560,7 @@ def test_the_response_to_the_end_and_the_end_of_the_offered_sequence_leave_at_on
     assert is_empty_202(source.terminate(identifier, reply_to=endpoint.url + place))
     endpoint.one("TerminateSequence")
     endpoint.one("TerminateSequenceResponse")
-    there = "select entry.id from entry join channel using (sequence) where address like ?"
+    there = "select entry.id from entry join channel using (lane) where address like ?"
     broke_off = f"select count(*) from ledger where event = 'broke_off' and position in ({there})"
     assert source.store.rows(broke_off, f"{endpoint.url}%") == [(0,)]
 
@@ -610,7 +608,7 @@ def test_the_end_is_not_told_for_ever_to_one_that_is_gone(source: Source, endpoi
     source.post(source.speak.acknowledgement(offered, (1, 1)))
     endpoint.answers = dict.fromkeys(range(100), (503, b""))
     source.terminate(identifier, 1)
-    about = "(select e.id from entry e join channel c using (sequence) join sequence s on s.id = c.answers"
+    about = "(select e.id from entry e join channel c using (lane) join lane s on s.id = c.answers"
     tries = f"select event, attempt, reason from ledger where position in {about} where s.identifier = ?) order by id"
     said = within(10, lambda: source.store.rows(tries, identifier), lambda rows: len(rows) >= 4)
     assert [(event, attempt) for event, attempt, _reason in said] == [
@@ -630,7 +628,7 @@ def test_a_dead_letter_that_is_redriven_is_sent_as_the_message_that_it_was(
     with Source(servers(decoupled=ALLOWED, resend=[0.1]), speak) as source:
         identifier = created(source, endpoint, offer=offered, offer_endpoint=endpoint.url)
         source.echo(identifier, 1, "one", reply_to=endpoint.url)
-        dead = "select entry.id from entry join channel using (sequence) where address = ? and outcome = 'dead'"
+        dead = "select entry.id from entry join channel using (lane) where address = ? and outcome = 'dead'"
         [(position,)] = within(10, lambda: source.store.rows(dead, endpoint.url), bool)
         before = endpoint.saying("echoResponse")
         redrive(source.server.store, [position], actor="test", reason="its endpoint is back")

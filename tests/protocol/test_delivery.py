@@ -45,7 +45,7 @@ def test_a_message_that_waits_for_a_service_that_fails_is_delivered_when_the_ser
     identifier = source.create()
     assert source.put(identifier, 1, "fail=2").reply.ack.ranges == ((1, 1),)
     assert source.put(identifier, 2).reply.ack.ranges == ((1, 2),)
-    failed = "select failures, last_error from entry where number = 1 and outcome is null and sequence = ?"
+    failed = "select failures, last_error from entry where number = 1 and outcome is null and lane = ?"
     key = source.store.sequence(identifier)["id"]
     [(failures, error)] = within(5, lambda: source.store.rows(failed, key), lambda rows: rows and rows[0][0] > 0)
     assert failures > 0
@@ -69,7 +69,7 @@ def test_what_cannot_be_delivered_at_all_raises_an_error_and_is_kept(at: At) -> 
     assert source.store.outcomes(identifier) == {1: None}
     [(error, reason)] = source.store.rows(
         "select e.last_error, l.reason from entry e join ledger l on l.position = e.id"
-        " where e.sequence = ? and l.event = 'blocked'",
+        " where e.lane = ? and l.event = 'blocked'",
         row["id"],
     )
     assert "Receiver fault" in error
@@ -203,8 +203,7 @@ def test_at_most_once_in_order_drops_a_number_that_was_passed_over(at: At) -> No
     assert source.soon(identifier, [1, 4, 5]) == [1, 4, 5]
     assert source.store.outcomes(identifier)[2] == "discarded"
     [(event, reason)] = source.store.rows(
-        "select event, reason from ledger where number = 2"
-        " and sequence = (select id from sequence where identifier = ?)",
+        "select event, reason from ledger where number = 2 and sequence = (select id from lane where identifier = ?)",
         identifier,
     )
     assert (event, reason) == ("discarded", "late")

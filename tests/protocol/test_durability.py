@@ -83,7 +83,7 @@ def test_a_crash_in_an_operation_delivers_its_message_once_more_and_its_effect_o
     assert source.delivered(identifier) == [1, 2, 3]
     assert source.calls(identifier) == [1, 2, 2, 3]
     redeliveries = source.store.rows(
-        "select number, deliveries from entry where sequence = (select id from sequence where identifier = ?)",
+        "select number, deliveries from entry where lane = (select id from lane where identifier = ?)",
         identifier,
     )
     assert dict(redeliveries) == {1: 1, 2: 2, 3: 1}

@@ -51,7 +51,7 @@ class Client:
         """Wait until the reply is stored."""
         query = (
             "select count(*) from reply join entry on entry.id = reply.entry where entry.number = ?"
-            " and entry.sequence = (select id from sequence where identifier = ?)"
+            " and entry.lane = (select id from lane where identifier = ?)"
         )
         rows = within(10, lambda: self.source.store.rows(query, number, self.identifier), lambda seen: seen == [(1,)])
         assert rows == [(1,)]
@@ -62,7 +62,7 @@ class Client:
     def outcomes(self) -> list[tuple[Any, ...]]:
         """Of what was to be fetched."""
         return self.source.store.rows(
-            "select e.outcome, e.reason from entry e join channel c on c.sequence = e.sequence where c.address = ?"
+            "select e.outcome, e.reason from entry e join channel c on c.lane = e.lane where c.address = ?"
             " order by e.id",
             self.address,
         )
@@ -185,7 +185,7 @@ def test_an_acknowledgement_that_waits_is_its_principals_and_no_other_takes_it_a
         assert alice.put(client.identifier, 2).body == b""  # it waits for its turn
         alice.put(client.identifier, 1)
         assert alice.delivered(client.identifier) == [1, 2]
-        waits = "select 1 from sequence where ack_waits and identifier = ?"
+        waits = "select 1 from sequence join lane on lane.id = sequence.lane where ack_waits and identifier = ?"
         assert within(5, lambda: alice.store.rows(waits, client.identifier), bool)
         assert (poll(bob, client.address).status, poll(bob, client.address).body) == (202, b"")
         assert client.poll().reply.ack.ranges == ((1, 2),)

@@ -100,7 +100,7 @@ def test_terminate_needs_no_close_and_no_complete_sequence(at: At) -> None:
     assert source.delivered(identifier) == [1, 2, 3, 5, 6, 7]
     crossings = source.store.rows(
         "select reason from ledger where event = 'released_across_gap'"
-        " and sequence = (select id from sequence where identifier = ?)",
+        " and sequence = (select id from lane where identifier = ?)",
         identifier,
     )
     assert crossings == [("missing 4",)]
@@ -127,7 +127,7 @@ def graves(source: Source, identifier: str) -> list[tuple[int, str, str]]:
     """Number, queue and reason of the dead letters of a sequence."""
     return source.store.rows(
         "select number, name, reason from entry join queue on queue.id = entry.queue where outcome = 'dead'"
-        " and sequence = (select id from sequence where identifier = ?) order by number",
+        " and lane = (select id from lane where identifier = ?) order by number",
         identifier,
     )
 

@@ -153,7 +153,7 @@ def test_a_source_that_answers_with_its_response_hears_of_the_end_once(
     operate("terminate", identifier, "--drain")
     endpoint.one("TerminateSequence")
     unsent = (
-        "select e.id from entry e join channel c on c.sequence = e.sequence join sequence s on s.id = c.answers "
+        "select e.id from entry e join channel c on c.lane = e.lane join lane s on s.id = c.answers "
         "where s.identifier = ? and e.outcome is null"
     )
     assert within(10, lambda: source.store.rows(unsent, identifier), lambda rows: not rows) == []
@@ -210,7 +210,7 @@ def test_a_reply_that_is_sent_because_a_nack_names_it_takes_no_step_of_resend(
 
         def entry() -> list[tuple[object, ...]]:
             """Its outcome, and whether it waits for its next try."""
-            query = "select outcome, retry_at is not null from entry join channel using (sequence) where is_numbered"
+            query = "select outcome, retry_at is not null from entry join channel using (lane) where is_numbered"
             return source.store.rows(f"{query} and address = ?", endpoint.url)
 
         for times in (1, 2, 3, 4):

@@ -17,14 +17,13 @@ from wsrm_mq.queue.failure import Failed, fail
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.settle import Settled, settle
+from wsrm_mq.queue.settle import Done, Settled, settle
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, Offer, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store import entries, queues, schema
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
-from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.testing import ManualClock
@@ -107,15 +106,15 @@ class Instance:
     def end(self, element: CloseSequence | TerminateSequence, rm: RMVersion = WSRM_1_1) -> EndReceipt:
         return self.run(lambda tx: lifecycle(tx, sender(rm), element, USUAL))
 
-    def claim(self, sequence: int) -> Claim | None:
-        return self.run(lambda tx: claim(tx, sequence))
+    def claim(self, lane: int) -> Claim | None:
+        return self.run(lambda tx: claim(tx, lane))
 
     def runnable(self) -> list[Claim]:
         return self.run(lambda tx: runnable(tx, 10))
 
-    def settle(self, held: Claim, number: int, **options: Any) -> Settled:
-        position = self.entry(held.sequence, number)["id"]
-        return self.run(lambda tx: settle(tx, held, position, number, **options))
+    def settle(self, held: Claim, number: int, *, release: bool = False, **done: Any) -> Settled:
+        position = self.entry(held.lane, number)["id"]
+        return self.run(lambda tx: settle(tx, held, position, number, Done(**done), release=release))
 
     def fail(
         self,
@@ -125,7 +124,7 @@ class Instance:
         error: str = "no answer",
         diagnosis: Diagnosis = UNKNOWN,
     ) -> Failed:
-        position = self.entry(held.sequence, number)["id"]
+        position = self.entry(held.lane, number)["id"]
         return self.run(lambda tx: fail(tx, held, position, number, error, policy, diagnosis))
 
     # what is stored
@@ -135,18 +134,19 @@ class Instance:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def record(self, identifier: str) -> SequenceRecord:
+    def record(self, identifier: str) -> Any:
+        """The lane with this identifier; a ``SequenceRecord`` where a sequence rules it."""
         with self.transaction() as tx:
-            record = tx.sequence_named(identifier)
-            assert record is not None
-            return copy(record)
+            lane = tx.lane_named(identifier)
+            assert lane is not None
+            return copy(lane)
 
-    def entry(self, sequence: int, number: int) -> dict[str, Any]:
-        (row,) = self.rows("SELECT * FROM entry WHERE sequence = ? AND number = ?", sequence, number)
+    def entry(self, lane: int, number: int) -> dict[str, Any]:
+        (row,) = self.rows("SELECT * FROM entry WHERE lane = ? AND number = ?", lane, number)
         return row
 
-    def outcomes(self, sequence: int) -> dict[int, str | None]:
-        rows = self.rows("SELECT number, outcome FROM entry WHERE sequence = ? ORDER BY number", sequence)
+    def outcomes(self, lane: int) -> dict[int, str | None]:
+        rows = self.rows("SELECT number, outcome FROM entry WHERE lane = ? ORDER BY number", lane)
         return {row["number"]: row["outcome"] for row in rows}
 
     def ledger(self, *events: str) -> list[dict[str, Any]]:
@@ -155,9 +155,9 @@ class Instance:
 
     def to_run(self, held: Claim, count: int = 64) -> list[int]:
         """The numbers that a holder of ``held`` would deliver now, in this order."""
-        (row,) = self.rows("SELECT * FROM sequence WHERE id = ?", held.sequence)
+        (row,) = self.rows("SELECT * FROM lane WHERE id = ?", held.lane)
         upper = row["limit"] if row["discard_from"] is None else min(row["limit"], row["discard_from"])
-        bounds = {"sequence": held.sequence, "lower": row["cursor"], "upper": upper, "ordered": row["ordered"]}
+        bounds = {"lane": held.lane, "lower": row["cursor"], "upper": upper, "ordered": row["ordered"]}
         return [found[1] for found in self.db.execute(entries.RUN, {**bounds, "now": self.clock(), "count": count})]
 
     def close(self) -> None:

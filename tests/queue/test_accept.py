@@ -249,7 +249,7 @@ def test_an_empty_last_message_is_never_run_and_stops_nothing(one: Instance, ear
     settled = one.settle(receipt.claim, 1, release=True)
     if not settled.released:
         assert one.to_run(receipt.claim) == []
-    assert one.outcomes(receipt.claim.sequence) == {1: "delivered", 2: "discarded"}
+    assert one.outcomes(receipt.claim.lane) == {1: "delivered", 2: "discarded"}
     assert [row["number"] for row in one.ledger("discarded")] == [2]
     assert one.record(identifier).value.acknowledgement().ranges == ((1, 2),)
 
@@ -268,7 +268,7 @@ def test_at_most_once_discards_what_comes_late_and_says_so(one: Instance) -> Non
     late = one.take(identifier, 2, policy=policy)
     assert late.settled
     assert late.claim is None, "there is nothing to run"
-    assert one.outcomes(first.claim.sequence)[2] == "discarded"
+    assert one.outcomes(first.claim.lane)[2] == "discarded"
     assert [row["reason"] for row in one.ledger("discarded")] == ["late"]
 
 
@@ -293,7 +293,7 @@ def test_an_end_says_which_unnamed_message_still_runs(one: Instance, element: ty
     receipt = one.end(element(identifier))
     assert receipt.unfinished == running.position
     assert running.claim is not None
-    assert one.entry(running.claim.sequence, 1)["waiter"] == one.name
+    assert one.entry(running.claim.lane, 1)["waiter"] == one.name
     assert receipt.acknowledgement is not None
     assert receipt.acknowledgement.ranges == ((1, 1),), "Final names every accepted number"
 

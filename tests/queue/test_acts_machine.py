@@ -66,7 +66,7 @@ class Acts(RuleBasedStateMachine):
         self._home.cleanup()
 
     def policy(self, key: int) -> QueuePolicy:
-        (row,) = self.one.rows("SELECT partner FROM sequence WHERE id = ?", key)
+        (row,) = self.one.rows("SELECT partner FROM lane WHERE id = ?", key)
         return POLICIES[row["partner"]]
 
     @rule(which=st.integers(0, 3), number=st.integers(1, 5), run=st.integers(1, 4))
@@ -75,11 +75,11 @@ class Acts(RuleBasedStateMachine):
         for following in range(number, number + run):
             receipt = self.one.take(identifier, following, policy=POLICIES[partner])
             if receipt.claim is not None:
-                self.claims[receipt.claim.sequence] = receipt.claim
+                self.claims[receipt.claim.lane] = receipt.claim
 
     @rule()
     def poll(self) -> None:
-        self.claims |= {claim.sequence: claim for claim in self.one.runnable()}
+        self.claims |= {claim.lane: claim for claim in self.one.runnable()}
 
     @rule(succeeds=st.booleans())
     def run(self, succeeds: bool) -> None:
@@ -90,16 +90,16 @@ class Acts(RuleBasedStateMachine):
     def run_head(self, held: Claim, succeeds: bool) -> None:
         numbers = self.one.to_run(held)
         if not numbers:
-            del self.claims[held.sequence]
+            del self.claims[held.lane]
             self.one.run(lambda tx: give_back(tx, held, stopping=True))
             return
         if succeeds:
-            self.delivered[held.sequence].append(numbers[0])
+            self.delivered[held.lane].append(numbers[0])
             released = self.one.settle(held, numbers[0], release=True).released
         else:
-            released = self.one.fail(held, numbers[0], self.policy(held.sequence)).released
+            released = self.one.fail(held, numbers[0], self.policy(held.lane)).released
         if released:
-            del self.claims[held.sequence]
+            del self.claims[held.lane]
 
     @rule(act=st.sampled_from(list(ACTS)), which=st.integers(0, 3))
     def operate(self, act: dead_letters.Act, which: int) -> None:
@@ -111,7 +111,7 @@ class Acts(RuleBasedStateMachine):
 
     @rule()
     def skip_all(self) -> None:
-        stopped = "SELECT s.identifier, e.number FROM sequence s JOIN entry e ON e.id = s.blocked"
+        stopped = "SELECT s.identifier, e.number FROM lane s JOIN entry e ON e.id = s.blocked"
         for row in self.one.rows(stopped):
             self.one.run(lambda tx, row=row: skip(tx, row["identifier"], row["number"], actor="alice", reason="so"))
 
@@ -119,7 +119,7 @@ class Acts(RuleBasedStateMachine):
     def end(self, which: int) -> None:
         receipt = self.one.end(TerminateSequence(list(self.sequences)[which]))
         if receipt.claim is not None:
-            self.claims[receipt.claim.sequence] = receipt.claim
+            self.claims[receipt.claim.lane] = receipt.claim
 
     @rule(hours=st.sampled_from([0, 2]))
     def time_passes(self, hours: int) -> None:
@@ -140,7 +140,7 @@ class Acts(RuleBasedStateMachine):
     def what_has_an_order_is_delivered_in_it_and_once(self) -> None:
         for key, numbers in self.delivered.items():
             assert len(set(numbers)) == len(numbers)
-            rows = self.one.rows("SELECT ordered FROM sequence WHERE id = ?", key)
+            rows = self.one.rows("SELECT ordered FROM lane WHERE id = ?", key)
             assert not rows or not rows[0]["ordered"] or numbers == sorted(numbers)
 
 

@@ -106,7 +106,7 @@ def test_told_to_deliver_it_keeps_to_a_behavior_that_was_announced(node: Node) -
     (held,) = after.runnable()
     assert after.to_run(held) == [1]
     after.run(lambda tx: bury_tails(tx, 10))
-    assert after.outcomes(held.sequence) == {1: None, 3: "dead"}
+    assert after.outcomes(held.lane) == {1: None, 3: "dead"}
 
 
 def test_a_store_that_is_confirmed_goes_on_as_it_is(node: Node) -> None:

@@ -43,12 +43,12 @@ def test_at_the_bound_a_message_is_refused_and_leaves_no_trace(one: Instance) ->
     identifier = one.create().terms.identifier
     for number in (1, 2, 3):
         assert not send(one, identifier, number).no_room
-    before = one.rows('SELECT expected, cursor, "limit" FROM sequence')
+    before = one.rows('SELECT expected, cursor, "limit" FROM sequences')
     refused = send(one, identifier, 4)
     assert refused.no_room == "3 messages of connection a are undelivered, max_per_connection is 3"
     assert refused.position is None
     assert stored(one) == [1, 2, 3]
-    assert one.rows('SELECT expected, cursor, "limit" FROM sequence') == before
+    assert one.rows('SELECT expected, cursor, "limit" FROM sequences') == before
     assert refused.acknowledgement is not None
     assert refused.acknowledgement.ranges == ((1, 3),)
     assert not send(one, identifier, 4, connection="b").no_room
@@ -111,9 +111,9 @@ def test_messages_without_wsrm_are_counted_with_the_others(one: Instance) -> Non
         return one.run(lambda tx: accept_unsequenced(tx, made))
 
     assert not take().no_room
-    before = one.rows("SELECT * FROM sequence ORDER BY id")
+    before = one.rows("SELECT * FROM lane ORDER BY id")
     assert take().no_room
-    assert one.rows("SELECT * FROM sequence ORDER BY id") == before
+    assert one.rows("SELECT * FROM lane ORDER BY id") == before
 
 
 def test_the_bound_holds_over_processes(node: Node) -> None:

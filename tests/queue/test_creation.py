@@ -31,7 +31,7 @@ def opened(one: Instance, policy: QueuePolicy = TWO, principal: str | None = Non
 
 
 def states(one: Instance) -> list[tuple[str, str | None]]:
-    return [(row["state"], row["ended"]) for row in one.rows("SELECT state, ended FROM sequence ORDER BY id")]
+    return [(row["state"], row["ended"]) for row in one.rows("SELECT state, ended FROM sequences ORDER BY key")]
 
 
 @pytest.mark.spec("SEC-009", "SEC-010", versions=("1.1",))

@@ -217,10 +217,10 @@ def test_what_was_delivered_is_replayed_by_a_plan_only(one: Instance, act: dead_
 def test_what_has_no_body_any_more_stays_as_it_is(one: Instance) -> None:
     _, _, position = letter(one)
     one.db.execute("UPDATE message SET body = NULL")
-    before = one.rows("SELECT * FROM sequence")
+    before = one.rows("SELECT * FROM lane")
     with pytest.raises(NotAllowed, match="no body any more"):
         do(one, dead_letters.redrive, position)
-    assert (entry(one, position)["outcome"], one.rows("SELECT * FROM sequence")) == ("dead", before)
+    assert (entry(one, position)["outcome"], one.rows("SELECT * FROM lane")) == ("dead", before)
 
 
 def test_letters_of_an_ended_sequence_are_redriven_in_the_order_of_the_acts(one: Instance) -> None:
@@ -231,7 +231,7 @@ def test_letters_of_an_ended_sequence_are_redriven_in_the_order_of_the_acts(one:
     one.end(TerminateSequence(identifier))
     do(one, dead_letters.redrive, first)
     do(one, dead_letters.redrive, second)
-    (replays,) = one.rows("SELECT identifier FROM sequence WHERE kind = 'replay'")
+    (replays,) = one.rows("SELECT identifier FROM lane WHERE kind = 'replay'")
     held = claim_of(one, replays["identifier"])
     assert one.to_run(held) == [1, 2]
     one.settle(held, 1)

@@ -111,12 +111,12 @@ def test_what_runs_is_settled_before_the_rest_is_given_up(node: Node) -> None:
     serving.take(identifier, 2)
     do_terminate(shell, identifier, drain=False)
     shell.run(lambda tx: bury_tails(tx, 10))
-    assert serving.outcomes(claim.sequence) == {1: None, 2: None}, "its owner may be running some of it"
+    assert serving.outcomes(claim.lane) == {1: None, 2: None}, "its owner may be running some of it"
     assert not serving.settle(claim, 1).goes_on
     assert serving.run(lambda tx: give_back(tx, claim))
     shell.run(lambda tx: bury_tails(tx, 10))
-    assert serving.outcomes(claim.sequence) == {1: "delivered", 2: "dead"}
-    assert serving.entry(claim.sequence, 2)["reason"] == "terminated_by_operator"
+    assert serving.outcomes(claim.lane) == {1: "delivered", 2: "dead"}
+    assert serving.entry(claim.lane, 2)["reason"] == "terminated_by_operator"
     assert [str(found) for found in all_findings(shell.db)] == []
 
 
@@ -146,7 +146,7 @@ def test_what_blocks_a_sequence_goes_with_the_rest_even_after_its_end(one: Insta
         do_terminate(one, identifier, drain=True)
     assert do_terminate(one, identifier, drain=False).gives_up == 2
     one.run(lambda tx: bury_tails(tx, 10))
-    assert one.outcomes(claim.sequence) == {1: "dead", 2: "dead"}
+    assert one.outcomes(claim.lane) == {1: "dead", 2: "dead"}
     assert one.rows("SELECT delivery FROM sequences") == [{"delivery": "idle"}]
     with pytest.raises(NotAllowed, match="nothing left to deliver"):
         do_terminate(one, identifier, drain=False)

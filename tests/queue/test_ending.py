@@ -7,7 +7,7 @@ from wsrm_mq.queue.ending import bury_tails, due, expire, expire_due
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import sequences
+from wsrm_mq.store import lanes
 
 FOLLOWING = QueuePolicy(
     behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP, retry=(), on_poison=OnPoison.TERMINATE
@@ -54,7 +54,7 @@ def test_what_follows_the_first_gap_goes_to_the_dead_letters_in_batches(one: Ins
     receipt = one.end(CloseSequence(identifier))
     assert receipt.needs_watch
     assert receipt.claim is not None
-    key = receipt.claim.sequence
+    key = receipt.claim.lane
     assert one.to_run(receipt.claim) == [1, 2], "before a single one was moved"
     assert bury_all(one, count=2) == 3
     assert one.outcomes(key) == {1: None, 2: None, 4: "dead", 5: "dead", 6: "dead", 8: "dead"}
@@ -66,7 +66,7 @@ def test_what_follows_the_first_gap_goes_to_the_dead_letters_in_batches(one: Ins
     assert one.runnable() == []
     assert one.record(identifier).value.acknowledgement().ranges == ((1, 2), (4, 6), (8, 8))
     assert not one.record(identifier).discarding
-    assert one.db.execute(sequences.DISCARDING, {"count": 1}).fetchall() == []
+    assert one.db.execute(lanes.DISCARDING, {"count": 1}).fetchall() == []
 
 
 @pytest.mark.spec("D-DEL-012", versions=("1.1",))
@@ -118,7 +118,7 @@ def test_a_prefix_that_fails_for_good_after_its_tail_was_buried_is_buried_too(on
     one.fail(claim, 1, FOLLOWING)
     assert one.runnable() == []
     bury_all(one)
-    assert one.outcomes(claim.sequence) == {1: "dead", 2: "dead", 4: "dead"}
+    assert one.outcomes(claim.lane) == {1: "dead", 2: "dead", 4: "dead"}
 
 
 @pytest.mark.spec("D-EXP-001", "D-EXP-003", versions="all")
@@ -161,10 +161,10 @@ def test_a_silent_sequence_ends_after_its_inactivity_limit(one: Instance, node: 
 def test_traffic_does_not_write_the_end_that_it_puts_off(one: Instance, node: Node) -> None:
     policy = QueuePolicy(inactivity=30_000)
     identifier = having(one, (1,), policy)
-    before = one.rows("SELECT due_at FROM sequence")
+    before = one.rows("SELECT due_at FROM lane")
     node.clock.advance(5_000)
     one.take(identifier, 2, policy=policy)
-    assert one.rows("SELECT due_at FROM sequence") == before
+    assert one.rows("SELECT due_at FROM lane") == before
     assert one.record(identifier).value.due_at == node.clock() + 30_000
 
 

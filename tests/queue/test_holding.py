@@ -67,7 +67,7 @@ def test_a_run_that_is_ahead_of_the_hold_settles_what_it_has_called(one: Instanc
     do_hold(one, identifier)
     assert [one.settle(claim, number).goes_on for number in (1, 2)] == [False, False]
     assert one.run(lambda tx: give_back(tx, claim)), "although number 3 is left"
-    assert one.outcomes(claim.sequence) == {1: "delivered", 2: "delivered", 3: None}
+    assert one.outcomes(claim.lane) == {1: "delivered", 2: "delivered", 3: None}
 
 
 def test_another_process_learns_of_a_hold_from_its_own_next_commit(node: Node) -> None:
@@ -92,7 +92,7 @@ def test_a_retry_is_not_taken_while_it_is_held_and_a_resume_begins_the_ladder_ag
     one.clock.advance(61_000)
     assert one.runnable() == []
     assert do_resume(one, identifier) == 1
-    assert one.entry(claim.sequence, 1)["failures"] == 0
+    assert one.entry(claim.lane, 1)["failures"] == 0
     assert len(one.runnable()) == 1
 
 

@@ -52,6 +52,9 @@ POLICIES = [
 NUMBERS = st.integers(1, 8)
 
 
+STORED = "SELECT lane.*, v.state, v.expected FROM lane JOIN sequences v ON v.key = lane.id WHERE lane.id = ?"
+
+
 @dataclass
 class Model:
     """One sequence as the specification has it."""
@@ -177,7 +180,7 @@ class Verbs(RuleBasedStateMachine):
     def claimed(self, model: Model, instance: Instance, claim: Claim | None) -> None:
         if claim is None:
             return
-        assert claim.sequence == model.key
+        assert claim.lane == model.key
         assert model.key not in self.claims, "two owners (I5)"
         assert claim.fence > model.fence, "the fence only grows (I3)"
         model.fence = claim.fence
@@ -261,9 +264,9 @@ class Verbs(RuleBasedStateMachine):
         free = {m.key for m in self.models if m.key not in self.claims}
         wanted = {m.key for m in self.models if m.key in free and m.can_be_taken(now) and m.runs_now(now)}
         taken = instance.runnable()
-        assert wanted <= {claim.sequence for claim in taken} <= free
+        assert wanted <= {claim.lane for claim in taken} <= free
         for claim in taken:
-            self.claimed(next(m for m in self.models if m.key == claim.sequence), instance, claim)
+            self.claimed(next(m for m in self.models if m.key == claim.lane), instance, claim)
 
     def held(self, model: Model, last: bool = False) -> tuple[Instance, Claim, int] | None:
         """Who holds the sequence, and the number to run next; without order it may be any, as the ``last``."""
@@ -383,7 +386,7 @@ class Verbs(RuleBasedStateMachine):
 
     def gives_tail(self, model: Model) -> bool:
         """Whether nothing keeps what is given up: neither an operator, nor an owner that may be running some of it."""
-        row = self.row("SELECT * FROM sequence WHERE id = ?", model.key)
+        row = self.row(STORED, model.key)
         may_run = row["owner"] is not None and (row["discard_from"] or row["limit"]) <= row["cursor"] < row["limit"]
         return not (model.on_hold or may_run)
 
@@ -487,15 +490,15 @@ class Verbs(RuleBasedStateMachine):
     @invariant()
     def the_file_is_what_the_model_says(self) -> None:
         for model in self.models:
-            row = self.row("SELECT * FROM sequence WHERE id = ?", model.key)
-            entries = {e["number"]: e for e in self.rows("SELECT * FROM entry WHERE sequence = ?", model.key)}
+            row = self.row(STORED, model.key)
+            entries = {e["number"]: e for e in self.rows("SELECT * FROM entry WHERE lane = ?", model.key)}
             self.check_ranges(model, row)
             self.check_entries(model, entries)
             self.check_order(model, row, entries)
             self.check_dead(model, entries)
 
     def check_ranges(self, model: Model, row: dict[str, Any]) -> None:
-        stored = self.rows("SELECT lower, upper FROM range WHERE sequence = ? ORDER BY lower", model.key)
+        stored = self.rows("SELECT lower, upper FROM range WHERE lane = ? ORDER BY lower", model.key)
         ranges = AckRanges(tuple((r["lower"], r["upper"]) for r in stored))
         assert ranges == AckRanges.of(model.received), "I7: what is acknowledged is stored"
         assert row["expected"] == ranges.expected

@@ -18,7 +18,7 @@ def stopped(one: Instance, *numbers: int, policy: QueuePolicy = BLOCKS) -> tuple
     claims = [one.take(identifier, number, policy=policy).claim for number in numbers]
     assert claims[0] is not None
     one.fail(claims[0], numbers[0], policy)
-    return identifier, claims[0].sequence
+    return identifier, claims[0].lane
 
 
 def do_skip(one: Instance, identifier: str, number: int) -> int:
@@ -122,7 +122,7 @@ def test_without_order_the_message_that_blocks_is_meant_and_not_the_lowest(one: 
     assert one.runnable() == []
     if act == "skip":
         do_skip(one, identifier, 2)
-        assert one.outcomes(claim.sequence) == {1: None, 2: "dead"}
+        assert one.outcomes(claim.lane) == {1: None, 2: "dead"}
         assert [one.to_run(again) for again in one.runnable()] in ([], [[]]), "number 1 still waits"
     else:
         assert do_resume(one, identifier) == 2

@@ -73,7 +73,7 @@ def test_a_second_look_at_the_same_death_changes_nothing(one: Instance, node: No
     _, claim = received(one, 1)
     assert dies(survivor, one) == 1
     assert dies(survivor, one) == 0
-    assert survivor.entry(claim.sequence, 1)["deaths"] == 1
+    assert survivor.entry(claim.lane, 1)["deaths"] == 1
     assert len(survivor.ledger("instance_gone")) == 1
 
 
@@ -91,7 +91,7 @@ def test_from_the_third_death_in_a_row_a_death_counts_as_a_failure(node: Node) -
             (claim,) = victim.runnable()
         assert claim is not None
         dies(survivor, victim)
-        entry = survivor.entry(claim.sequence, 1)
+        entry = survivor.entry(claim.lane, 1)
         seen.append((entry["deaths"], entry["deliveries"], entry["failures"]))
     assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 1)]
     assert survivor.runnable() == [], "the third waits for the first step of the ladder"
@@ -112,7 +112,7 @@ def test_a_failure_between_deaths_begins_their_row_anew(node: Node) -> None:
     dies(survivor, victim, policy)
     (again,) = survivor.runnable()
     survivor.fail(again, 1, policy)
-    entry = survivor.entry(claim.sequence, 1)
+    entry = survivor.entry(claim.lane, 1)
     assert (entry["deaths"], entry["failures"]) == (0, 1)
 
 
@@ -165,7 +165,7 @@ def test_two_instances_never_get_the_same_sequence(one: Instance, node: Node) ->
     dies(two, one)
     first, second = one.run(lambda tx: runnable(tx, 3)), two.runnable()
     assert (len(first), len(second)) == (3, 2)
-    assert not {claim.sequence for claim in first} & {claim.sequence for claim in second}
+    assert not {claim.lane for claim in first} & {claim.lane for claim in second}
 
 
 @pytest.mark.invariant("I12")
@@ -184,4 +184,4 @@ def test_a_sequence_that_was_given_back_in_the_same_commit_is_found(one: Instanc
         return runnable(tx, 1)
 
     (again,) = one.run(both)
-    assert again == Claim(claim.sequence, claim.fence + 1)
+    assert again == Claim(claim.lane, claim.fence + 1)

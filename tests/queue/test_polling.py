@@ -51,7 +51,7 @@ def is_waiting(one: Instance, principal: str | None = None) -> bool:
 def to_send(one: Instance) -> list[dict[str, Any]]:
     """The sequences of what leaves that have something to send, as far as their cursors tell."""
     assert list(all_findings(one.db)) == []
-    return one.rows("""SELECT id FROM sequence WHERE kind = 'outgoing' AND cursor < "limit" """)
+    return one.rows("""SELECT id FROM lane WHERE kind = 'outgoing' AND cursor < "limit" """)
 
 
 @pytest.mark.spec("MC-001", "MC-006", versions="all")

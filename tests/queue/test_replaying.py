@@ -25,10 +25,10 @@ def replay(one: Instance, *positions: int, plan: str | None = None, into: int | 
 
     def verb(tx: Transaction) -> str:
         source = stored(tx, positions[0])
-        replays = replays_of(tx, source.sequence, source.home if into is None else into, plan)
+        replays = replays_of(tx, source.lane, source.home if into is None else into, plan)
         for position in positions:
             add_replay(tx, position, replays)
-        return replays.value.terms.identifier
+        return replays.identifier
 
     identifier = one.run(verb)
     assert list(all_findings(one.db)) == []
@@ -44,7 +44,7 @@ def add_plan(one: Instance, name: str) -> None:
 
 
 def positions(one: Instance, key: int) -> list[int]:
-    return [row["id"] for row in one.rows("SELECT id FROM entry WHERE sequence = ? ORDER BY number", key)]
+    return [row["id"] for row in one.rows("SELECT id FROM entry WHERE lane = ? ORDER BY number", key)]
 
 
 @pytest.mark.invariant("I6")
@@ -52,7 +52,7 @@ def test_the_replay_of_a_dead_letter_settles_it_in_the_same_commit(one: Instance
     identifier, key = stopped(one, 1, 2)
     letter = do_skip(one, identifier, 1)
     replays = one.record(replay(one, letter))
-    (row,) = one.rows("SELECT * FROM entry WHERE sequence = ?", replays.id)
+    (row,) = one.rows("SELECT * FROM entry WHERE lane = ?", replays.id)
     assert (row["number"], row["outcome"], row["replay_of"], row["message"]) == (1, None, letter, letter)
     was = one.entry(key, 1)
     assert (was["outcome"], was["reason"]) == ("discarded", "replayed")
@@ -66,9 +66,9 @@ def test_messages_of_one_sequence_are_replayed_in_one_in_the_order_in_which_they
     assert replay(one, third) == replays
     assert one.to_run(claim_of(one, replays)) == [1, 2, 3]
     record = one.record(replays)
-    rows = one.rows("SELECT replay_of FROM entry WHERE sequence = ? ORDER BY number", record.id)
+    rows = one.rows("SELECT replay_of FROM entry WHERE lane = ? ORDER BY number", record.id)
     assert [row["replay_of"] for row in rows] == [second, first, third]
-    assert (record.kind, record.replay_of, record.value.terms.ordered) == ("replay", one.record(identifier).id, True)
+    assert (record.kind, record.replay_of, record.ordered) == ("replay", one.record(identifier).id, True)
 
 
 def test_each_plan_has_a_sequence_of_its_own(one: Instance) -> None:
@@ -167,7 +167,7 @@ def test_retention_leaves_what_a_replay_needs_and_takes_it_when_the_replay_goes(
     for _ in range(3):
         prune(one)
     assert one.rows("SELECT id FROM entry") == [] == one.rows("SELECT id FROM message")
-    assert len(one.rows("SELECT id FROM sequence")) == 1
+    assert len(one.rows("SELECT id FROM lane")) == 1
 
 
 def test_no_source_can_speak_of_a_sequence_of_replays(one: Instance) -> None:
@@ -188,7 +188,7 @@ def test_what_is_replayed_after_its_replays_were_given_up_is_in_a_new_sequence(o
     (again,) = positions(one, one.record(first).id)
     second = replay(one, again)
     assert second != first
-    (claim,) = [claim for claim in one.runnable() if claim.sequence == one.record(second).id]
+    (claim,) = [claim for claim in one.runnable() if claim.lane == one.record(second).id]
     assert one.to_run(claim) == [1]
 
 
@@ -211,17 +211,17 @@ def test_what_follows_a_message_that_could_not_be_taken_out_stays_behind_it(one:
     one.take(identifier, 3)
     add_plan(one, "p")
     one.db.execute("UPDATE plan SET owner = ?", (one.key,))
-    first, second, third = positions(one, claim.sequence)
+    first, second, third = positions(one, claim.lane)
 
     def entered(before: int, *lines: Planned) -> list[int]:
         done = one.run(lambda tx: enter(tx, "p", before, lines, to_app=True))
         return [position for position, _why in done.skipped]
 
-    assert entered(0, Planned(claim.sequence, first, "leased")) == [first]
+    assert entered(0, Planned(claim.lane, first, "leased")) == [first]
     one.fail(claim, 1, QueuePolicy(retry=(HOUR,)))
-    assert entered(1, Planned(claim.sequence, second, "ready")) == [second]
-    assert entered(2, Planned(claim.sequence, third, "ready", breaks_order=True)) == []
-    assert one.outcomes(claim.sequence) == {1: None, 2: None, 3: "discarded"}
+    assert entered(1, Planned(claim.lane, second, "ready")) == [second]
+    assert entered(2, Planned(claim.lane, third, "ready", breaks_order=True)) == []
+    assert one.outcomes(claim.lane) == {1: None, 2: None, 3: "discarded"}
 
 
 def test_what_was_discarded_is_not_restored_before_what_was_replayed_behind_it(one: Instance) -> None:
@@ -231,7 +231,7 @@ def test_what_was_discarded_is_not_restored_before_what_was_replayed_behind_it(o
     one.take(identifier, 2)
     one.take(identifier, 3)
     one.fail(claim, 1, QueuePolicy(retry=(HOUR,)))
-    _first, second, third = positions(one, claim.sequence)
+    _first, second, third = positions(one, claim.lane)
     one.run(lambda tx: discard(tx, second, actor="alice", reason="wrong"))
     replay(one, third)
     with pytest.raises(NotAllowed, match="would come late"):

@@ -26,7 +26,7 @@ from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.store import pruning
 from wsrm_mq.store.invariants import all_findings
-from wsrm_mq.store.late_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_LANE
 
 HOUR = 3_600_000
 KEPT = Kept(settled=HOUR, ended=10 * HOUR)
@@ -92,7 +92,7 @@ def test_a_message_goes_when_it_was_settled_long_enough_ago_and_not_before(one: 
     assert prune(one) == Pruned(messages=2, size=2 * len(b"<Envelope/>"))
     assert (count(one, "entry"), count(one, "message")) == (0, 0)
     assert one.record(identifier).value.received.ranges == ((1, 2),)
-    assert one.rows("SELECT pruned FROM sequence") == [{"pruned": 2}]
+    assert one.rows("SELECT pruned FROM lane") == [{"pruned": 2}]
 
 
 def test_a_batch_leaves_one_row_in_the_ledger_and_none_where_nothing_went(one: Instance) -> None:
@@ -141,7 +141,7 @@ def test_each_partner_has_his_own_time(one: Instance) -> None:
 
         for batch in batches(reader, lambda partner: terms.get(partner or "", KEPT), one.clock()):
             one.run(batch)
-        return {partners[row["sequence"]] for row in one.rows("SELECT sequence FROM entry")}
+        return {partners[row["lane"]] for row in one.rows("SELECT lane FROM entry")}
 
     one.clock.advance(HOUR)
     assert left() == {"long", "ever"}
@@ -219,8 +219,8 @@ def test_what_is_due_is_found_without_reading_everything(one: Instance) -> None:
     due = plan(pruning.DUE, after=0, horizon=9, latest=9, count=9)
     assert due[0] == "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
     over = plan(pruning.OVER, at=0, key=0, latest=9, settled=9, count=9)
-    assert over[0].startswith("SEARCH s USING INDEX sequence_ended (")
-    assert "SEARCH i USING PRIMARY KEY (sequence=?)" in over
+    assert over[0].startswith("SEARCH l USING INDEX lane_ended (")
+    assert "SEARCH i USING PRIMARY KEY (lane=?)" in over
     scanned = [step for step in due + over if step.startswith("SCAN") and step != "SCAN a"]  # archives: a row each
     assert not scanned, due + over
 
@@ -237,7 +237,7 @@ def test_a_sequence_is_not_forgotten_while_its_partner_keeps_its_messages(one: I
     one.end(TerminateSequence(identifier))
     one.create()  # the newest sequence stays in any case
     if is_indexed:
-        one.run(BY_SEQUENCE.bring_forward)
+        one.run(BY_LANE.bring_forward)
     one.clock.advance(50 * HOUR)
 
     @contextmanager
@@ -309,7 +309,7 @@ def test_what_two_find_at_once_goes_once(node: Node) -> None:
     (first,), (second,) = list(due(one)), list(due(other))
     assert one.run(first).messages == 3
     assert other.run(second) == Pruned()
-    assert one.rows("SELECT pruned FROM sequence") == [{"pruned": 3}]
+    assert one.rows("SELECT pruned FROM lane") == [{"pruned": 3}]
 
 
 def test_a_thousand_dead_letters_do_not_hide_what_is_behind_them(one: Instance) -> None:

@@ -37,7 +37,7 @@ def create(instance: Instance, rules: QueuePolicy, message_id: str | None = None
 
 def holding(instance: Instance, identifier: str) -> tuple[int, int]:
     """Messages and bytes, as the sequence's row has them."""
-    (row,) = instance.rows("SELECT held, held_bytes FROM sequence WHERE identifier = ?", identifier)
+    (row,) = instance.rows("SELECT held, held_bytes FROM lane WHERE identifier = ?", identifier)
     return row["held"], row["held_bytes"]
 
 
@@ -55,7 +55,7 @@ def test_a_peer_over_its_limit_is_refused_by_our_fault_until_one_of_its_sequence
     assert isinstance(refused.fault, faults.CreateSequenceRefused)
     assert refused.fault.blame is faults.FaultCode.RECEIVER
     assert refused.created is None
-    assert one.rows("SELECT count(*) AS n FROM sequence") == [{"n": 2}]
+    assert one.rows("SELECT count(*) AS n FROM lane") == [{"n": 2}]
     one.end(CloseSequence(first.terms.identifier))
     assert create(one, rules).created is not None
     assert create(one, rules).fault is not None
@@ -107,11 +107,11 @@ def test_bytes_that_wait_are_bounded_and_what_fills_the_gap_is_always_taken(one:
     rules = policy(max_held_bytes=250)
     assert take(one, identifier, 2, rules).act is Act.ACCEPT
     assert take(one, identifier, 3, rules).act is Act.ACCEPT
-    before = one.rows("SELECT * FROM sequence")
+    before = one.rows("SELECT * FROM lane")
     refused = take(one, identifier, 4, rules)
     assert (refused.act, refused.fault) == (None, None)
     assert "max_held_bytes is 250" in refused.no_room
-    assert one.rows("SELECT * FROM sequence") == before
+    assert one.rows("SELECT * FROM lane") == before
     assert one.rows("SELECT count(*) AS n FROM message") == [{"n": 2}]
     assert holding(one, identifier) == (2, 200)
     assert take(one, identifier, 1, rules, size=10_000).act is Act.ACCEPT

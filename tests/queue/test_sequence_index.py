@@ -15,7 +15,7 @@ from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, 
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.store import entries
 from wsrm_mq.store.invariants import all_findings
-from wsrm_mq.store.late_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_LANE
 from wsrm_mq.views import reading
 from wsrm_mq.views.overview import overview
 from wsrm_mq.views.query import parse
@@ -23,11 +23,11 @@ from wsrm_mq.views.verdict import judge
 
 
 def indexed(one: Instance) -> list[tuple[int, int, int]]:
-    return [(row["sequence"], row["number"], row["entry"]) for row in one.rows("SELECT * FROM sequence_entry")]
+    return [(row["lane"], row["number"], row["entry"]) for row in one.rows("SELECT * FROM lane_entry")]
 
 
 def watermark(one: Instance) -> int:
-    (row,) = one.rows("SELECT upto FROM watermark WHERE name = 'sequence_entry'")
+    (row,) = one.rows("SELECT upto FROM watermark WHERE name = 'lane_entry'")
     return int(row["upto"])
 
 
@@ -40,7 +40,7 @@ def received(one: Instance, *numbers: int) -> str:
 
 def told(one: Instance) -> dict[str, Any]:
     """All that the store says of which entries its sequences have."""
-    keys = {row["id"]: row["identifier"] for row in one.rows("SELECT id, identifier FROM sequence")}
+    keys = {row["id"]: row["identifier"] for row in one.rows("SELECT id, identifier FROM lane")}
     return {
         "listed": {
             key: [view.position for view in reading.messages(one.db, parse("", seq=identifier))]
@@ -51,7 +51,7 @@ def told(one: Instance) -> dict[str, Any]:
             for key, identifier in keys.items()
         },
         "found": {
-            (key, number): one.db.execute(entries.ENTRY_BY_NUMBER, {"sequence": key, "number": number}).fetchall()
+            (key, number): one.db.execute(entries.ENTRY_BY_NUMBER, {"lane": key, "number": number}).fetchall()
             for key in keys
             for number in range(1, 12)
         },
@@ -60,16 +60,16 @@ def told(one: Instance) -> dict[str, Any]:
 
 def expected(one: Instance) -> dict[str, Any]:
     """The same from the entries alone."""
-    keys = [row["id"] for row in one.rows("SELECT id FROM sequence")]
-    entries = one.rows("SELECT id, sequence, number, outcome, wants_reply, named, settled_at FROM entry ORDER BY id")
+    keys = [row["id"] for row in one.rows("SELECT id FROM lane")]
+    entries = one.rows("SELECT id, lane, number, outcome, wants_reply, named, settled_at FROM entry ORDER BY id")
     return {
-        "listed": {key: [row["id"] for row in entries if row["sequence"] == key] for key in keys},
-        "live": {key: [r["id"] for r in entries if r["sequence"] == key and r["outcome"] is None] for key in keys},
+        "listed": {key: [row["id"] for row in entries if row["lane"] == key] for key in keys},
+        "live": {key: [r["id"] for r in entries if r["lane"] == key and r["outcome"] is None] for key in keys},
         "found": {
             (key, number): [
                 (row["id"], row["outcome"], row["wants_reply"], row["named"], row["settled_at"])
                 for row in entries
-                if (row["sequence"], row["number"]) == (key, number)
+                if (row["lane"], row["number"]) == (key, number)
             ]
             for key in keys
             for number in range(1, 12)
@@ -96,20 +96,20 @@ def test_the_index_comes_forward_in_pieces_and_is_right_after_each(one: Instance
         (3, [(1, 1, 2), (1, 2, 1), (2, 1, 3)], True),
         (4, [(1, 1, 2), (1, 2, 1), (2, 1, 3), (2, 3, 4)], False),
     ):
-        assert one.run(lambda tx: BY_SEQUENCE.bring_forward(tx, 3)) is more
+        assert one.run(lambda tx: BY_LANE.bring_forward(tx, 3)) is more
         assert (indexed(one), watermark(one)) == (rows, mark)
         agree(one)
 
 
 def test_what_is_pruned_leaves_the_index_and_what_came_behind_it_stays(one: Instance) -> None:
     delivered(one, 1, 2, 3)
-    one.run(lambda tx: BY_SEQUENCE.bring_forward(tx, 2))
+    one.run(lambda tx: BY_LANE.bring_forward(tx, 2))
     one.clock.advance(HOUR)
     received(one, 1)
     assert prune(one).messages == 3
     assert (indexed(one), watermark(one)) == ([], 2)
     agree(one)
-    one.run(BY_SEQUENCE.bring_forward)
+    one.run(BY_LANE.bring_forward)
     assert (indexed(one), watermark(one)) == ([(2, 1, 4)], 4)
     agree(one)
 
@@ -123,12 +123,12 @@ def test_a_sequence_is_forgotten_when_nothing_of_it_is_left_in_either_part(one: 
         one.end(TerminateSequence(identifier))
     received(one, 1)  # the newest sequence stays in any case
     if upto:
-        one.run(lambda tx: BY_SEQUENCE.bring_forward(tx, upto))
+        one.run(lambda tx: BY_LANE.bring_forward(tx, upto))
     one.clock.advance(11 * HOUR)
     for batch in due(one):
         one.run(batch)
-    assert {row["identifier"] for row in one.rows("SELECT identifier FROM sequence")} >= {kept}
-    assert gone not in {row["identifier"] for row in one.rows("SELECT identifier FROM sequence")}
+    assert {row["identifier"] for row in one.rows("SELECT identifier FROM lane")} >= {kept}
+    assert gone not in {row["identifier"] for row in one.rows("SELECT identifier FROM lane")}
     assert told(one) == expected(one)
 
 
@@ -159,7 +159,7 @@ def test_whatever_two_processes_do_each_entry_is_found_and_none_is_taken_twice(
             elif act == "deliver":
                 deliver_next(both, identifiers[which])
             elif act == "index":
-                one.run(lambda tx, count=count: BY_SEQUENCE.bring_forward(tx, count))  # type: ignore[misc]
+                one.run(lambda tx, count=count: BY_LANE.bring_forward(tx, count))  # type: ignore[misc]
             else:
                 one.clock.advance(HOUR)
                 prune(one)
@@ -179,7 +179,7 @@ def test_a_duplicate_that_waits_for_nothing_is_not_looked_for_below_the_cursor(o
     identifier = delivered(one, 1)
     for wants_reply in (False, True):
         seen = statements(one, lambda wants=wants_reply: one.take(identifier, 1, wants_reply=wants))  # type: ignore[misc]
-        assert any("sequence_entry" in text for text in seen) is wants_reply
+        assert any("lane_entry" in text for text in seen) is wants_reply
 
 
 def plan(one: Instance, statement: str, **bounds: object) -> list[str]:
@@ -187,12 +187,12 @@ def plan(one: Instance, statement: str, **bounds: object) -> list[str]:
 
 
 def test_what_is_looked_for_by_its_number_is_found_in_an_index_or_behind_it_from_the_newest_on(one: Instance) -> None:
-    steps = plan(one, entries.ENTRY_BY_NUMBER, sequence=1, number=1)
+    steps = plan(one, entries.ENTRY_BY_NUMBER, lane=1, number=1)
     looked = [step for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert looked == [
         "SEARCH entry USING INTEGER PRIMARY KEY (rowid=?)",
-        "SEARCH entry USING INDEX entry_live (sequence=? AND number=?)",
-        "SEARCH sequence_entry USING PRIMARY KEY (sequence=? AND number=?)",
+        "SEARCH entry USING INDEX entry_live (lane=? AND number=?)",
+        "SEARCH lane_entry USING PRIMARY KEY (lane=? AND number=?)",
         "SEARCH entry USING INTEGER PRIMARY KEY (rowid>?)",
         "SEARCH watermark USING PRIMARY KEY (name=?)",
     ]
@@ -209,7 +209,7 @@ def test_a_query_for_what_is_not_settled_uses_its_index(one: Instance) -> None:
     unsettled = [text for text in seen if re.search(r"outcome IS NULL|oldest_at", text)]
     assert len(unsettled) >= 3
     for text in unsettled:
-        assert any("entry_live (sequence=?" in step for step in plan(one, text)), text
+        assert any("entry_live (lane=?" in step for step in plan(one, text)), text
 
 
 @pytest.mark.parametrize(("commits", "near"), [(1, 5_000), (3, 13_000)])
@@ -224,8 +224,8 @@ def test_however_much_comes_between_two_pieces_the_index_stays_near(one: Instanc
             for _ in range(commits * 512):
                 number += 1
                 settled = {"outcome": "delivered", "settled_at": 1}
-                tx.add_entry({**row, **settled, "sequence": sequence, "number": number})
-            BY_SEQUENCE.bring_forward(tx)
+                tx.add_entry({**row, **settled, "lane": sequence, "number": number})
+            BY_LANE.bring_forward(tx)
         behind.append(one.rows("SELECT max(id) AS last FROM entry")[0]["last"] - watermark(one))
     assert max(behind) == behind[-1] < near
     assert behind[-1] - behind[-2] < 50, "it levels off"

@@ -37,12 +37,12 @@ def received(one: Instance, *numbers: int, policy: QueuePolicy = TWICE) -> tuple
 def test_a_sequence_is_run_from_its_cursor_in_order_and_by_one(one: Instance, node: Node) -> None:
     _, claim = received(one, 1, 3, 2, 5)
     assert one.to_run(claim) == [1, 2, 3]
-    assert node.start().claim(claim.sequence) is None
+    assert node.start().claim(claim.lane) is None
     for number in (1, 2, 3):
         one.settle(claim, number)
     assert one.to_run(claim) == []
     assert one.run(lambda tx: give_back(tx, claim))
-    assert one.outcomes(claim.sequence) == {1: "delivered", 2: "delivered", 3: "delivered", 5: None}
+    assert one.outcomes(claim.lane) == {1: "delivered", 2: "delivered", 3: "delivered", 5: None}
 
 
 def test_a_settlement_says_where_to_go_on_or_gives_the_sequence_back(one: Instance) -> None:
@@ -64,10 +64,10 @@ def test_a_message_that_comes_while_its_sequence_is_run_is_seen_by_who_runs_it(o
 def test_a_number_is_settled_at_most_once(one: Instance, node: Node) -> None:
     _, claim = received(one, 1, 2)
     one.settle(claim, 1)
-    settled_at = one.entry(claim.sequence, 1)["settled_at"]
+    settled_at = one.entry(claim.lane, 1)["settled_at"]
     node.clock.advance(50)
     one.settle(claim, 1)
-    entry = one.entry(claim.sequence, 1)
+    entry = one.entry(claim.lane, 1)
     assert (entry["settled_at"], entry["deliveries"]) == (settled_at, 1)
     assert one.to_run(claim) == [2]
 
@@ -75,7 +75,7 @@ def test_a_number_is_settled_at_most_once(one: Instance, node: Node) -> None:
 @pytest.mark.spec("D-DEL-020", "D-DUR-006", versions="all")
 def test_a_reply_is_stored_with_its_settlement_and_read_again(one: Instance, node: Node) -> None:
     identifier, claim = received(one, 1)
-    position = one.entry(claim.sequence, 1)["id"]
+    position = one.entry(claim.lane, 1)["id"]
     assert settlement(one.db, position) is None
     reply = ServiceReply("200 OK", (("Content-Type", "text/xml"), ("X-Ö", "ü")), b"<reply/>")
     one.settle(claim, 1, reply=reply)
@@ -93,7 +93,7 @@ def test_a_settlement_tells_the_room_that_is_left_to_whom_it_is_told(one: Instan
 
     _, claim = received(one, 1, 3)
     one.settle(claim, 1)
-    position = one.entry(claim.sequence, 1)["id"]
+    position = one.entry(claim.lane, 1)["id"]
     window = Bounds(window=8)
     assert told(None) is None
     assert told(QueuePolicy(bounds=window)) is None
@@ -117,7 +117,7 @@ def test_the_fence_grows_with_every_owner_and_an_old_one_settles_nothing(one: In
     two = node.start()
     identifier, old = received(one, 1)
     two.run(lambda tx: take_over(tx, one.key, lambda _partner: TWICE))
-    new = two.claim(old.sequence)
+    new = two.claim(old.lane)
     assert new is not None
     assert new.fence > old.fence
     for late in (lambda: one.settle(old, 1), lambda: one.fail(old, 1, TWICE)):
@@ -125,9 +125,9 @@ def test_the_fence_grows_with_every_owner_and_an_old_one_settles_nothing(one: In
             late()
     with pytest.raises(FenceLost):
         one.run(lambda tx: give_back(tx, old))
-    assert one.outcomes(old.sequence) == {1: None}
+    assert one.outcomes(old.lane) == {1: None}
     two.settle(new, 1, release=True)
-    assert two.outcomes(old.sequence) == {1: "delivered"}
+    assert two.outcomes(old.lane) == {1: "delivered"}
     assert two.record(identifier).fence == new.fence
 
 
@@ -135,7 +135,7 @@ def test_the_fence_grows_with_every_owner_and_an_old_one_settles_nothing(one: In
 def test_an_older_claim_of_the_same_owner_settles_nothing(one: Instance) -> None:
     _, old = received(one, 1, 2)
     one.run(lambda tx: give_back(tx, old, stopping=True))
-    new = one.claim(old.sequence)
+    new = one.claim(old.lane)
     assert new is not None
     with pytest.raises(FenceLost):
         one.settle(old, 1)
@@ -162,7 +162,7 @@ def test_a_failure_waits_for_its_step_of_the_ladder_over_a_restart(one: Instance
     (claim,) = again.runnable()
     assert again.to_run(claim) == [1, 2, 3]
     assert again.fail(claim, 1, TWICE).retry_at == node.clock() + 5_000
-    entry = again.entry(claim.sequence, 1)
+    entry = again.entry(claim.lane, 1)
     assert (entry["failures"], entry["deliveries"], entry["last_error"]) == (2, 2, "no answer")
     assert [row["attempt"] for row in again.ledger("failed")] == [1, 2]
 
@@ -185,7 +185,7 @@ def test_a_success_after_failures_leaves_its_counters(one: Instance, node: Node)
     node.clock.advance(1_000)
     (again,) = one.runnable()
     one.settle(again, 1, release=True)
-    entry = one.entry(claim.sequence, 1)
+    entry = one.entry(claim.lane, 1)
     assert (entry["failures"], entry["deliveries"], entry["outcome"]) == (1, 2, "delivered")
 
 
@@ -195,10 +195,10 @@ def test_block_stops_the_sequence_there_and_only_there(one: Instance) -> None:
     identifier, claim = received(one, 1, 2, policy=policy)
     failed = one.fail(claim, 1, policy, "broken")
     assert (failed.aftermath, failed.released) == (Aftermath.BLOCKED, True)
-    assert one.record(identifier).blocked == one.entry(claim.sequence, 1)["id"]
+    assert one.record(identifier).blocked == one.entry(claim.lane, 1)["id"]
     assert one.runnable() == []
     assert one.take(identifier, 3).claim is None
-    assert one.outcomes(claim.sequence) == dict.fromkeys((1, 2, 3))
+    assert one.outcomes(claim.lane) == dict.fromkeys((1, 2, 3))
     assert [(row["number"], row["reason"]) for row in one.ledger("blocked")] == [(1, "broken")]
     other, _ = received(one, 1, policy=policy)
     assert other != identifier, "another sequence is not stopped"
@@ -208,11 +208,11 @@ def test_block_stops_the_sequence_there_and_only_there(one: Instance) -> None:
 def test_dead_letter_moves_the_message_aside_and_goes_on(one: Instance) -> None:
     policy = ONCE_THEN[OnPoison.DEAD_LETTER]
     _, claim = received(one, 1, 2, policy=policy)
-    position = one.entry(claim.sequence, 1)["id"]
+    position = one.entry(claim.lane, 1)["id"]
     failed = one.fail(claim, 1, policy)
     assert (failed.aftermath, failed.released) == (Aftermath.BURIED, False)
     assert one.to_run(claim) == [2]
-    entry = one.entry(claim.sequence, 1)
+    entry = one.entry(claim.lane, 1)
     assert (entry["id"], entry["outcome"], entry["reason"]) == (position, "dead", "max_failures")
     homes = "SELECT q.kind, o.name FROM queue q, queue o WHERE q.id = ? AND o.id = ?"
     (home,) = one.rows(homes, entry["queue"], entry["origin"])
@@ -225,7 +225,7 @@ def test_dead_letter_moves_the_message_aside_and_goes_on(one: Instance) -> None:
 def test_a_dead_letter_move_and_its_ledger_row_are_one_transaction(one: Instance, node: Node) -> None:
     policy = ONCE_THEN[OnPoison.DEAD_LETTER]
     _, claim = received(one, 1, policy=policy)
-    position = one.entry(claim.sequence, 1)["id"]
+    position = one.entry(claim.lane, 1)["id"]
     one.db.execute(
         """CREATE TEMP TRIGGER no_ledger BEFORE INSERT ON main.ledger WHEN NEW.event = 'dead'
         BEGIN SELECT RAISE(ABORT, 'no ledger'); END"""
@@ -257,7 +257,7 @@ def test_terminate_ends_the_sequence_and_everything_unsettled_follows_to_the_dea
     assert fault is not None
     assert (fault.name, fault.ours) == ("SequenceTerminated", True)
     assert not one.run(bury_tails)
-    assert one.outcomes(claim.sequence) == {1: "delivered", 2: "dead", 4: "dead"}
+    assert one.outcomes(claim.lane) == {1: "delivered", 2: "dead", 4: "dead"}
     dead = [(row["number"], row["reason"]) for row in one.ledger("dead")]
     assert dead == [(2, "sequence_failed"), (4, "sequence_failed")]
 
@@ -271,7 +271,7 @@ def test_terminate_gives_up_what_a_sequence_left_when_its_source_had_ended_it(on
     one.fail(claim, 1, policy)
     assert one.runnable() == []
     one.run(bury_tails)
-    assert one.outcomes(claim.sequence) == {1: "dead", 2: "dead"}
+    assert one.outcomes(claim.lane) == {1: "dead", 2: "dead"}
     assert one.record(identifier).value.state == "terminated"
 
 
@@ -322,7 +322,7 @@ def test_a_sequence_is_kept_while_something_is_deliverable_and_given_back_when_s
     assert not one.run(lambda tx: give_back(tx, claim))
     assert one.run(lambda tx: give_back(tx, claim, stopping=True))
     assert one.record(identifier).owner is None
-    assert [found.sequence for found in one.runnable()] == [claim.sequence]
+    assert [found.lane for found in one.runnable()] == [claim.lane]
 
 
 def test_stored_headers_are_json(one: Instance) -> None:

@@ -25,7 +25,9 @@ def take(instance: Instance, connection: str | None, **changes: Any) -> MessageR
 
 
 def sequences(instance: Instance) -> list[dict[str, Any]]:
-    return instance.rows("SELECT * FROM sequence ORDER BY id")
+    return instance.rows(
+        "SELECT sequences.*, lane.due_at, identifier FROM sequences JOIN lane ON lane.id = key ORDER BY key"
+    )
 
 
 def claim_of(receipt: MessageReceipt) -> Claim:
@@ -119,7 +121,7 @@ def test_poison_of_a_connection_has_a_rule_of_its_own(one: Instance, on_poison: 
     take(one, "a")
     policy = QueuePolicy(retry=(), on_poison=OnPoison.BLOCK, connection_on_poison=on_poison)
     failed = one.fail(held, 1, policy)
-    assert list(one.outcomes(held.sequence).values()) == after
+    assert list(one.outcomes(held.lane).values()) == after
     assert failed.released is (on_poison is not OnPoison.DEAD_LETTER)
     assert (one.to_run(held) == [2]) is (on_poison is OnPoison.DEAD_LETTER)
 

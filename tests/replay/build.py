@@ -73,7 +73,7 @@ class House:
     def settled(self) -> None:
         """Wait until nothing runs."""
         busy = """
-            SELECT 1 FROM sequence
+            SELECT 1 FROM lane
             WHERE owner IS NOT NULL OR (cursor < "limit" AND blocked IS NULL AND on_hold_since IS NULL)
         """
         assert until(lambda: not self.rm.rows(busy))

@@ -60,7 +60,7 @@ def test_what_the_service_has_not_begun_is_taken_back(house: House) -> None:
     assert done.messages + called == 300
     assert called < 100
     assert counted(house, file) == {"delivered": called, "discarded": done.messages}
-    assert house.rm.rows("SELECT id FROM sequence WHERE on_hold_since IS NOT NULL OR owner IS NOT NULL") == []
+    assert house.rm.rows("SELECT id FROM lane WHERE on_hold_since IS NOT NULL OR owner IS NOT NULL") == []
     assert list(all_findings(connect_reader(house.path))) == []
 
 
@@ -110,4 +110,4 @@ def test_what_waits_for_a_long_operation_does_not_begin_and_is_taken_back_when_t
     house.settled()
     assert cancel_plan(house.path, plan, actor="ann", reason="wrong day") == (2, 0)
     assert house.service.numbers == [1]
-    assert house.rm.rows("SELECT id FROM sequence WHERE on_hold_since IS NOT NULL") == []
+    assert house.rm.rows("SELECT id FROM lane WHERE on_hold_since IS NOT NULL") == []

@@ -160,7 +160,7 @@ def test_only_its_owner_may_read_a_plan(house: House) -> None:
     assert stat.S_IMODE(house.plan("queue:/orders").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("damage", ["UPDATE message SET body = NULL WHERE id = 1", "UPDATE sequence SET pruned = 7"])
+@pytest.mark.parametrize("damage", ["UPDATE message SET body = NULL WHERE id = 1", "UPDATE lane SET pruned = 7"])
 def test_what_retention_has_taken_is_refused_or_left_out(house: House, damage: str) -> None:
     house.sequence(1, 2)
     house.rm.rows(damage)
@@ -175,7 +175,7 @@ def test_a_sequence_that_retention_has_taken_whole_is_missed_where_it_may_have_f
     gone, kept = house.sequence(1, 2), house.sequence(1, 2)
     for table, column in (("entry", "id"), ("message", "id")):
         house.rm.rows(f"DELETE FROM {table} WHERE {column} IN (1, 2)")
-    house.rm.rows("UPDATE sequence SET pruned = 2 WHERE identifier = ?", gone)
+    house.rm.rows("UPDATE lane SET pruned = 2 WHERE identifier = ?", gone)
     for query in (f"seq:{gone},{kept}", "queue:/orders", "outcome:delivered", "since:7d", "until:0s"):
         with pytest.raises(NotAllowed, match=rf"2 deleted by retention \(such as sequence {gone}\)"):
             house.plan(query)

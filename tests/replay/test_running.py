@@ -125,7 +125,7 @@ def test_undelivered_messages_are_taken_out_of_their_sequence(house: House) -> N
 
 def is_held(house: House) -> bool:
     """Whether the first sequence is."""
-    [(since,)] = house.rm.rows("SELECT on_hold_since FROM sequence WHERE id = 1")
+    [(since,)] = house.rm.rows("SELECT on_hold_since FROM lane WHERE id = 1")
     return since is not None
 
 

@@ -33,7 +33,7 @@ def test_of_abandoned_sequences_nothing_stays_in_memory(tmp_path: Path) -> None:
         clock.advance(60_000)
         left = "SELECT count(*) FROM entry WHERE outcome IS NULL"
         assert until(lambda: service.rows(left) == [(0,)]), "what was held is delivered at the end"
-        assert until(lambda: {row[0] for row in service.rows("SELECT state FROM sequence")} == {"ended"})
+        assert until(lambda: {row[0] for row in service.rows("SELECT state FROM sequences")} == {"ended"})
         assert until(lambda: not known())
         _status, body = service.post(FACTORY.message(abandoned[0], 2))
         assert b"UnknownSequence" in body

@@ -213,6 +213,6 @@ def test_settlements_wait_for_a_locked_store_and_are_written_once(at: At, start:
     assert source.delivered(identifier) == [1, 2]
     assert source.calls(identifier) == [1, 2]
     deliveries = source.store.rows(
-        "select deliveries from entry where sequence = (select id from sequence where identifier = ?)", identifier
+        "select deliveries from entry where lane = (select id from lane where identifier = ?)", identifier
     )
     assert deliveries == [(1,), (1,)]

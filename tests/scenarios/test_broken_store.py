@@ -200,7 +200,7 @@ def test_a_broken_store_is_refused_with_the_next_step_and_left_as_it_is(
 
 
 def test_damage_that_the_start_meets_ends_it(server: OrdersServer, copied: Path, tmp_path: Path) -> None:
-    root_of("sequence_discarding")(copied)
+    root_of("lane_discarding")(copied)
     is_told(serve(copied, tmp_path), copied, "database disk image is malformed", BACKUP)
     server.store = copied
     said = server.refusal()

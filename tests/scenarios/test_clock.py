@@ -34,11 +34,11 @@ def test_a_running_operation_stays_its_servers_own_when_the_clock_is_stepped(
     identifier = source.create()
     source.put(identifier, 1, "gate=go")
     assert within(5, lambda: source.calls(identifier), bool) == [1]
-    [before] = source.store.rows("select owner, fence from sequence")
+    [before] = source.store.rows("select owner, fence from lane")
     server.set_clock(step)
     assert other.put(identifier, 2).reply.ack.ranges == ((1, 2),)
     time.sleep(2.5)
-    assert source.store.rows("select owner, fence from sequence") == [before]
+    assert source.store.rows("select owner, fence from lane") == [before]
     assert source.store.rows("select count(*) from instance where ended_at is not null") == [(0,)]
     assert source.calls(identifier) == [1]
     server.open_gate("go")
@@ -109,7 +109,7 @@ SWEEPS = {"witness_seconds": 0.2, "sweep_seconds": 0.2}
 
 def left(source: Source, identifier: str) -> tuple[object, ...]:
     """What the clock could end for ever: the sequence, a reply to be fetched, a settled message with its body."""
-    fetched = "select outcome from entry where sequence in (select sequence from channel) order by id"
+    fetched = "select outcome from entry where lane in (select lane from channel) order by id"
     bodies = "select count(*) from message where body is not null and action like '%put_order'"
     return source.store.sequence(identifier)["ended"], source.store.rows(fetched), source.store.rows(bodies)
 

@@ -54,7 +54,7 @@ def assigned(names: Iterable[str]) -> str:
 def row_of(db: sqlite3.Connection, identifier: str, number: int) -> tuple[Row, Row]:
     """An accepted message's two rows."""
     [entry] = db.execute(
-        "select * from entry where number = ? and sequence = (select id from sequence where identifier = ?)",
+        "select * from entry where number = ? and lane = (select id from lane where identifier = ?)",
         (number, identifier),
     )
     [message] = db.execute("select * from message where id = ?", (entry["message"],))
@@ -75,7 +75,7 @@ def hold(store: Path, identifier: str, up_to: int) -> None:
                 f"{counting} insert into {table} ({names}) select {copied} from copies, {table} t where t.id = ?",
                 (original["id"],),
             )
-        db.execute("update range set upper = ? where sequence = ?", (up_to, entry["sequence"]))
+        db.execute("update range set upper = ? where lane = ?", (up_to, entry["lane"]))
 
 
 def hold_again(store: Path, identifier: str, last: int, before: Mapping[str, Any]) -> None:
@@ -84,13 +84,13 @@ def hold_again(store: Path, identifier: str, last: int, before: Mapping[str, Any
         first, message = row_of(db, identifier, 1)
         db.execute("delete from entry where id = ?", (first["id"],))
         db.execute("delete from message where id = ?", (message["id"],))
-        db.execute("delete from sequence_entry where entry = ?", (first["id"],))
+        db.execute("delete from lane_entry where entry = ?", (first["id"],))
         held, _message = row_of(db, identifier, last)
         delivered = "sequence = :sequence and (outcome is not null or deliveries > 0)"
         same = [name for name in held if name not in ("id", "message", "number", "sequence")]
         db.execute(f"update entry set {assigned(same)} where {delivered}", held)
-        db.execute(f"update sequence set {assigned(before)} where id = :id", before)
-        db.execute("update range set lower = 2 where sequence = ?", (first["sequence"],))
+        db.execute(f"update lane set {assigned(before)} where id = :id", before)
+        db.execute("update range set lower = 2 where lane = ?", (first["lane"],))
 
 
 def alike(row: Row) -> Row:

@@ -39,7 +39,7 @@ def test_they_are_answered_at_once_and_run_in_order_of_receipt_on_their_connecti
         assert numbers(server, 1) == [11], "another connection does not wait"
         server.open_gate("go")
         assert numbers(server, 5) == [11, 1, 2, 3, 4]
-    found = slow.store.rows("select kind, rm, connection is not null, expected from sequence order by id")
+    found = slow.store.rows("select kind, rm, connection is not null, expected from sequences order by key")
     assert found == [("connection", "none", 1, 5), ("connection", "none", 1, 2)]
 
 
@@ -122,7 +122,7 @@ def test_a_connection_that_is_silent_for_long_is_over(start: Start, speak: Order
     server = start(queue_one_way=True, connection_idle=0.5)
     with Source(server, speak) as source:
         assert put(source, 1) == 202
-        ended = within(5, lambda: source.store.rows("select ended from sequence"), lambda rows: rows[0][0] is not None)
+        ended = within(5, lambda: source.store.rows("select ended from lane"), lambda rows: rows[0][0] is not None)
         assert ended == [("terminated",)]
         assert put(source, 2) == 202
         assert numbers(server, 2) == [1, 2]

@@ -16,7 +16,7 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.store import sequences
+from wsrm_mq.store import lanes
 from wsrm_mq.store.invariants import INVARIANTS, Invariant
 
 NO_DISCARD, ENTIRE, _ = IncompleteSequenceBehavior
@@ -151,7 +151,7 @@ class Oracle:
             yield
             return
         others = self._reader.execute(
-            "SELECT e.id FROM entry e JOIN sequence s ON s.id = e.sequence WHERE e.outcome IS NULL AND s.owner <> ?",
+            "SELECT e.id FROM entry e JOIN lane s ON s.id = e.lane WHERE e.outcome IS NULL AND s.owner <> ?",
             (instance,),
         ).fetchall()
         yield
@@ -165,13 +165,13 @@ class Oracle:
     def entries(self, identifier: str) -> list[tuple[int, str | None, int, str | None]]:
         """Number, outcome, lateness and reason of each entry that came in a sequence."""
         return self._reader.execute(
-            "SELECT e.number, e.outcome, e.late, e.reason FROM entry e JOIN sequence s ON s.id = e.sequence "
+            "SELECT e.number, e.outcome, e.late, e.reason FROM entry e JOIN lane s ON s.id = e.lane "
             "WHERE s.identifier = ?",
             (identifier,),
         ).fetchall()
 
     def state(self, identifier: str) -> str | None:
-        found = self._reader.execute("SELECT state FROM sequence WHERE identifier = ?", (identifier,)).fetchone()
+        found = self._reader.execute("SELECT state FROM sequences WHERE sequence = ?", (identifier,)).fetchone()
         return None if found is None else found[0]
 
     def before_retention(self) -> None:
@@ -180,7 +180,7 @@ class Oracle:
 
     def is_brought_back(self, position: int) -> None:
         found = self._reader.execute(
-            "SELECT s.identifier, e.number FROM entry e JOIN sequence s ON s.id = e.sequence WHERE e.id = ?",
+            "SELECT s.identifier, e.number FROM entry e JOIN lane s ON s.id = e.lane WHERE e.id = ?",
             (position,),
         ).fetchone()
         if found is not None and found[0] in self.truths:
@@ -219,7 +219,7 @@ class Oracle:
         return bool(
             self._reader.execute(
                 'SELECT on_hold_since IS NULL AND blocked IS NULL AND retry_at IS NULL AND ? < "limit" '
-                "AND discard_from IS NULL FROM sequence WHERE identifier = ?",
+                "AND discard_from IS NULL FROM lane WHERE identifier = ?",
                 (number, identifier),
             ).fetchone()[0]
         )
@@ -227,12 +227,12 @@ class Oracle:
     def check_nothing_is_left(self, now: int) -> None:
         """By what was told alone: no free sequence has something to deliver."""
         search = {"now": now, "count": 10, "foreign": "[]", "after": 0}
-        left = self._reader.execute(sequences.RUNNABLE, search).fetchall()
+        left = self._reader.execute(lanes.RUNNABLE, search).fetchall()
         if left:
             raise Violation(f"nobody was told of what can be delivered of the sequences {[key for key, *_ in left]}")
-        retry_at = self._reader.execute(sequences.NEXT_RETRY, {"foreign": "[]"}).fetchone()[0]
+        retry_at = self._reader.execute(lanes.NEXT_RETRY, {"foreign": "[]"}).fetchone()[0]
         if retry_at is not None:
             raise Violation("nobody looks again when a retry is due")
-        owned = self._reader.execute("SELECT id FROM sequence WHERE owner IS NOT NULL").fetchall()
+        owned = self._reader.execute("SELECT id FROM lane WHERE owner IS NOT NULL").fetchall()
         if owned:
             raise Violation(f"nobody runs the sequences {[key for (key,) in owned]}, and they are not given back")

@@ -24,7 +24,7 @@ from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Receipt
 from wsrm_mq.queue.ownership import leave
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Settlement, settlement
-from wsrm_mq.store import queues, sequences
+from wsrm_mq.store import lanes, queues
 from wsrm_mq.store.applications import NAMELESS
 from wsrm_mq.store.believed import Believed
 from wsrm_mq.store.counting import Tally
@@ -284,7 +284,7 @@ class Process:
         if self.watch._busy:
             self.words.add("look")
         with self.store.reader() as db:
-            (self.alarm,) = db.execute(sequences.NEXT_RETRY, {"foreign": "[]"}).fetchone()
+            (self.alarm,) = db.execute(lanes.NEXT_RETRY, {"foreign": "[]"}).fetchone()
 
     def submit(
         self, verb: Verb[R], answered: Callable[[R], None], is_stored: Callable[[R], None] | None = None

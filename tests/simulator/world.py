@@ -479,7 +479,7 @@ class World:
         who: dict[str, Any] = {"actor": "alice", "reason": "so"}
         if way == "skip":
             number = self.place.reader.execute(
-                "SELECT e.number FROM sequence s JOIN entry e ON e.id = s.blocked WHERE s.identifier = ?", (identifier,)
+                "SELECT e.number FROM lane s JOIN entry e ON e.id = s.blocked WHERE s.identifier = ?", (identifier,)
             ).fetchone()
             return number is not None and self._act(lambda tx: operate.skip(tx, identifier, number[0], **who))
         if way == "force":

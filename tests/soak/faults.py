@@ -20,11 +20,11 @@ __all__ = ["Faults"]
 HOUR: Final = 3600.0
 QUIET_SECONDS: Final = 150.0
 
-_LIVE: Final = 'from entry e join sequence s on s.id = e.sequence where e.outcome is null and e.number < s."limit"'
+_LIVE: Final = 'from entry e join lane s on s.id = e.lane where e.outcome is null and e.number < s."limit"'
 UNSETTLED: Final = f"select count(*) {_LIVE}"
 BLOCKED: Final = (
     "select e.failures, (select count(*) from ledger l where l.position = e.id and l.event = 'holder_died') "
-    "from entry e join sequence s on s.blocked = e.id where s.identifier = ? and e.number = ?"
+    "from entry e join lane s on s.blocked = e.id where s.identifier = ? and e.number = ?"
 )
 LEFT: Final = f"select s.identifier, e.number, s.owner, s.blocked, s.retry_at, s.state {_LIVE} limit 5"
 
@@ -141,7 +141,7 @@ class Faults:
             if time.monotonic() > end:
                 self.trouble.append(f"not quiet after {QUIET_SECONDS:.0f} s: {self._fleet.stored.rows(LEFT)}")
                 return
-            if self._fleet.stored.rows("select 1 from sequence where blocked is not null limit 1"):
+            if self._fleet.stored.rows("select 1 from lane where blocked is not null limit 1"):
                 self.repair()
             time.sleep(0.2)
 

@@ -23,7 +23,7 @@ __all__ = ["Soak", "soak"]
 
 LOOK_SECONDS = 0.5
 OWNED = (
-    "select s.identifier, s.owner, s.fence, s.cursor, s.running_since from sequence s join instance i on i.id = s.owner"
+    "select s.identifier, s.owner, s.fence, s.cursor, s.running_since from lane s join instance i on i.id = s.owner"
     ' where i.ended_at is null and s.cursor < s."limit" and s.blocked is null'
 )
 CLIENTS = 6

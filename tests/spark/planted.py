@@ -25,7 +25,7 @@ class Plant(NamedTuple):
 
 
 _LAST = "(SELECT max(id) FROM entry)"
-_DROP = "DELETE FROM entry WHERE id = {0}; DELETE FROM sequence_entry WHERE entry = {0}"
+_DROP = "DELETE FROM entry WHERE id = {0}; DELETE FROM lane_entry WHERE entry = {0}"
 _BACK: Final = f"""
 UPDATE message SET received_at = received_at - {HOUR} WHERE id BETWEEN 5 AND 10;
 UPDATE entry SET settled_at = settled_at - {HOUR} WHERE id BETWEEN 5 AND 10;
@@ -33,26 +33,26 @@ UPDATE ledger SET at = at - {HOUR} WHERE position BETWEEN 5 AND 10"""
 _TWIN: Final = """
 INSERT INTO message SELECT 100, message_id || 'x', action, environ, principal, connection, received_at + 1, body_size,
     body FROM message WHERE id = 2;
-INSERT INTO entry (id, queue, message, sequence, number, outcome, settled_at, deliveries)
-    SELECT 100, queue, 100, sequence, number, outcome, settled_at + 1, 1 FROM entry WHERE id = 2"""
+INSERT INTO entry (id, queue, message, lane, number, outcome, settled_at, deliveries)
+    SELECT 100, queue, 100, lane, number, outcome, settled_at + 1, 1 FROM entry WHERE id = 2"""
 
 # In the sound store positions 1 to 6 are delivered in order in the first sequence; of the second 7 and 8 are delivered,
 # 9 is a dead letter, 10 was answered with a fault; of the third 11 is delivered and 12 is held by a hold.
 PLANTS: Final[dict[str, Plant]] = {
     "nothing": Plant("SELECT 1", "sound"),
     "what retention has deleted": Plant(
-        f"{_DROP.format(1)}; UPDATE sequence SET pruned = 1 WHERE id = 1", "counted by its sequence: no mistake"
+        f"{_DROP.format(1)}; UPDATE lane SET pruned = 1 WHERE id = 1", "counted by its sequence: no mistake"
     ),
     "a clock that was an hour off for a while": Plant(_BACK, "told by what was written in order: no mistake"),
     "an acknowledged message, removed": Plant("DELETE FROM entry WHERE id = 3"),
     "the same, from the index too": Plant(_DROP.format(3)),
     "the last message, with its number": Plant(
-        'UPDATE range SET upper = 5 WHERE sequence = 1; UPDATE sequence SET expected = 6, cursor = 6, "limit" = 6 '
+        'UPDATE range SET upper = 5 WHERE lane = 1; UPDATE lane SET cursor = 6, "limit" = 6 '
         f"WHERE id = 1; {_DROP.format(6)}",
         "a message that never came looks the same: its source knows",
     ),
     "the message of an entry": Plant("DELETE FROM message WHERE id = 3"),
-    "a number out of the ranges": Plant("UPDATE range SET upper = 5 WHERE sequence = 1"),
+    "a number out of the ranges": Plant("UPDATE range SET upper = 5 WHERE lane = 1"),
     "a number that two messages have": Plant(_TWIN),
     "two deliveries, the wrong way round": Plant(
         "UPDATE entry SET settled_at = (SELECT settled_at FROM entry WHERE id = 5) + 1 WHERE id = 4"
@@ -71,10 +71,10 @@ PLANTS: Final[dict[str, Plant]] = {
     ),
     "the ledger's row of a dead letter": Plant("DELETE FROM ledger WHERE event = 'dead'"),
     "the whole ledger": Plant("DELETE FROM ledger"),
-    "the row of a sequence": Plant("DELETE FROM sequence WHERE id = 2"),
+    "the row of a sequence": Plant("DELETE FROM lane WHERE id = 2"),
     "a sequence, with all that it had": Plant(
-        "DELETE FROM range WHERE sequence = 1; DELETE FROM sequence_entry WHERE sequence = 1; "
-        "DELETE FROM message WHERE id <= 6; DELETE FROM entry WHERE sequence = 1; DELETE FROM sequence WHERE id = 1; "
+        "DELETE FROM range WHERE lane = 1; DELETE FROM lane_entry WHERE lane = 1; DELETE FROM sequence WHERE lane = 1; "
+        "DELETE FROM message WHERE id <= 6; DELETE FROM entry WHERE lane = 1; DELETE FROM lane WHERE id = 1; "
         "DELETE FROM ledger WHERE sequence = 1; DELETE FROM connection_message WHERE message <= 6",
         "as retention leaves it",
     ),
@@ -83,16 +83,16 @@ PLANTS: Final[dict[str, Plant]] = {
         "UPDATE message SET body = CAST(replace(CAST(body AS TEXT), '<put', '<pot') AS BLOB) WHERE id = 3",
         "the store has no digest of it: an archive made before has, `archive verify --all`",
     ),
-    "a limit that was moved": Plant('UPDATE sequence SET "limit" = 9 WHERE id = 1'),
+    "a limit that was moved": Plant('UPDATE lane SET "limit" = 9 WHERE id = 1'),
     "a number that only another store has settled so": Plant(
         "UPDATE entry SET settled_at = settled_at + 5000 WHERE id = 6", is_beside=True
     ),
     "a store that was put back from the past": Plant(
-        'UPDATE range SET upper = 4 WHERE sequence = 1; UPDATE sequence SET expected = 5, cursor = 5, "limit" = 5 '
+        'UPDATE range SET upper = 4 WHERE lane = 1; UPDATE lane SET cursor = 5, "limit" = 5 '
         f"WHERE id = 1; {_DROP.format(5)}; {_DROP.format(6)}",
         is_beside=True,
     ),
-    "one message at two nodes": Plant("UPDATE sequence SET identifier = identifier || ':elsewhere'", is_beside=True),
+    "one message at two nodes": Plant("UPDATE lane SET identifier = identifier || ':elsewhere'", is_beside=True),
 }
 
 
@@ -137,7 +137,7 @@ def _copied(sound: Path, path: Path, store: str, traffic: str, statements: str) 
         db.execute("PRAGMA ignore_check_constraints = ON")
         db.executescript(
             f"""UPDATE identity SET id = '{store}';
-            UPDATE sequence SET identifier = '{traffic}:' || identifier;
+            UPDATE lane SET identifier = '{traffic}:' || identifier;
             UPDATE message SET message_id = '{traffic}:' || message_id;
             {statements};"""
         )

@@ -166,5 +166,5 @@ def test_two_batches_have_what_the_store_had_row_by_row(spark: Any, tmp_path: Pa
     kept = rows(spark, tmp_path / "archive", "ledger", "key", "event")
     assert kept == [(row["id"], row["event"]) for row in world.one.ledger()]
     sequences = rows(spark, tmp_path / "archive", "sequences", "key", "sequence")
-    assert sequences == [(row["id"], row["identifier"]) for row in world.one.rows("SELECT * FROM sequence")]
+    assert sequences == [(row["id"], row["identifier"]) for row in world.one.rows("SELECT * FROM lane")]
     node.close()

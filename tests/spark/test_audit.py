@@ -190,5 +190,5 @@ def test_what_a_killed_server_and_a_soak_leave_behind_has_no_violation(spark: Sp
     assert summary["stores"] == 2
     assert summary["messages"] > len(source.acknowledged)
     assert audited(tmp_path / "out", witness.store, tmp_path / "export") == first
-    alter(witness.store, "DELETE FROM entry WHERE sequence IS NOT NULL AND id = (SELECT max(id) FROM entry)")
+    alter(witness.store, "DELETE FROM entry WHERE lane IS NOT NULL AND id = (SELECT max(id) FROM entry)")
     assert audited(tmp_path / "out", witness.store)[2] == [(ACCOUNTED_FOR, None)]

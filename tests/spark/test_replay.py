@@ -277,7 +277,7 @@ def test_a_condition_that_cannot_be_read_is_wrong_usage(site: Site, query: str) 
 def test_a_plan_tells_what_retention_has_deleted_of_its_stores(site: Site) -> None:
     with closing(sqlite3.connect(site.store)) as db, db:
         db.execute("DELETE FROM entry WHERE number = 1")
-        db.execute("UPDATE sequence SET pruned = 1")
+        db.execute("UPDATE lane SET pruned = 1")
     [told] = [one for one in DividedPlan(site.plan()).manifest.warnings if one.startswith("Deleted")]
     assert "from these stores: 5." in told
 

@@ -6,15 +6,17 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from wsrm_mq.store import schema
-from wsrm_mq.store.database import create_file
+from wsrm_mq.store.database import connect_writer, create_file
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock
 
+OLDER = Path(__file__).with_name("older")
 Python = Callable[..., subprocess.Popen[str]]
 
 
@@ -64,12 +66,13 @@ def python() -> Iterator[Python]:
 
 @pytest.fixture
 def older_store(tmp_path: Path) -> Callable[[str], Path]:
-    """Make an empty store as a version with this schema made it."""
+    """Make an empty store as a version with this schema made it; ``older`` has what those ran."""
 
     def make(revision: str) -> Path:
         path = tmp_path / "store.db"
         create_file(path)
-        schema.upgrade(path, revision)
+        with closing(connect_writer(path)) as db:
+            db.executescript((OLDER / f"{revision}.sql").read_text())
         return path
 
     return make

@@ -26,10 +26,8 @@ def a_sequence(tx: Transaction) -> None:
     """Something that can be acknowledged; written by hand, the rules of sequences do not matter here."""
     queue = tx.queue("/orders")
     tx.execute(
-        """INSERT INTO sequence (queue, identifier, rm, soap, addressing, behavior, assurance, ordered,
-        incomplete_reason, created_at, state, active_at, expected, cursor, "limit", fence)
-        VALUES (?, 'urn:uuid:1', '1.1', '1.1', '2005', 'NoDiscard', 'exactly_once', 1,
-        '', 0, 'created', 0, 1, 1, 1, 0)""",
+        """INSERT INTO lane (queue, identifier, soap, addressing, assurance, ordered, created_at, active_at, cursor,
+        "limit", fence) VALUES (?, 'urn:uuid:1', '1.1', '2005', 'exactly_once', 1, 0, 0, 1, 1, 0)""",
         (queue,),
     )
 

@@ -13,9 +13,9 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import State
 from wsrm_mq.sequence.terms import DeliveryAssurance, Terms
-from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.sequences import SAVED_COLUMNS, SEQUENCE_COLUMNS, STEADY_COLUMNS
-from wsrm_mq.store.tables import sequence
+from wsrm_mq.store.lanes import LANE_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
+from wsrm_mq.store.records import SequenceRecord, load
+from wsrm_mq.store.tables import lane
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, SOAPVersion
 
 TIME = st.integers(0, 2**53)
@@ -48,24 +48,29 @@ VALUES = st.builds(
 
 def test_what_is_saved_has_a_value_for_each_of_its_columns(record: SequenceRecord) -> None:
     assert len(record.saved) == len(SAVED_COLUMNS)
+    assert len(record.protocol) == len(PROTOCOL_COLUMNS)
 
 
 def test_what_every_message_changes_of_a_sequence_is_in_no_index() -> None:
-    indexed = {column.name for index in sequence.indexes for column in index.columns}
+    indexed = {column.name for index in lane.indexes for column in index.columns}
     assert indexed >= {"owner", "retry_at"}
     assert not indexed.intersection(STEADY_COLUMNS)
 
 
 @given(VALUES)
 def test_a_sequence_comes_back_as_it_was_written(value: InboundSequence) -> None:
-    record = SequenceRecord(7, 3, value, principal="alice", peer="192.0.2.1", created_at=5)
+    record = SequenceRecord.begin(3, value, principal="alice", peer="192.0.2.1")
+    record.id = 7
     record.cursor, record.fence, record.owner, record.discarding = 4, 9, 2, True
     record.mark_written()
-    stored: dict[str, Any] = {**dict.fromkeys(SEQUENCE_COLUMNS), **record.terms_row, **record.saved_row, "id": 7}
-    row = tuple(stored[name] for name in SEQUENCE_COLUMNS)
-    again = SequenceRecord.load(row, value.received, value.unnamed)
+    protocol = {"lane": 7, **record.protocol_row, **record.protocol_saved_row}
+    stored: dict[str, Any] = {**dict.fromkeys(LANE_COLUMNS), **record.row, **record.saved_row, "id": 7}
+    stored |= {f"sequence_{name}": value for name, value in protocol.items()}
+    again = load(tuple(stored[name] for name in LANE_COLUMNS), value.received, value.unnamed)
+    assert isinstance(again, SequenceRecord)
     assert again.value == value
-    assert (again.saved_row, again.terms_row) == (record.saved_row, record.terms_row)
+    assert (again.saved_row, again.row) == (record.saved_row, record.row)
+    assert (again.protocol, again.protocol_row) == (record.protocol, record.protocol_row)
     assert asdict(again) == asdict(record)
 
 
@@ -77,7 +82,7 @@ def record() -> SequenceRecord:
         received=AckRanges.of([1, 2, 5]),
         limit=3,
     )
-    return SequenceRecord(1, 1, value)
+    return SequenceRecord.begin(1, value)
 
 
 def test_the_cursor_jumps_from_received_number_to_received_number(record: SequenceRecord) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from sqlalchemy import bindparam, select
 
 from wsrm_mq.sequence.running import ENTRY, DeliveryState, decide, delivery_state, is_paused
-from wsrm_mq.store import running, sequences
+from wsrm_mq.store import lanes, running
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import entry, sequence
+from wsrm_mq.store.tables import entry, lane
 
 NOW = bindparam("now")
 AT = 1_000
@@ -21,7 +21,7 @@ COLUMNS = (
     *("on_hold_since", "blocked", "owner", "cursor", "limit"),
     *("discard_from", "retry_from", "retry_at", "discarding", "held"),
 )
-SEQUENCES = [
+LANES = [
     (on_hold_since, blocked, owner, cursor, 5, discard_from, *wait, discarding, held)
     for on_hold_since, blocked, owner, cursor, discard_from, wait, discarding, held in product(
         (None, 0), (None, 0, 9), (None, 0, 7), (1, 4, 5), (None, 1, 4, 5, 6), WAITS, (0, 1), (0, 1, 2)
@@ -56,12 +56,12 @@ def entry_state(
 
 
 def stored() -> sqlite3.Connection:
-    """Every sequence with each of the entries, in tables that have no other columns."""
+    """Every lane with each of the entries, in tables that have no other columns."""
     db = sqlite3.connect(":memory:")
     columns = ", ".join(f'"{name}"' for name in COLUMNS)
-    db.execute(f"CREATE TABLE sequence (id INTEGER PRIMARY KEY, {columns}, queue)")
+    db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns}, queue)")
     db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at)")
-    db.executemany(f"INSERT INTO sequence VALUES (NULL{', ?' * len(COLUMNS)}, 1)", SEQUENCES)
+    db.executemany(f"INSERT INTO lane VALUES (NULL{', ?' * len(COLUMNS)}, 1)", LANES)
     db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", [(key, number, *wait) for key, number, wait in ENTRIES])
     return db
 
@@ -72,29 +72,29 @@ def expected(columns: tuple[int | None, ...]) -> DeliveryState:
 
 
 def test_the_state_of_a_delivery_is_the_same_in_sql() -> None:
-    text = compiled(select(running.delivery_state(NOW)).select_from(sequence).order_by(sequence.c.id))
+    text = compiled(select(running.delivery_state(NOW)).select_from(lane).order_by(lane.c.id))
     found = [state for (state,) in stored().execute(text, {"now": AT})]
-    assert found == [expected(columns).value for columns in SEQUENCES]
+    assert found == [expected(columns).value for columns in LANES]
     assert set(found) == set(DeliveryState)
 
 
 def test_what_the_watch_looks_for_is_a_state() -> None:
     db = stored()
-    states = [expected(columns) for columns in SEQUENCES]
-    runnable = db.execute(sequences.RUNNABLE, {"now": AT, "count": -1, "after": 0, "foreign": "[]"})
+    states = [expected(columns) for columns in LANES]
+    runnable = db.execute(lanes.RUNNABLE, {"now": AT, "count": -1, "after": 0, "foreign": "[]"})
     assert {key for (key,) in runnable} == {n for n, state in enumerate(states, 1) if state is DeliveryState.READY}
-    db.execute("DELETE FROM sequence WHERE retry_at <= ?", (AT,))
-    (retry_at,) = db.execute(sequences.NEXT_RETRY, {"now": AT, "foreign": "[]"}).fetchone()
-    retrying = [row for row, state in zip(SEQUENCES, states, strict=True) if state is DeliveryState.RETRYING]
+    db.execute("DELETE FROM lane WHERE retry_at <= ?", (AT,))
+    (retry_at,) = db.execute(lanes.NEXT_RETRY, {"now": AT, "foreign": "[]"}).fetchone()
+    retrying = [row for row, state in zip(LANES, states, strict=True) if state is DeliveryState.RETRYING]
     assert retry_at == min(row[COLUMNS.index("retry_at")] or 0 for row in retrying)
 
 
 def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
-    asked = select(running.entry_state(NOW), running.entry_reason(NOW), sequence.c.id, entry.c.id)
-    found = stored().execute(compiled(asked.select_from(sequence.join(entry, sequence.c.id > 0))), {"now": AT})
+    asked = select(running.entry_state(NOW), running.entry_reason(NOW), lane.c.id, entry.c.id)
+    found = stored().execute(compiled(asked.select_from(lane.join(entry, lane.c.id > 0))), {"now": AT})
     seen = set()
     for state, reason, key, entry_key in found:
-        row = dict(zip(COLUMNS, SEQUENCES[key - 1], strict=True))
+        row = dict(zip(COLUMNS, LANES[key - 1], strict=True))
         _key, number, wait = ENTRIES[entry_key]
         waits = is_paused(*wait, AT) or is_paused(row.pop("retry_from"), row.pop("retry_at"), AT)
         columns = {name: row[name] for name in ("on_hold_since", "blocked", "owner", "cursor", "limit", "discard_from")}
@@ -106,6 +106,6 @@ def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
 def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Path) -> None:
     db = sqlite3.connect(path)
     plan = db.execute(
-        f"EXPLAIN QUERY PLAN {sequences.RUNNABLE}", {"now": AT, "count": 1, "after": 0, "foreign": "[]"}
+        f"EXPLAIN QUERY PLAN {lanes.RUNNABLE}", {"now": AT, "count": 1, "after": 0, "foreign": "[]"}
     ).fetchall()
-    assert "sequence_runnable" in plan[0][3]
+    assert "lane_runnable" in plan[0][3]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.store import entries, queues, repairs, sequences
+from wsrm_mq.store import entries, lanes, queues, repairs
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {
     name: text
-    for module in (queues, entries, sequences, repairs)
+    for module in (queues, entries, lanes, repairs)
     for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str)
 }
@@ -22,44 +22,44 @@ INDEX = {
     "QUEUE_ID": "sqlite_autoindex_queue_1",
     "DEAD_LETTERS": "queue_dead_letters (parent=?)",
     "ENTRY_BY_NUMBER": "INTEGER PRIMARY KEY (rowid=?)",
-    "RUN_IS_AT": "entry_live (sequence=? AND number>? AND number<?)",
-    "RUN": "entry_live (sequence=? AND number>? AND number<?)",
+    "RUN_IS_AT": "entry_live (lane=? AND number>? AND number<?)",
+    "RUN": "entry_live (lane=? AND number>? AND number<?)",
     "REPLAY_OF": "entry_by_message (message=?)",
-    "RUN_REPLAYS": "entry_live (sequence=? AND number>? AND number<?)",
-    "DELIVERED_INDEXED": "PRIMARY KEY (sequence=? AND number>?)",
-    "REPLAYS_OF": "sequence_replays (replay_of=?)",
-    "NEXT_LIVE": "entry_live (sequence=? AND number>? AND number<?)",
-    "COUNT_UNSETTLED": "entry_live (sequence=? AND number>?)",
-    "NTH_LIVE": "entry_live (sequence=? AND number>? AND number<?)",
-    "RETRIES": "entry_live (sequence=? AND number>? AND number<?)",
-    "DOOMED": "entry_live (sequence=? AND number>?)",
+    "RUN_REPLAYS": "entry_live (lane=? AND number>? AND number<?)",
+    "DELIVERED_INDEXED": "PRIMARY KEY (lane=? AND number>?)",
+    "REPLAYS_OF": "lane_replays (replay_of=?)",
+    "NEXT_LIVE": "entry_live (lane=? AND number>? AND number<?)",
+    "COUNT_UNSETTLED": "entry_live (lane=? AND number>?)",
+    "NTH_LIVE": "entry_live (lane=? AND number>? AND number<?)",
+    "RETRIES": "entry_live (lane=? AND number>? AND number<?)",
+    "DOOMED": "entry_live (lane=? AND number>?)",
     "UNNAMED": "entry_unnamed",
-    "SEQUENCE_BY_IDENTIFIER": "sqlite_autoindex_sequence_1",
+    "LANE_BY_IDENTIFIER": "sqlite_autoindex_lane_1",
     "SEQUENCE_BY_CREATE_ID": "sequence_create_id",
-    "OPEN_OF_CONNECTION": "sequence_by_connection (connection=? AND queue=?)",
-    "OPEN_OF_CONNECTIONS": "sequence_by_connection (connection=?)",
+    "OPEN_OF_CONNECTION": "lane_by_connection (connection=? AND queue=?)",
+    "OPEN_OF_CONNECTIONS": "lane_by_connection (connection=?)",
     "NOT_INDEXED": "watermark USING PRIMARY KEY (name=?)",
     "LAST_OF_CONNECTION": "watermark USING PRIMARY KEY (name=?)",
     "UNSETTLED_INDEXED": "PRIMARY KEY (connection=? AND message>?)",
     "UNSETTLED_BEHIND": "INTEGER PRIMARY KEY (rowid>?)",
-    "OWNED": "sequence_owned",
-    "OWNED_BY": "sequence_owned",
-    "CLAIMS_OF": "sequence_owned",
-    "RUNNABLE": "sequence_runnable",
-    "RUNNABLE_SENDS": "sequence_runnable",
-    "NEXT_RETRY": "sequence_runnable",
-    "DISCARDING": "sequence_discarding",
-    "DUE": "sequence_due",
-    "OPEN_OF_PRINCIPAL": "sequence_open (principal=?)",
-    "OPEN_OF_ADDRESS": "sequence_open (principal=? AND peer=?)",
-    "UNUSED_OF_PRINCIPAL": "sequence_open (principal=?)",
-    "UNUSED_OF_ADDRESS": "sequence_open (principal=? AND peer=?)",
+    "OWNED": "lane_owned",
+    "OWNED_BY": "lane_owned",
+    "CLAIMS_OF": "lane_owned",
+    "RUNNABLE": "lane_runnable",
+    "RUNNABLE_SENDS": "lane_runnable",
+    "NEXT_RETRY": "lane_runnable",
+    "DISCARDING": "lane_discarding",
+    "DUE": "lane_due",
+    "OPEN_OF_PRINCIPAL": "lane_open (principal=?)",
+    "OPEN_OF_ADDRESS": "lane_open (principal=? AND peer=?)",
+    "UNUSED_OF_PRINCIPAL": "lane_open (principal=?)",
+    "UNUSED_OF_ADDRESS": "lane_open (principal=? AND peer=?)",
     "IN_LEDGER": "ledger_by_sequence (sequence=?)",
-    "HELD_IN_ALL": "sequence_holding",
-    "HELD_BYTES": "entry_live (sequence=? AND number>?)",
-    "RANGES": "PRIMARY KEY (sequence=?)",
-    "DROP_RANGE": "PRIMARY KEY (sequence=? AND lower=?)",
-    "DROP_RANGES": "PRIMARY KEY (sequence=?)",
+    "HELD_IN_ALL": "lane_holding",
+    "HELD_BYTES": "entry_live (lane=? AND number>?)",
+    "RANGES": "PRIMARY KEY (lane=?)",
+    "DROP_RANGE": "PRIMARY KEY (lane=? AND lower=?)",
+    "DROP_RANGES": "PRIMARY KEY (lane=?)",
     "LIVE_INSTANCES": "instance_live",
     "END_INSTANCES": "instance_live",
 }

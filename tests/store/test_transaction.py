@@ -11,7 +11,7 @@ from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.store.cache import SequenceCache
+from wsrm_mq.store.cache import LaneCache
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.testing import ManualClock
@@ -58,7 +58,7 @@ def test_a_sequence_is_written_once_however_many_verbs_touch_it(one: Instance) -
     assert one.rows("SELECT duplicates FROM sequence") == [{"duplicates": 5}]
 
 
-CHANGES = {"cursor": 2, "fence": 7, "running_since": 5, "owner": 1, "held": 3, "held_bytes": 4, "duplicates": 6}
+CHANGES = {"cursor": 2, "fence": 7, "running_since": 5, "owner": 1, "held": 3, "held_bytes": 4, "blocked": 6}
 
 
 @pytest.mark.parametrize("several", [1, 2, 3])
@@ -77,7 +77,7 @@ def test_whatever_of_a_sequence_changes_together_is_written(one: Instance, sever
                 setattr(record, name, CHANGES[name])
         changed = {name: value for name, value in one.record(identifier).saved_row.items() if value != before[name]}
         assert set(changed) <= set(names)
-        [row] = one.rows("SELECT * FROM sequence WHERE identifier = ?", identifier)
+        [row] = one.rows("SELECT * FROM lane WHERE identifier = ?", identifier)
         assert {name: row[name] for name in names} == {name: CHANGES[name] for name in names}
         assert {name: row[name] for name in before} == {**before, **changed}
 
@@ -105,15 +105,15 @@ def test_another_process_that_writes_empties_the_cache(one: Instance, two: Insta
 
 
 def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(one: Instance) -> None:
-    cache = SequenceCache(99)
+    cache = LaneCache(99)
     records = []
     for gaps in (1, 60, 30, 5, 200):
         record = one.record(one.create().terms.identifier)
-        record.value = record.value._replace(received=AckRanges.of(range(1, 2 * gaps, 2)))
+        record.numbers = AckRanges.of(range(1, 2 * gaps, 2))
         records.append(record)
 
     def kept() -> list[int]:
-        return [len(record.value.received) for record in records if record.id in cache.records]
+        return [len(record.numbers) for record in records if record.id in cache.records]
 
     for record in records[:4]:
         cache.keep([record])

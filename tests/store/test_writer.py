@@ -18,7 +18,7 @@ from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.store import database, group_commit, guard, writer
-from wsrm_mq.store.cache import SequenceCache
+from wsrm_mq.store.cache import LaneCache
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -429,7 +429,7 @@ def test_what_is_remembered_and_counted_is_right_although_something_broke_after_
     assert receipt.created is not None
     key = store.call(lambda tx: count_and_change(tx))
     with monkeypatch.context() as broken:
-        broken.setattr(SequenceCache, "keep", lambda *_: 1 / 0)
+        broken.setattr(LaneCache, "keep", lambda *_: 1 / 0)
         assert store.call(lambda tx: count_and_change(tx)) == key
     assert store.call(lambda tx: count_and_change(tx)) == key
     with store.reader() as db:

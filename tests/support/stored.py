@@ -15,7 +15,7 @@ from wsrm_mq.store import schema
 from wsrm_mq.store.guard import LOOK_SECONDS
 
 _KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
-_SEQUENCE = "identifier, state, ended, last_number, expected, discard_from"
+_SEQUENCE = "sequence, state, ended, last_number, expected, discard_from"
 
 
 @functools.cache
@@ -58,19 +58,25 @@ class Stored:
 
     def identifiers(self) -> list[str]:
         """Of every sequence, oldest first."""
-        return [identifier for (identifier,) in self.rows("select identifier from sequence order by id")]
+        return [identifier for (identifier,) in self.rows("select identifier from lane order by id")]
 
     def sequence(self, identifier: str) -> dict[str, Any]:
-        """The sequence's row by column; empty if there is none."""
-        names = [name for (name,) in self.rows("select name from pragma_table_info('sequence')")]
-        found = self.rows("select * from sequence where identifier = ?", identifier)
-        return dict(zip(names, found[0], strict=True)) if found else {}
+        """The columns of a sequence, those of its lane, and of the view of both; empty if there is none."""
+        tables = ("sequences", "sequence", "lane")
+        names = [name for table in tables for (name,) in self.rows("select name from pragma_table_info(?)", table)]
+        found = self.rows(
+            f"select {', '.join(f'{table}.*' for table in tables)} from lane"
+            " left join sequence on sequence.lane = lane.id join sequences on sequences.key = lane.id"
+            " where identifier = ?",
+            identifier,
+        )
+        said = list(zip(names, found[0], strict=True)) if found else []
+        return dict(reversed(said))  # the view's columns stand before those of the tables
 
     def received(self, identifier: str) -> list[tuple[int, int]]:
         """The ranges of accepted numbers."""
         return self.rows(
-            "select lower, upper from range where sequence = (select id from sequence where identifier = ?)"
-            " order by lower",
+            "select lower, upper from range where lane = (select id from lane where identifier = ?) order by lower",
             identifier,
         )
 
@@ -79,7 +85,7 @@ class Stored:
         return dict(
             self.rows(
                 "select number, outcome from entry"
-                " where sequence = (select id from sequence where identifier = ?) order by number",
+                " where lane = (select id from lane where identifier = ?) order by number",
                 identifier,
             )
         )
@@ -89,7 +95,7 @@ class Stored:
         return dict(
             self.rows(
                 "select number, reason from entry where outcome = 'dead'"
-                " and sequence = (select id from sequence where identifier = ?)",
+                " and lane = (select id from lane where identifier = ?)",
                 identifier,
             )
         )
@@ -98,7 +104,7 @@ class Stored:
         """The bytes kept of a message."""
         [(body,)] = self.rows(
             "select message.body from entry join message on message.id = entry.message where number = ?"
-            " and sequence = (select id from sequence where identifier = ?)",
+            " and lane = (select id from lane where identifier = ?)",
             number,
             identifier,
         )
@@ -108,7 +114,7 @@ class Stored:
     def unsettled(self, identifier: str) -> int:
         """How many accepted messages could be delivered and are not settled."""
         [(count,)] = self.rows(
-            "select count(*) from entry, sequence where entry.sequence = sequence.id and identifier = ?"
+            "select count(*) from entry, lane where entry.lane = lane.id and identifier = ?"
             ' and outcome is null and number < "limit"',
             identifier,
         )
@@ -119,6 +125,6 @@ class Stored:
         counts = [self.rows(f"select count(*) from {table}") for table in _KEPT]
         return [
             *counts,
-            self.rows(f"select {_SEQUENCE} from sequence order by id"),
+            self.rows(f"select {_SEQUENCE} from sequences order by key"),
             self.rows("select * from range order by 1, 2"),
         ]

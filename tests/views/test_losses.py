@@ -60,7 +60,7 @@ class One(NamedTuple):
     @property
     def replays(self) -> Claim:
         key = self.service.instance.record(self.identifier).id
-        (row,) = self.service.instance.rows("SELECT identifier FROM sequence WHERE replay_of = ?", key)
+        (row,) = self.service.instance.rows("SELECT identifier FROM lane WHERE replay_of = ?", key)
         return self.claim(row["identifier"])
 
     def act(self, verb: dead_letters.Act) -> None:
@@ -143,7 +143,7 @@ def enter(one: One) -> None:
 
     def verb(tx: Transaction) -> None:
         found = stored(tx, position)
-        add_replay(tx, position, replays_of(tx, found.sequence, found.home))
+        add_replay(tx, position, replays_of(tx, found.lane, found.home))
 
     one.run(verb)
 

@@ -31,7 +31,7 @@ def named(one: Instance, *uuids: str) -> list[str]:
         names.append(f"urn:uuid:{text}")
         one.run(
             lambda tx, old=made, new=names[-1]: tx.execute(  # type: ignore[misc]
-                "UPDATE sequence SET identifier = ? WHERE identifier = ?", (new, old)
+                "UPDATE lane SET identifier = ? WHERE identifier = ?", (new, old)
             )
         )
     return names

@@ -22,7 +22,7 @@ from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.inbound import Disposition
 from wsrm_mq.store import fetching, schema
 from wsrm_mq.store.database import connect_reader
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views import reading
@@ -57,7 +57,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     one.take(with_gap.terms.identifier, 3, **marks, connection="b:2", message_id="urn:uuid:late")
     service.deliver(with_gap, 1)
     dead = service.sequence(1, policy=DEAD_LETTERS)
-    one.run(lambda tx: BY_SEQUENCE.bring_forward(tx) and BY_CONNECTION.bring_forward(tx))
+    one.run(lambda tx: BY_LANE.bring_forward(tx) and BY_CONNECTION.bring_forward(tx))
     one.fail(service.claim(dead), 1, DEAD_LETTERS, "no disk")
     blocked = service.sequence(1)
     service.fail(blocked, 1, "no disk")

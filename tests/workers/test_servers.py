@@ -98,7 +98,7 @@ def test_sigterm_lets_what_runs_end_and_leaves_nothing_to_recover(launch: Launch
     fleet.stop()
     assert fleet.effects(source.identifier)[:1] == [1], "it was cut off"
     assert fleet.instances() == []
-    assert fleet.stored.rows("select owner from sequence") == [(None,)]
+    assert fleet.stored.rows("select owner from lane") == [(None,)]
     fleet.start()
     assert settled(fleet, source.identifier, 3) == [1, 2, 3]
     assert fleet.calls(source.identifier) == [(1, False), (2, False), (3, False)]
@@ -197,7 +197,7 @@ def test_eight_processes_that_write_never_find_the_store_locked_and_wait_little(
 
 def connection_of(fleet: Fleet, identifier: str, number: int) -> str | None:
     [(connection,)] = fleet.stored.rows(
-        "select m.connection from message m join entry e on e.message = m.id join sequence s on s.id = e.sequence"
+        "select m.connection from message m join entry e on e.message = m.id join lane s on s.id = e.lane"
         " where s.identifier = ? and e.number = ?",
         identifier,
         number,

@@ -140,7 +140,7 @@ def _messages(db: Database, known: Archive, since: set[int], sequences: AckRange
     missing = stands.gaps(max(last, stands.highest))
     unsettled = AckRanges.of(one for (one,) in db.execute(sql.UNSETTLED_IN, (as_json(missing.ranges),)))
     settled = missing.without(unsettled)
-    for about, statement in ((sequences, sql.OF_SEQUENCES_IN), (forgotten, sql.REPLAYS_IN)):
+    for about, statement in ((sequences, sql.OF_LANES_IN), (forgotten, sql.REPLAYS_IN)):
         if about:
             found = db.execute(statement, (as_json(settled.ranges), as_json(about.ranges)))
             forgotten = forgotten.union(AckRanges.of(one for (one,) in found))
@@ -151,11 +151,11 @@ def _messages(db: Database, known: Archive, since: set[int], sequences: AckRange
 def _sequences(db: Database, known: Archive, since: set[int]) -> _Part:
     held, unfinished, forgotten = map(AckRanges, (known.sequences, known.unfinished, known.forgotten_sequences))
     asked = as_json([one for one in since if one in held])
-    stands = held.without(AckRanges.of(one for (one,) in db.execute(sql.SEQUENCES_OF, (asked,))))
-    (last,) = db.execute(sql.LAST_SEQUENCE).fetchone()
+    stands = held.without(AckRanges.of(one for (one,) in db.execute(sql.LANES_OF, (asked,))))
+    (last,) = db.execute(sql.LAST_LANE).fetchone()
     missing = stands.gaps(max(last, stands.highest))
     forgotten = forgotten.union(_of_forgotten_partners(db, known, missing))
-    replays = db.execute(sql.SEQUENCES_OF_REPLAYS, (as_json(forgotten.ranges),))
+    replays = db.execute(sql.LANES_OF_REPLAYS, (as_json(forgotten.ranges),))
     forgotten = forgotten.union(AckRanges.of(one for (one,) in replays))
     over = missing.without(AckRanges.of(one for (one,) in db.execute(sql.NOT_OVER)))
     wanted = missing.without(forgotten)

@@ -54,7 +54,7 @@ def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str 
 
     is_new = not place.path.exists()
     try:
-        schema.ensure(place.path, keep_headers=place.settings.keep_headers)
+        schema.ensure(place.path)
     except StoreUnconfirmed:  # one is lost
         why, who = reason_given(reason), actor or login()
         say(_LOST, keep="\n")
@@ -82,7 +82,7 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
     with looking(place, any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
     if not dry_run:
-        before, _after = schema.migrate(place.path, place.settings.keep_headers, _scrubbed)
+        before, _after = schema.migrate(place.path)
     if is_json:
         as_json(path=str(place.path), before=before, after=schema.HEAD, dry_run=dry_run)
     elif before == schema.HEAD:
@@ -90,10 +90,6 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
     else:
         verb = "would go" if dry_run else "went"
         say(f"{place.path}: {verb} from schema {before or 'none'} to {schema.HEAD}.")
-
-
-def _scrubbed(upto: int, last: int) -> None:
-    say(f"Request headers that are not stored any more are taken out: up to position {upto} of {last}.")
 
 
 @store.command()

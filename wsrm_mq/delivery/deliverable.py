@@ -10,7 +10,7 @@ from wsrm_mq.delivery.delivery import Delivery, Key
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.store import entries, sequences
+from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
@@ -78,12 +78,12 @@ class _Row(NamedTuple):
 def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
     """The next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``; none is an answer."""
     with store.reader() as db:
-        bounds = _Bounds._make(db.execute(sequences.RUN_BOUNDS, {"key": claim.sequence}).fetchone())
+        bounds = _Bounds._make(db.execute(lanes.RUN_BOUNDS, {"key": claim.lane}).fetchone())
         limit, discard_from = bounds.limit, bounds.discard_from
         rows = db.execute(
             entries.RUN_REPLAYS if bounds.kind == "replay" else entries.RUN,
             {
-                "sequence": claim.sequence,
+                "lane": claim.lane,
                 "lower": max(bounds.cursor, after),
                 "upper": limit if discard_from is None else min(limit, discard_from),
                 "now": store.clock(),

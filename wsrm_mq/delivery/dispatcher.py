@@ -31,7 +31,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.broken_run import let_go_dropped
 from wsrm_mq.queue.ownership import Claim, runnable
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import sequences
+from wsrm_mq.store import lanes
 from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.store import Store
 
@@ -175,7 +175,7 @@ class Dispatcher:
                 self._are_left = True
                 return
             for claim in claims:
-                self._fetched = claim.sequence
+                self._fetched = claim.lane
                 self.give(claim)
             self._are_left = self._are_left or len(claims) == free
             self._fetch_left()  # for threads that came back meanwhile
@@ -196,15 +196,15 @@ class Dispatcher:
         self.request_pool.look_after()
         self.send_pool.look_after()
         with self._store.reader() as db:
-            owned = {Claim(*row) for row in db.execute(sequences.CLAIMS_OF, {"owner": self._store.instance})}
+            owned = {Claim(*row) for row in db.execute(lanes.CLAIMS_OF, {"owner": self._store.instance})}
         dropped = owned - self._in_hand() if owned else owned
         again, self._dropped = dropped & self._dropped, dropped
         if not again:
             return
         # Asked where the commits are made, no claim is on its way from a commit to the first hand.
         for claim in self._store.call(lambda tx: let_go_dropped(tx, again - self._in_hand(), self._policy_of)):
-            self._prefetch.drop(claim.sequence)
-            self._events.tell("dispatch.dropped", key=claim.sequence)
+            self._prefetch.drop(claim.lane)
+            self._events.tell("dispatch.dropped", key=claim.lane)
 
     def _in_hand(self) -> set[Claim]:
         """In the order in which a claim goes: one that changes hands meanwhile is seen in the second, if not in the
@@ -269,7 +269,7 @@ class Dispatcher:
         """Whether it is still to be delivered: an operator may have held or terminated its sequence. The settlement
         before it would say so too, and is not waited for."""
         with self._store.reader() as db:
-            on_hold_since, discard_from = db.execute(sequences.STOPS, {"key": claim.sequence}).fetchone()
+            on_hold_since, discard_from = db.execute(lanes.STOPS, {"key": claim.lane}).fetchone()
         return on_hold_since is None and (discard_from is None or number < discard_from)
 
     def _messages(self, run: _Run) -> Iterator[tuple[Delivery, bool]]:
@@ -281,7 +281,7 @@ class Dispatcher:
             return
         if delivery is not None:
             while delivery is not None:
-                following = self._prefetch.take(claim.sequence, delivery.number + 1)
+                following = self._prefetch.take(claim.lane, delivery.number + 1)
                 yield delivery, following is None
                 delivery = following
             return

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from wsrm_mq.store.late_index import BATCH, BY_CONNECTION, BY_SEQUENCE, LOOK, piece
+from wsrm_mq.store.late_index import BATCH, BY_CONNECTION, BY_LANE, LOOK, piece
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -73,6 +73,6 @@ class Indexing:
 def _verb(tx: Transaction) -> tuple[Watermarks, int]:
     """Answers the watermarks, and how many rows are left to index; 0 too where only those are that came meanwhile:
     a later look is soon enough for them."""
-    are_more = [index.bring_forward(tx) for index in (BY_CONNECTION, BY_SEQUENCE)]
+    are_more = [index.bring_forward(tx) for index in (BY_CONNECTION, BY_LANE)]
     *watermarks, behind = tx.execute(LOOK).fetchone()
     return tuple(watermarks), behind if any(are_more) else 0

@@ -15,7 +15,7 @@ from wsrm_mq.delivery.posted import Posted, posted
 from wsrm_mq.envelope import piggyback, reply_headers
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, Diagnosis
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import SequenceRecord, read
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
@@ -59,7 +59,8 @@ class Posting:
     def _sent(self, delivery: Delivery, channel: Channel) -> Outcome:
         content_type = json.loads(delivery.environ)["CONTENT_TYPE"]
         with self._store.reader() as db:
-            about = SequenceRecord.read(db, channel.answers)
+            about = read(db, channel.answers)
+        assert isinstance(about, SequenceRecord)
         body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
         waited = (self._store.clock() - delivery.received_at) / 1000
         post = self._post.for_sender(about.sender, waited)

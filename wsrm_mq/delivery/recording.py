@@ -32,7 +32,7 @@ from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.resending import sent
-from wsrm_mq.queue.settle import Settled, Settlement, add_reply, place_of, remarked, settle
+from wsrm_mq.queue.settle import Done, Settled, Settlement, add_reply, remarked, settle
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
@@ -151,7 +151,7 @@ class Recording:
         return lambda tx, record: acknowledged(tx.db, record, policy, lambda: tx.used_bytes, number)
 
     def _failing(self, claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Failed]:
-        self._prefetch.drop(claim.sequence)  # the next run reads what follows
+        self._prefetch.drop(claim.lane)  # the next run reads what follows
         policy, error = self._policy_of(delivery.partner), outcome.error or ""
 
         def verb(tx: Transaction) -> Failed:
@@ -186,9 +186,9 @@ class Recording:
             self._on_retry(0)
         if last and done.released:
             return self._released(claim)
-        self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
+        self._prefetch.take(claim.lane, delivery.number)  # it may have been kept after it was read
         if last:
-            self._give(claim, self._prefetch.take(claim.sequence, done.next_number))
+            self._give(claim, self._prefetch.take(claim.lane, done.next_number))
 
     def _tell_unsent(self, delivery: Delivery, outcome: Outcome) -> None:
         """What is no envelope can leave on the response to its request, and in no request of this side's own."""
@@ -206,7 +206,7 @@ class Recording:
             self._store.wake(done.waiter, word=str(delivery.position))
 
     def failed(self, claim: Claim, delivery: Delivery, done: Failed) -> None:
-        self._prefetch.drop(claim.sequence)  # this one too: it may have been kept after it was read
+        self._prefetch.drop(claim.lane)  # this one too: it may have been kept after it was read
         if done.aftermath is not Aftermath.RETRY:
             self._waiters.notify(delivery.position)
         if done.retry_at is not None:
@@ -224,7 +224,7 @@ class Recording:
         """What came of a delivery could not be stored: record that. ``ran_ahead``: messages behind it may have been
         called."""
         delivery, _outcome, error = broken
-        self._prefetch.drop(claim.sequence)
+        self._prefetch.drop(claim.lane)
         if error is not None and not isinstance(error, FenceLost | StoreError):
             self._record_plainly(claim, broken, ran_ahead)
         elif error is not None and not isinstance(error, FenceLost):
@@ -279,13 +279,13 @@ class Recording:
 
     def _released(self, claim: Claim) -> None:
         """From this commit on another process may run what is kept of it in memory."""
-        self._prefetch.drop(claim.sequence)
+        self._prefetch.drop(claim.lane)
         self._on_release()
 
     def let_go(self, claim: Claim, error: BaseException) -> None:
         """A run broke off: the watch takes the sequence up again, here or elsewhere. Whatever is raised here, the claim
         does not stay in these hands: what no hand has the watch gives back."""
-        self._prefetch.drop(claim.sequence)
+        self._prefetch.drop(claim.lane)
         if isinstance(error, FenceLost):  # it is another's by now
             return self._events.tell("delivery.fence_lost", error=error)
         why = None if isinstance(error, StoreError) else f"{_BROKE_OFF}: {_in_short(error)}"
@@ -299,11 +299,11 @@ class Recording:
             self._store.submit(lambda tx: let_go(tx, claim, self._policy_of, why), on_commit, keep=True)
         except StoreError as closed:  # the next start finds it
             self.claims.discard(claim)
-            self._events.tell("dispatch.not_given_back", key=claim.sequence, error=closed)
+            self._events.tell("dispatch.not_given_back", key=claim.lane, error=closed)
         except BaseException:
             self.claims.discard(claim)
             raise
-        self._events.tell("dispatch.failed", key=claim.sequence, error=as_error(error), trouble=error)
+        self._events.tell("dispatch.failed", key=claim.lane, error=as_error(error), trouble=error)
 
     # at most once: it is settled before the call
 
@@ -332,7 +332,7 @@ class Recording:
             self.tell("delivery.lost", delivery, lost)
         self._tell_unsent(delivery, outcome)
         tracing.settle(outcome, None)
-        self._prefetch.take(claim.sequence, delivery.number)  # it may have been kept after it was read
+        self._prefetch.take(claim.lane, delivery.number)  # it may have been kept after it was read
         self.is_settled(delivery, done)
 
     def tell(self, name: str, delivery: Delivery, error: object) -> None:
@@ -347,29 +347,21 @@ def _settling(
     release: bool,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
 ) -> Verb[Settled]:
-    settling = partial(
-        settle,
-        held=claim,
-        position=delivery.position,
-        number=delivery.number,
+    done = Done(
         reply=outcome.reply,
         remark=outcome.remark,
         diagnosis=outcome.diagnosis,
         is_known=outcome.is_known,
-        release=release,
-        waited_for=delivery.is_waited_for,
         seconds=outcome.seconds,
         is_replay=delivery.is_replay,
-        acknowledge=acknowledge,
+        waited_for=delivery.is_waited_for,
     )
 
     def verb(tx: Transaction) -> Settled:
-        done = settling(tx)
-        return (
-            done
-            if done.terminates is None
-            else done._replace(sends=tell_end_of_offered(tx, done.terminates).claim or done.sends)
-        )
+        settled = settle(tx, claim, delivery.position, delivery.number, done, release=release, acknowledge=acknowledge)
+        if settled.terminates is None:
+            return settled
+        return settled._replace(sends=tell_end_of_offered(tx, settled.terminates).claim or settled.sends)
 
     return verb
 
@@ -405,18 +397,17 @@ def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | 
 
     def note(tx: Transaction) -> Claim | None:
         sends = None
-        record = tx.sequence(claim.sequence)
-        queue = record.queue if record is not None else 0
+        lane = tx.lane(claim.lane)
+        queue = lane.queue if lane is not None else 0
         took(tx, queue, outcome.seconds or 0.0)
         if outcome.reply is not None:
-            header = place_of(tx, record, number, outcome.reply)
-            is_awaited = delivery.is_waited_for
-            sends = add_reply(tx, record, position, outcome.reply, header, is_awaited=is_awaited).claim
+            _header, sent = add_reply(tx, lane, position, number, outcome.reply, is_awaited=delivery.is_waited_for)
+            sends = sent.claim
         if outcome.remark is not None:
-            remarked(tx, record, position, number, outcome.remark, outcome.diagnosis)
+            remarked(tx, lane, position, number, outcome.remark, outcome.diagnosis)
         if outcome.error is not None:
             why, failure = outcome.error, outcome.diagnosis.columns
-            tx.ledger("failed", record, number=number, position=position, reason=why, failure=failure, is_told=False)
+            tx.ledger("failed", lane, number=number, position=position, reason=why, failure=failure, is_told=False)
             failed(tx, queue, outcome.diagnosis.kind)
         return sends
 

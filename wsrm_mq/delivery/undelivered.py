@@ -10,7 +10,7 @@ from wsrm_mq.delivery.reply_endpoint import reply_endpoint
 from wsrm_mq.envelope import fault
 from wsrm_mq.queue.offered import number_reply
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.settle import ServiceReply, add_reply
+from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.sequence.faults import ServiceFailure
 from wsrm_mq.store.fetching import WAITER
 from wsrm_mq.store.transaction import Transaction
@@ -26,7 +26,7 @@ def tell_undelivered(tx: Transaction, claim: Claim, delivery: Delivery) -> Claim
     and if it has given up meanwhile, it is fetched. Answers the claim on it; ``None`` too where no reply is expected
     elsewhere, or an operator has the message delivered again."""
     to = reply_endpoint(delivery.environ, is_fault=True) if delivery.wants_reply and delivery.source is None else None
-    record = tx.sequence(claim.sequence)
+    record = tx.sequence(claim.lane)
     if to is None or record is None:
         return None
     (waiter,) = tx.execute(WAITER, {"key": delivery.position}).fetchone()
@@ -38,4 +38,4 @@ def tell_undelivered(tx: Transaction, claim: Claim, delivery: Delivery) -> Claim
     message = own_message(to, body, terms.soap)
     header = number_reply(tx, record, is_last=False)
     reply = ServiceReply(_STATUS, (("Content-Type", message.content_type),), body, outgoing_message=message)
-    return add_reply(tx, record, delivery.position, reply, header, is_awaited=is_awaited).claim
+    return keep_reply(tx, record, delivery.position, reply, header, is_awaited=is_awaited).claim

@@ -21,7 +21,7 @@ from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import instances, queues, sequences
+from wsrm_mq.store import instances, lanes, queues
 from wsrm_mq.store.instances import Neighbours, Presence
 from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.repeated import Repeated
@@ -172,7 +172,7 @@ class Watch:
         if not self._duty.is_on:  # a retry that is due is left to others
             return min(POLL_SECONDS, max(0.001, self._duty.left))
         with self._store.reader() as db:
-            retry_at: int | None = db.execute(sequences.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
+            retry_at: int | None = db.execute(lanes.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
         left = self._until(retry_at)
         if left <= 0 and self._dispatcher.pool.free <= 0:  # the next thread that comes back takes it
             left = POLL_SECONDS
@@ -209,22 +209,20 @@ class Watch:
             look = {"now": self._store.clock(), "count": 1, "after": 0, "foreign": self._store.foreign(db)}
             is_over, has_tails, has_sends = (
                 db.execute(statement, look).fetchone() is not None
-                for statement in (sequences.DUE, sequences.DISCARDING, sequences.RUNNABLE_SENDS)
+                for statement in (lanes.DUE, lanes.DISCARDING, lanes.RUNNABLE_SENDS)
             )
-            has_due = (
-                is_over and db.execute(sequences.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
-            )
+            has_due = is_over and db.execute(lanes.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
             look["foreign"] = self._store.foreign(db, sends=False)
-            has_runnable = db.execute(sequences.RUNNABLE, look).fetchone() is not None
+            has_runnable = db.execute(lanes.RUNNABLE, look).fetchone() is not None
         self._tell_of_jumps(is_over=is_over)
         takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
         claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._taken)) if takes else []
         for claim in claims:
-            self._taken = claim.sequence
+            self._taken = claim.lane
             self._dispatcher.give(claim)
         if has_sends and self._duty.is_on:
             for claim in self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._sent, sends=True)):
-                self._sent = claim.sequence
+                self._sent = claim.lane
                 self._dispatcher.give(claim)
         ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
         more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))

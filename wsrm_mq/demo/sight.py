@@ -87,10 +87,10 @@ def _sequence(store: sqlite3.Connection) -> tuple[tuple[tuple[int, int], ...], i
     """Ranges, cursor and limit of the demo's sequence, of one moment."""
     store.execute("BEGIN")
     try:
-        row = store.execute('SELECT id, cursor, "limit" FROM sequence').fetchone()
+        row = store.execute('SELECT id, cursor, "limit" FROM lane').fetchone()
         if row is None:
             return (), 1, 1
-        ranges = store.execute("SELECT lower, upper FROM range WHERE sequence = ? ORDER BY lower", row[:1]).fetchall()
+        ranges = store.execute("SELECT lower, upper FROM range WHERE lane = ? ORDER BY lower", row[:1]).fetchall()
         return tuple(ranges), row[1], row[2]
     finally:
         store.execute("COMMIT")

@@ -465,7 +465,7 @@ class RMDestination:
         place = fault_place(receipt, headers, self._reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
-            about = receipt.sequence or None
+            about = receipt.lane or None
             if fault.status >= 400 and self._say(own_message(place, fault.body, headers.soap), client.who, about):
                 return answers.acknowledgement(headers, receipt.others)
         return answers.refused(receipt, headers, peer.sender_fault_status)

@@ -95,7 +95,6 @@ class Engine:
         on_event: OnEvent | None = None,
         clock: Clock = wall_clock,
         chores: Sequence[Callable[[], None]] = (),
-        keep_headers: Sequence[str] = (),
         serving: Serving = NAMELESS,
         prunes: bool = True,
         poster: Callable[[], Post] | None = None,
@@ -107,7 +106,6 @@ class Engine:
         self._prunes = prunes
         self._poster = poster
         self._where = where
-        self._keep_headers = keep_headers
         self._serving = serving
         self._call = tracing.processing(call)
         self._policy_of = policy_of
@@ -175,7 +173,7 @@ class Engine:
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
         if self._deferred != os.getpid():
-            schema.ensure(store_path(self._where), keep_headers=self._keep_headers)
+            schema.ensure(store_path(self._where))
 
     def _start_in_worker(self) -> None:
         try:
@@ -191,7 +189,6 @@ class Engine:
             self._where,
             clock=self._clock,
             events=self.events,
-            keep_headers=self._keep_headers,
             serving=self._serving,
         )
         store.open()
@@ -245,7 +242,7 @@ class Engine:
         if receipt.claim is not None:
             self.dispatcher.give(receipt.claim, delivery)
         elif delivery is not None:
-            self.dispatcher.offer(receipt.sequence, delivery)
+            self.dispatcher.offer(receipt.lane, delivery)
         for sends in receipt.sends:
             self.dispatcher.give(sends)
         if receipt.needs_watch:

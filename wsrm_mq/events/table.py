@@ -255,11 +255,6 @@ EVENTS: Final = {
         "queue application",
         "Messages for another application wait on a path of this one: they stay, and nothing is taken on it meanwhile",
     ),
-    "store.scrubbed": _logged(
-        WARNING,
-        "path position last",
-        "What an older version stored of request headers is taken out of the messages; how far that is",
-    ),
     "store.cut_off": _reported(
         WARNING,
         "path pages",

@@ -16,17 +16,17 @@ from wsrm_mq.queue.offered import number_reply
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
-from wsrm_mq.queue.settle import ServiceReply, add_reply
+from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.inbound import Disposition, Outgrew, Step, decline
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["accept", "accept_into", "turn_away"]
+__all__ = ["accept", "accepted_into", "store", "turn_away"]
 
 _STUCK: Final = (DeliveryState.HELD, DeliveryState.BLOCKED, DeliveryState.RETRYING)
 
@@ -36,7 +36,7 @@ def accept(tx: Transaction, arrival: Arrival) -> MessageReceipt:
     receipt = MessageReceipt()
     record = find(tx, arrival.sender, arrival.header.identifier, receipt)
     if record is not None:
-        accept_into(tx, record, arrival, receipt)
+        _accept_into(tx, record, arrival, receipt)
         if record.acks_to is None:
             number = arrival.header.number
             receipt.acknowledgement = acknowledged(tx.db, record, arrival.policy, lambda: tx.used_bytes, number)
@@ -65,10 +65,8 @@ def turn_away(tx: Transaction, arrival: Arrival) -> MessageReceipt:
     return receipt
 
 
-def accept_into(
-    tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt, *, has_room: bool = False
-) -> None:
-    """Take one message of this sequence. ``has_room``: that was asked already."""
+def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt) -> None:
+    """Take one message of this sequence."""
     number = arrival.header.number
     step = step_of(
         tx,
@@ -79,9 +77,7 @@ def accept_into(
         named=arrival.named,
         empty_last=arrival.empty_last,
     )
-    lack: str | Outgrew = ""
-    if step.act is Act.ACCEPT and not has_room:
-        lack = _lack_of_room(tx, record, arrival, step)
+    lack = _lack_of_room(tx, record, arrival, step) if step.act is Act.ACCEPT else ""
     if isinstance(lack, Outgrew):
         step = step_of(tx, record, lack)
     elif lack:
@@ -97,7 +93,7 @@ def accept_into(
         is_held = number >= record.value.limit and step.disposition is None
         if is_held:
             record.hold(arrival.body.size)
-        receipt.position = _store(tx, record, arrival, step.disposition)
+        receipt.position = store(tx, record, arrival, number, step.disposition)
         receipt.settled = step.disposition is not None
         if arrival.last_reply is not None and record.outgoing is not None:
             _answer_last(tx, record, arrival, receipt)
@@ -109,17 +105,30 @@ def accept_into(
         record.duplicates += 1
         receipt.outcome = "duplicate"
         _repeat(tx, record, arrival, receipt)
-    if step.act is not None or step.ended_now:
-        is_head = accepted is not None and record.cursor == number
-        receipt.claim = take(tx, record, has_thread=is_head and arrival.waits)
-        if receipt.claim is not None:
-            receipt.runs_here = is_head
-        elif accepted is not None:
-            receipt.runs_here = record.owner == tx.instance and receipt.outcome == "accepted"
-    receipt.partner = record.partner
-    receipt.at_most_once = record.value.terms.assurance is DeliveryAssurance.AT_MOST_ONCE
-    receipt.is_stuck = not receipt.settled and record.owner is None and record.delivery_state(tx.now) in _STUCK
+    accepted_into(tx, record, accepted, arrival, receipt, takes=step.act is not None or step.ended_now)
     look_around(tx, record, receipt)
+
+
+def accepted_into(
+    tx: Transaction,
+    lane: Lane,
+    accepted: int | None,
+    arrival: Arrival,
+    receipt: MessageReceipt,
+    *,
+    takes: bool = True,
+) -> None:
+    """Have what is deliverable in ``lane`` run, now that it has the number ``accepted``; ``None``: it has none more.
+    ``takes``: something has changed that may make it so."""
+    is_head = accepted is not None and lane.cursor == accepted
+    receipt.claim = take(tx, lane, has_thread=is_head and arrival.waits) if takes else None
+    if receipt.claim is not None:
+        receipt.runs_here = is_head
+    elif accepted is not None:
+        receipt.runs_here = lane.owner == tx.instance and receipt.outcome == "accepted"
+    receipt.partner = lane.partner
+    receipt.at_most_once = lane.assurance is DeliveryAssurance.AT_MOST_ONCE
+    receipt.is_stuck = not receipt.settled and lane.owner is None and lane.delivery_state(tx.now) in _STUCK
 
 
 def _lack_of_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> str | Outgrew:
@@ -145,7 +154,8 @@ def _lack_on_connection(tx: Transaction, record: SequenceRecord, arrival: Arriva
     return crowded(tx, arrival.connection, arrival.policy.room.max_per_connection, always=makes_room)
 
 
-def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, disposition: Disposition | None) -> int:
+def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, disposition: Disposition | None = None) -> int:
+    """Store a message as ``number`` of ``lane``; answers its position. ``disposition``: it is settled at once."""
     body = arrival.body
     message = tx.add_message(
         {
@@ -165,10 +175,10 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
     position = tx.add_entry(
         {
             "id": message,
-            "queue": record.queue,
+            "queue": lane.queue,
             "message": message,
-            "sequence": record.id,
-            "number": arrival.header.number,
+            "lane": lane.id,
+            "number": number,
             "wants_reply": int(arrival.wants_reply),
             "named": int(arrival.named or discarded is not None),
             "waiter": tx.instance_name if arrival.waits else None,
@@ -177,12 +187,11 @@ def _store(tx: Transaction, record: SequenceRecord, arrival: Arrival, dispositio
             "settled_at": tx.now if discarded else None,
         }
     )
-    number = arrival.header.number
     if discarded is not None:
-        record.passed(number) if record.cursor == number else None
-        tx.ledger("discarded", record, number=number, position=position, reason=discarded.value)
+        lane.passed(number) if lane.cursor == number else None
+        tx.ledger("discarded", lane, number=number, position=position, reason=discarded.value)
     elif disposition is not None:
-        bury(tx, record, position, number, disposition.value)
+        bury(tx, lane, position, number, disposition.value)
     return position
 
 
@@ -201,7 +210,7 @@ def _answer_last(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         return
     message = arrival.last_reply(None)
     reply = ServiceReply("200 OK", (("Content-Type", message.content_type),), message.body)
-    add_reply(tx, record, receipt.position, reply, header)
+    keep_reply(tx, record, receipt.position, reply, header)
     receipt.has_last_reply = True
 
 
@@ -212,7 +221,7 @@ def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: 
     if arrival.header.number < record.cursor and not (arrival.wants_reply or receipt.has_last_reply):
         receipt.settled = True  # as everything below the cursor, and no more is asked for
         return
-    found = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": arrival.header.number}).fetchone()
+    found = tx.execute(entries.ENTRY_BY_NUMBER, {"lane": record.id, "number": arrival.header.number}).fetchone()
     if found is None:  # retention has taken the entry; the ranges still know the number
         receipt.settled = True
         return

@@ -105,7 +105,7 @@ def due_elsewhere(tx: Transaction, policy_of: PolicyOf, count: int) -> list[DueA
     """Take up to ``count`` acknowledgements that are to be sent now, and whose host is not left alone. One that is
     lost on its way is not sent again: the next one says the same (D-ACK-025), and a source that waits for it sends its
     messages again."""
-    tx.write_sequences()
+    tx.write_lanes()
     due = []
     for (key,) in tx.execute(ACKS_DUE, {"now": tx.now, "count": count, "foreign": tx.foreign()}).fetchall():
         record = tx.sequence(key)

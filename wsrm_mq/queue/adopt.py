@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.queue.ending import apply_step
+from wsrm_mq.queue.ending import give_up
 from wsrm_mq.queue.ownership import free
-from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.inbound import GaveUp
-from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import entries, identity, queues, sequences
+from wsrm_mq.store import entries, identity, lanes, queues
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["ADOPTED", "Adopted", "adopt", "confirm", "rehearse"]
@@ -65,27 +63,26 @@ def rehearse(tx: Transaction, path: Path) -> None:
 
 def _take_from_elsewhere(tx: Transaction) -> None:
     """No process of the place that it comes from runs anything here."""
-    for (key,) in tx.execute(sequences.OWNED).fetchall():
-        record = tx.sequence(key)
-        assert record is not None
-        take_from_dead(tx, record)
+    for (key,) in tx.execute(lanes.OWNED).fetchall():
+        lane = tx.lane(key)
+        assert lane is not None
+        take_from_dead(tx, lane)
 
 
 def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
-    record = tx.sequence(key)
-    assert record is not None
-    is_open = record.value.state not in ENDED
-    (unsettled,) = tx.execute(entries.COUNT_UNSETTLED, {"sequence": key, "lower": 1}).fetchone()
+    lane = tx.lane(key)
+    assert lane is not None
+    is_open = lane.ended is None
+    (unsettled,) = tx.execute(entries.COUNT_UNSETTLED, {"lane": key, "lower": 1}).fetchone()
     gives_up = bool(unsettled) and not deliver
-    free(record)
+    free(lane)
     if gives_up:
-        record.blocked = None
-        record.wait(tx.now, None)
+        lane.blocked = None
+        lane.wait(tx.now, None)
     if is_open or gives_up:
-        step = step_of(tx, record, GaveUp(ADOPTED if gives_up else None))
-        apply_step(tx, record, step, reason=ADOPTED)
+        give_up(tx, lane, GaveUp(ADOPTED if gives_up else None), reason=ADOPTED)
     if unsettled and deliver:
-        record.redelivery_below = max(record.redelivery_below, record.value.received.highest + 1)
+        lane.redelivery_below = max(lane.redelivery_below, lane.numbers.highest + 1)
     return is_open, unsettled
 
 

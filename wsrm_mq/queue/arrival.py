@@ -113,8 +113,8 @@ class Receipt:
     other_faults: tuple[Fault, ...] = ()
     wrong_acknowledgements: tuple[Fault, ...] = ()
     """What acknowledgements on it have in error, that are about sequences sent from here."""
-    sequence: int = 0
-    """Key of the sequence."""
+    lane: int = 0
+    """Key of the lane that it is about."""
     claim: Claim | None = None
     sends: tuple[Claim, ...] = ()
     """On what is to be sent because of it, by endpoint."""

@@ -1,4 +1,4 @@
-"""What a run leaves that broke off, or whose process died: a free sequence, and marks on what it may have called."""
+"""What a run leaves that broke off, or whose process died: a free lane, and marks on what it may have called."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.failure import after_failure
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, still_mine
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import entries, queues, repairs, sequences
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store import entries, lanes, queues, repairs
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["let_go", "let_go_dropped", "mark_redelivery", "take_from_dead", "take_over"]
@@ -24,37 +24,37 @@ _MOST_DEATHS: Final = 3
 
 
 def let_go(tx: Transaction, held: Claim, policy_of: PolicyOf, why: str | None) -> None:
-    """Give the sequence back after a run that broke off: what it may have called counts as called. ``why`` counts
+    """Give the lane back after a run that broke off: what it may have called counts as called. ``why`` counts
     against the message that it was at, as a death does: what breaks off every run of it is not repeated for ever.
     ``None``: the store was the reason."""
-    record = still_mine(tx, held)
+    lane = still_mine(tx, held)
     if why is not None:
-        _end_run(tx, record, policy_of, _BROKE_OFF, why)
+        _end_run(tx, lane, policy_of, _BROKE_OFF, why)
     else:
-        free(record)
-        mark_redelivery(tx, record)
+        free(lane)
+        mark_redelivery(tx, lane)
 
 
 def let_go_dropped(tx: Transaction, dropped: Iterable[Claim], policy_of: PolicyOf) -> list[Claim]:
     """``let_go`` of claims that no hand has, as far as they are still this instance's. Answers those that were."""
     found = []
     for held in dropped:
-        record = tx.sequence(held.sequence)
-        if record is not None and record.owner == tx.instance and record.fence == held.fence:
+        lane = tx.lane(held.lane)
+        if lane is not None and lane.owner == tx.instance and lane.fence == held.fence:
             let_go(tx, held, policy_of, _DROPPED)
             found.append(held)
     return found
 
 
-def mark_redelivery(tx: Transaction, record: SequenceRecord) -> None:
+def mark_redelivery(tx: Transaction, lane: Lane) -> None:
     """Mark what a run may have called whose process is gone. In order that is the head and what may have run ahead of
     its settlement; without order it may be any, and so where numbers that came late lie before it."""
-    settle_cursor(tx, record)
+    settle_cursor(tx, lane)
     beyond = None
-    if record.value.terms.ordered and record.value.late is None:
-        bounds = {"sequence": record.id, "lower": record.cursor, "upper": record.value.limit}
+    if not lane.in_any_order:
+        bounds = {"lane": lane.id, "lower": lane.cursor, "upper": lane.limit}
         beyond = tx.execute(entries.NTH_LIVE, {**bounds, "skip": RUN_AHEAD + 1}).fetchone()
-    record.redelivery_below = max(record.redelivery_below, beyond[0] if beyond else record.value.limit)
+    lane.redelivery_below = max(lane.redelivery_below, beyond[0] if beyond else lane.limit)
 
 
 class Left(NamedTuple):
@@ -67,59 +67,57 @@ class Left(NamedTuple):
     why: str
 
 
-def take_from_dead(
-    tx: Transaction, record: SequenceRecord, event: str = "holder_died", why: str | None = None
-) -> Left | None:
-    """Free a sequence whose owner died, or whose run did. What it may have been running is marked as a possible
+def take_from_dead(tx: Transaction, lane: Lane, event: str = "holder_died", why: str | None = None) -> Left | None:
+    """Free a lane whose owner died, or whose run did. What it may have been running is marked as a possible
     redelivery; its death counts as a delivery of the message that it was at, from the third in a row also as a
     failure. ``None`` where nothing is deliverable."""
-    since = record.running_since
+    since = lane.running_since
     if why is None:
-        why = _DIED.format(*tx.execute(queues.PROCESS, {"key": record.owner}).fetchone())
-    free(record)
-    mark_redelivery(tx, record)
-    if not record.is_unsettled:
+        why = _DIED.format(*tx.execute(queues.PROCESS, {"key": lane.owner}).fetchone())
+    free(lane)
+    mark_redelivery(tx, lane)
+    if not lane.is_unsettled:
         return None
-    head = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": _ran(tx, record, since)}).fetchone()
+    head = tx.execute(entries.ENTRY_BY_NUMBER, {"lane": lane.id, "number": _ran(tx, lane, since)}).fetchone()
     if head is None:
         return None
     position = head[0]
     tx.execute(entries.COUNT_DEATH, {"key": position, "error": why})
     failures, deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
-    tx.ledger(event, record, number=number, position=position, attempt=deaths, reason=why)
+    tx.ledger(event, lane, number=number, position=position, attempt=deaths, reason=why)
     return Left(position, number, failures, deaths, why)
 
 
-def _ran(tx: Transaction, record: SequenceRecord, since: int | None) -> int:
+def _ran(tx: Transaction, lane: Lane, since: int | None) -> int:
     """The number that a run was at which has settled nothing after ``since``. Where numbers come late that need not be
     the lowest: a run comes back to them when it is through."""
-    if record.value.late is None:
-        return record.cursor
-    row = {"sequence": record.id, "limit": record.value.limit, "since": since}
+    if not (lane.ordered and lane.in_any_order):
+        return lane.cursor
+    row = {"lane": lane.id, "limit": lane.limit, "since": since}
     (number,) = tx.execute(repairs.RUN_IS_AT, row).fetchone()
-    return record.cursor if number is None else int(number)
+    return lane.cursor if number is None else int(number)
 
 
 def _end_run(
-    tx: Transaction, record: SequenceRecord, policy_of: PolicyOf, event: str = "holder_died", why: str | None = None
+    tx: Transaction, lane: Lane, policy_of: PolicyOf, event: str = "holder_died", why: str | None = None
 ) -> None:
     """``take_from_dead``, and what follows where it is a failure."""
-    left = take_from_dead(tx, record, event, why)
-    if left is not None and left.deaths >= _MOST_DEATHS and tx.serves(record.queue):
-        failed(tx, record.queue, event)
-        policy = policy_of(record.partner)
-        after_failure(tx, record, left.position, left.number, left.failures, policy, left.why)
+    left = take_from_dead(tx, lane, event, why)
+    if left is not None and left.deaths >= _MOST_DEATHS and tx.serves(lane.queue):
+        failed(tx, lane.queue, event)
+        policy = policy_of(lane.partner)
+        after_failure(tx, lane, left.position, left.number, left.failures, policy, left.why)
 
 
 def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
-    """Free what a dead instance ran, and do what follows from its death. Answers how many sequences it had."""
+    """Free what a dead instance ran, and do what follows from its death. Answers how many lanes it had."""
     ended = tx.execute(queues.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
-    keys = [key for (key,) in tx.execute(sequences.OWNED_BY, {"owner": instance})]
+    keys = [key for (key,) in tx.execute(lanes.OWNED_BY, {"owner": instance})]
     for key in keys:
-        record = tx.sequence(key)
-        if record is None or record.owner != instance:
+        lane = tx.lane(key)
+        if lane is None or lane.owner != instance:
             continue
-        _end_run(tx, record, policy_of)
+        _end_run(tx, lane, policy_of)
     if ended:
         tx.ledger("instance_gone", reason=f"instance {instance}")
     return len(keys)

@@ -22,7 +22,7 @@ from wsrm_mq.sequence.faults import CreateSequenceRefused
 from wsrm_mq.sequence.inbound import Lapsed, grant
 from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.sequence.terms import Terms
-from wsrm_mq.store import sequences
+from wsrm_mq.store import lanes
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -69,8 +69,8 @@ def _create(
     # Names and MessageIDs of two senders must not run together to one text.
     create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
     if create_id is not None and queue is not None:
-        known = tx.execute(sequences.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
-        record = tx.sequence_named(known[0]) if known else None
+        known = tx.execute(lanes.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
+        record = tx.sequence(known[0]) if known else None
         lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
         is_enough = request.expires is None or lifetime <= request.expires
         if record is not None and is_enough and _still_answers(record, sender, tx.reached):
@@ -97,18 +97,16 @@ def _create(
         incomplete_reason=policy.incomplete_reason,
     )
     value = grant(request, terms, tx.now, policy.max_expires)
-    record = SequenceRecord(
-        0,
+    record = SequenceRecord.begin(
         tx.queue(sender.queue),
         value,
         principal=sender.principal,
         peer=sender.peer,
         partner=sender.partner,
-        created_at=tx.now,
         acks_to=_elsewhere(request.acks_to, sender),
         acks_fetched_by=_fetched_by(request.acks_to, sender),
     )
-    record = tx.add_sequence(record, create_id)
+    tx.add_sequence(record, create_id)
     tx.ledger("created", record)
     receipt.created, receipt.lifetime = value, (value.terms.expires_at or tx.now) - tx.now
     if request.offer is not None:
@@ -153,7 +151,7 @@ def new_identifier() -> str:
 
 def _make_way(tx: Transaction, principal: str | None, address: str | None, room: Room) -> bool:
     """End unused sequences of a peer until it may open another; answers whether it may."""
-    unused = sequences.UNUSED_OF_ADDRESS if principal is None else sequences.UNUSED_OF_PRINCIPAL
+    unused = lanes.UNUSED_OF_ADDRESS if principal is None else lanes.UNUSED_OF_PRINCIPAL
     who = address if principal is None else principal
     ended = key = 0
     for _ in range(_MOST):

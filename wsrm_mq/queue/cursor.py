@@ -1,4 +1,4 @@
-"""Where the delivery of a sequence stands: its cursor, the lowest accepted and unsettled number below ``limit``.
+"""Where the delivery of a lane stands: its cursor, the lowest accepted and unsettled number below ``limit``.
 
 It may lag behind over numbers that were settled out of turn; it never passes an unsettled one.
 """
@@ -6,30 +6,30 @@ It may lag behind over numbers that were settled out of turn; it never passes an
 from __future__ import annotations
 
 from wsrm_mq.store import entries
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["count_unsettled", "move_past", "settle_cursor"]
 
 
-def settle_cursor(tx: Transaction, record: SequenceRecord) -> None:
+def settle_cursor(tx: Transaction, lane: Lane) -> None:
     """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""
-    limit = record.value.limit
-    bounds = {"sequence": record.id, "lower": record.cursor, "upper": limit}
+    limit = lane.limit
+    bounds = {"lane": lane.id, "lower": lane.cursor, "upper": limit}
     (lowest,) = tx.execute(entries.NEXT_LIVE, bounds).fetchone()
-    record.cursor = limit if lowest is None else lowest
+    lane.cursor = limit if lowest is None else lowest
 
 
-def count_unsettled(tx: Transaction, record: SequenceRecord, lower: int) -> int:
+def count_unsettled(tx: Transaction, lane: Lane, lower: int) -> int:
     """Of the numbers from ``lower`` on."""
-    (count,) = tx.execute(entries.COUNT_UNSETTLED, {"sequence": record.id, "lower": lower}).fetchone()
+    (count,) = tx.execute(entries.COUNT_UNSETTLED, {"lane": lane.id, "lower": lower}).fetchone()
     return int(count)
 
 
-def move_past(tx: Transaction, record: SequenceRecord, number: int) -> None:
+def move_past(tx: Transaction, lane: Lane, number: int) -> None:
     """``number`` was settled. In order it was the lowest; without order, and where lower ones may come late, another
     may still wait."""
-    if record.value.terms.ordered and record.value.late is None:
-        record.passed(number)
+    if lane.in_any_order:
+        settle_cursor(tx, lane)
     else:
-        settle_cursor(tx, record)
+        lane.passed(number)

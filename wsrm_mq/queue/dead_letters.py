@@ -42,7 +42,7 @@ def redrive(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     one = stored(tx, position)
     _check(tx, one, "dead")
     check_body(one)
-    add_replay(tx, position, replays_of(tx, one.sequence, one.home))
+    add_replay(tx, position, replays_of(tx, one.lane, one.home))
     _write_down(tx, "redriven", one, actor, reason)
 
 
@@ -50,29 +50,27 @@ def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     """Try now, from the first step of the ladder, what waits for a retry or stops its sequence."""
     one = stored(tx, position)
     _check(tx, one, None)
-    record, ordered = one.sequence, one.sequence.value.terms.ordered
-    explain = f"`wsrm-mq sequence explain {record.value.terms.identifier}` says why."
+    lane, ordered = one.lane, one.lane.ordered
+    explain = f"`wsrm-mq sequence explain {lane.identifier}` says why."
     waits = NotAllowed(f"The message at position {position} waits for others before it: {explain}")
-    if one.number >= record.value.deliver_below:
+    if one.number >= lane.deliver_below:
         raise waits
-    if record.on_hold_since is not None:
-        identifier = record.value.terms.identifier
+    if lane.on_hold_since is not None:
+        identifier = lane.identifier
         raise NotAllowed(f"An operator holds the sequence: `wsrm-mq sequence resume {identifier}` lets it go on.")
-    left_by_dead = make_idle(tx, record)
-    settle_cursor(tx, record)
-    if ordered and one.number > record.cursor:
+    left_by_dead = make_idle(tx, lane)
+    settle_cursor(tx, lane)
+    if ordered and one.number > lane.cursor:
         raise waits
-    if record.blocked not in (None, position):
-        raise NotAllowed(
-            f"Position {record.blocked} stops the sequence of the message at position {position}: {explain}"
-        )
-    is_stopped = record.blocked is not None or record.retry_at is not None or one.retry_at is not None
+    if lane.blocked not in (None, position):
+        raise NotAllowed(f"Position {lane.blocked} stops the sequence of the message at position {position}: {explain}")
+    is_stopped = lane.blocked is not None or lane.retry_at is not None or one.retry_at is not None
     if not (is_stopped or left_by_dead):
         raise NotAllowed(
             f"The message at position {position} waits for no retry: it is delivered in its turn. {explain}"
         )
-    record.blocked = None
-    record.wait(tx.now, None)
+    lane.blocked = None
+    lane.wait(tx.now, None)
     tx.execute(entries.BEGIN_LADDER, {"key": position})
     _write_down(tx, "retried", one, actor, reason)
 
@@ -123,4 +121,4 @@ def _instead(tx: Transaction, one: Stored) -> str:
 
 
 def _write_down(tx: Transaction, event: str, one: Stored, actor: str, reason: str) -> None:
-    tx.ledger(event, one.sequence, number=one.number, position=one.position, reason=reason, actor=actor)
+    tx.ledger(event, one.lane, number=one.number, position=one.position, reason=reason, actor=actor)

@@ -10,12 +10,13 @@ from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.offered import end_outgoing
 from wsrm_mq.queue.stepping import step_of
-from wsrm_mq.sequence.inbound import InboundSequence, Step, TimePassed
-from wsrm_mq.store import entries, sequences
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Step, TimePassed
+from wsrm_mq.sequence.states import State
+from wsrm_mq.store import entries, lanes
+from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["apply_step", "bury", "bury_tails", "due", "expire", "expire_due"]
+__all__ = ["apply_step", "bury", "bury_tails", "due", "end_lane", "expire", "expire_due", "give_up"]
 
 
 def apply_step(
@@ -30,7 +31,7 @@ def apply_step(
     """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life. ``reason``: why
     it is closed or ended; ``actor``: the operator who did it."""
     discard_from = step.sequence.discard_from
-    newly_discarding = discard_from is not None and discard_from != record.value.discard_from
+    newly_discarding = discard_from is not None and discard_from != record.discard_from
     _follow(tx, record, step.sequence, accepted)
     if step.closed_now:
         tx.ledger("closed", record, number=step.sequence.last_number, reason=reason, actor=actor)
@@ -58,18 +59,28 @@ def _follow(tx: Transaction, record: SequenceRecord, value: InboundSequence, acc
 
 
 def due(tx: Transaction, count: int) -> list[int]:
-    """The keys of sequences whose time may be over."""
-    return [key for (key,) in tx.execute(sequences.DUE, {"now": tx.reached, "count": count})]
+    """The keys of lanes whose time may be over."""
+    return [key for (key,) in tx.execute(lanes.DUE, {"now": tx.reached, "count": count})]
 
 
 def expire(tx: Transaction, key: int) -> bool:
-    """Let the clock end a sequence, silently (D-EXP-001). Answers whether it did."""
-    record = tx.sequence(key)
-    if record is None:
+    """Let the clock end a lane, silently (D-EXP-001). Answers whether it did."""
+    lane = tx.lane(key)
+    if lane is None:
         return False
-    if record.kind == "outgoing":
-        forget(tx, record)
+    if isinstance(lane, SequenceRecord):
+        return _expire_sequence(tx, lane)
+    if lane.kind == "outgoing":
+        forget(tx, lane)
         return True
+    lane.due_at = None if lane.inactivity is None else lane.active_at + lane.inactivity
+    if lane.due_at is None or tx.reached < lane.due_at:  # there was traffic since it was set
+        return False
+    end_lane(tx, lane)
+    return True
+
+
+def _expire_sequence(tx: Transaction, record: SequenceRecord) -> bool:
     step = step_of(tx, record, TimePassed())
     if step.ended_now:
         apply_step(tx, record, step)
@@ -78,8 +89,27 @@ def expire(tx: Transaction, key: int) -> bool:
     return step.ended_now
 
 
+def end_lane(
+    tx: Transaction,
+    lane: Lane,
+    how: State = State.TERMINATED,
+    *,
+    discard_reason: str | None = None,
+    reason: str | None = None,
+    actor: str | None = None,
+) -> None:
+    """Let nothing more come into a lane that no sequence rules. ``discard_reason``: what it has left is not delivered
+    but goes to the dead letters, marked with that; ``reason`` and ``actor`` as for ``apply_step``."""
+    if lane.ended is None:
+        lane.ended, lane.ended_at, lane.due_at = how.value, tx.now, None
+        tx.ledger("ended", lane, reason=reason or how.value, actor=actor)
+    if discard_reason is not None and lane.discard_from is None:
+        lane.give_up(1, discard_reason)
+        tx.ledger("discarding", lane, number=1, reason=discard_reason)
+
+
 def expire_due(tx: Transaction, count: int) -> int:
-    """Look at up to ``count`` sequences whose time may be over, and let the clock end those that it ends; answers how
+    """Look at up to ``count`` lanes whose time may be over, and let the clock end those that it ends; answers how
     many were looked at."""
     keys = due(tx, count)
     for key in keys:
@@ -87,9 +117,17 @@ def expire_due(tx: Transaction, count: int) -> int:
     return len(keys)
 
 
+def give_up(tx: Transaction, lane: Lane, event: GaveUp, *, reason: str | None = None, actor: str | None = None) -> None:
+    """End a lane from this side, and the sequence that rules it. ``reason`` and ``actor`` as for ``apply_step``."""
+    if isinstance(lane, SequenceRecord):
+        apply_step(tx, lane, step_of(tx, lane, event), reason=reason, actor=actor)
+    else:
+        end_lane(tx, lane, State.FAILED, discard_reason=event.discard_reason, reason=reason, actor=actor)
+
+
 def bury(
     tx: Transaction,
-    record: SequenceRecord,
+    lane: Lane,
     position: int,
     number: int,
     reason: str,
@@ -98,16 +136,16 @@ def bury(
     is_told: bool = True,
 ) -> None:
     """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
-    home = record.queue if record.plan is None else tx.home(record.queue)
+    home = lane.queue if lane.plan is None else tx.home(lane.queue)
     row = {"key": position, "dead_letters": tx.dead_letters(home), "origin": home, "reason": reason, "now": tx.now}
     if tx.execute(entries.BURY, row).rowcount:
-        record.name(number, tx.now)
-        tx.ledger("dead", record, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
+        lane.name(number, tx.now)
+        tx.ledger("dead", lane, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
 
 
 def bury_tails(tx: Transaction, count: int = 500) -> bool:
-    """Move up to ``count`` given-up entries, of however many sequences; answers whether there may be more."""
-    keys = [key for (key,) in tx.execute(sequences.DISCARDING, {"count": count})]
+    """Move up to ``count`` given-up entries, of however many lanes; answers whether there may be more."""
+    keys = [key for (key,) in tx.execute(lanes.DISCARDING, {"count": count})]
     left = count
     for key in keys:
         left -= _bury_up_to(tx, key, left)
@@ -118,16 +156,16 @@ def bury_tails(tx: Transaction, count: int = 500) -> bool:
 
 def _bury_up_to(tx: Transaction, key: int, count: int) -> int:
     """How many entries were moved; fewer than ``count``: they were the last, or have to wait."""
-    record = tx.sequence(key)
-    if record is None or not record.discarding or record.value.discard_from is None or record.keeps_tail:
+    lane = tx.lane(key)
+    if lane is None or not lane.discarding or lane.discard_from is None or lane.keeps_tail:
         return 0
-    lower = record.value.discard_from
-    doomed = tx.execute(entries.DOOMED, {"sequence": key, "lower": lower, "count": count}).fetchall()
-    reason = record.value.discard_reason or "discarded"
+    lower = lane.discard_from
+    doomed = tx.execute(entries.DOOMED, {"lane": key, "lower": lower, "count": count}).fetchall()
+    reason = lane.discard_reason or "discarded"
     for position, number in doomed:
-        bury(tx, record, position, number, reason, is_told=False)  # `sequence.discarding` told of all of them
+        bury(tx, lane, position, number, reason, is_told=False)  # `sequence.discarding` told of all of them
     if len(doomed) < count:
-        record.discarding = False
-        if record.cursor >= lower:
-            record.cursor = record.value.limit
+        lane.discarding = False
+        if lane.cursor >= lower:
+            lane.cursor = lane.limit
     return len(doomed)

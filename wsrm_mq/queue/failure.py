@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, UNKNOWN, Diagnosis
-from wsrm_mq.queue.ending import apply_step, bury
+from wsrm_mq.queue.ending import bury, give_up
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine, wait_for_host
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
-from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
@@ -55,42 +54,42 @@ def fail(
 ) -> Failed:
     """Record a failed attempt, and what follows from it. The claim is given up unless the sequence can go on. What was
     answered with a fault is put aside at once: the application has said that another try would not help."""
-    record = still_mine(tx, held)
+    lane = still_mine(tx, held)
     error = storable(error)
     is_live = tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None}).rowcount
-    if record.kind == "outgoing" and not is_live:  # it was acknowledged while it was under way
+    if lane.kind == "outgoing" and not is_live:  # it was acknowledged while it was under way
         return Failed(Aftermath.SETTLED, 0, None, give_back(tx, held))
     failures, _deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(
-        "failed", record, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
+        "failed", lane, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
     )
-    failed(tx, record.queue, diagnosis.kind, seconds)
+    failed(tx, lane.queue, diagnosis.kind, seconds)
     if diagnosis.kind in _PUT_ASIDE:
-        aftermath = _put_aside(tx, record, position, number, diagnosis.kind)
+        aftermath = _put_aside(tx, lane, position, number, diagnosis.kind)
     elif diagnosis.kind == NOT_TOLD:
-        aftermath = _discard(tx, record, position, number)
+        aftermath = _discard(tx, lane, position, number)
     else:
-        aftermath = after_failure(tx, record, position, number, failures, policy, error)
-    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not record.value.terms.ordered)
+        aftermath = after_failure(tx, lane, position, number, failures, policy, error)
+    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not lane.ordered)
     if goes_on:
         released = give_back(tx, held)
     else:
-        free(record)
+        free(lane)
         released = True
-    return Failed(aftermath, failures, record.retry_at, released)
+    return Failed(aftermath, failures, lane.retry_at, released)
 
 
 def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why: str) -> Failed:
     """Nothing of this sequence can leave for so long, and nothing has failed: no step of a ladder is taken."""
-    record = still_mine(tx, held)
-    wait_for_host(tx, record, position, seconds, why)
-    free(record)
-    return Failed(Aftermath.RETRY, 0, record.retry_at, released=True)
+    lane = still_mine(tx, held)
+    wait_for_host(tx, lane, position, seconds, why)
+    free(lane)
+    return Failed(Aftermath.RETRY, 0, lane.retry_at, released=True)
 
 
 def after_failure(
     tx: Transaction,
-    record: SequenceRecord,
+    lane: Lane,
     position: int,
     number: int,
     failures: int,
@@ -98,55 +97,55 @@ def after_failure(
     error: str,
 ) -> Aftermath:
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
-    if record.value.is_given_up(number):  # while it ran: it goes with what is given up
+    if lane.is_given_up(number):  # while it ran: it goes with what is given up
         return Aftermath.ENDED
-    ladder = policy.resend if record.kind == "outgoing" else policy.retry
+    ladder = policy.resend if lane.kind == "outgoing" else policy.retry
     if failures <= len(ladder):
         retry_at = tx.now + ladder[failures - 1]
         tx.execute(entries.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})
-        if record.value.terms.ordered:
-            record.wait(tx.now, retry_at)
+        if lane.ordered:
+            lane.wait(tx.now, retry_at)
         return Aftermath.RETRY
-    return _POISON[_on_poison(policy, record)](tx, record, position, number, error)
+    return _POISON[_on_poison(policy, lane)](tx, lane, position, number, error)
 
 
-def _on_poison(policy: QueuePolicy, record: SequenceRecord) -> OnPoison:
+def _on_poison(policy: QueuePolicy, lane: Lane) -> OnPoison:
     """A dead letter that fails again is one again: no operator's order depends on it. A plan's does. What is sent has
     no order."""
-    if record.kind == "outgoing":
+    if lane.kind == "outgoing":
         return OnPoison.DEAD_LETTER
-    if record.kind == "replay":
-        return OnPoison.DEAD_LETTER if record.plan is None else OnPoison.BLOCK
-    return policy.on_poison if record.is_rm else policy.connection_on_poison
+    if lane.kind == "replay":
+        return OnPoison.DEAD_LETTER if lane.plan is None else OnPoison.BLOCK
+    return policy.on_poison if lane.kind == "rm" else policy.connection_on_poison
 
 
-def _block(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
-    record.blocked = position
-    tx.ledger("blocked", record, number=number, position=position, reason=error)
+def _block(tx: Transaction, lane: Lane, position: int, number: int, error: str) -> Aftermath:
+    lane.blocked = position
+    tx.ledger("blocked", lane, number=number, position=position, reason=error)
     return Aftermath.BLOCKED
 
 
-def _dead_letter(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
-    return _put_aside(tx, record, position, number, "max_failures")
+def _dead_letter(tx: Transaction, lane: Lane, position: int, number: int, error: str) -> Aftermath:
+    return _put_aside(tx, lane, position, number, "max_failures")
 
 
-def _put_aside(tx: Transaction, record: SequenceRecord, position: int, number: int, reason: str) -> Aftermath:
-    bury(tx, record, position, number, reason)
-    move_past(tx, record, number)
+def _put_aside(tx: Transaction, lane: Lane, position: int, number: int, reason: str) -> Aftermath:
+    bury(tx, lane, position, number, reason)
+    move_past(tx, lane, number)
     return Aftermath.BURIED
 
 
-def _discard(tx: Transaction, record: SequenceRecord, position: int, number: int) -> Aftermath:
+def _discard(tx: Transaction, lane: Lane, position: int, number: int) -> Aftermath:
     row = {"key": position, "now": tx.now, "outcome": "discarded", "reason": NOT_TOLD, "delivered": 0}
     tx.execute(entries.SETTLE, row)
-    tx.ledger("discarded", record, number=number, position=position, reason=NOT_TOLD)
-    move_past(tx, record, number)
+    tx.ledger("discarded", lane, number=number, position=position, reason=NOT_TOLD)
+    move_past(tx, lane, number)
     return Aftermath.BURIED
 
 
-def _terminate(tx: Transaction, record: SequenceRecord, position: int, number: int, error: str) -> Aftermath:
+def _terminate(tx: Transaction, lane: Lane, position: int, number: int, error: str) -> Aftermath:
     tx.execute(entries.FREE_RETRY, {"key": position})
-    apply_step(tx, record, step_of(tx, record, GaveUp()), reason=error)
+    give_up(tx, lane, GaveUp(), reason=error)
     return Aftermath.ENDED
 
 

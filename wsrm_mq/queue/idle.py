@@ -1,4 +1,4 @@
-"""What an operator changes of a sequence must not run meanwhile."""
+"""What an operator changes of a lane must not run meanwhile."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.store import instances, queues
 from wsrm_mq.store.database import file_of
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["make_idle", "owner_lives"]
 
 
-def make_idle(tx: Transaction, record: SequenceRecord) -> bool:
+def make_idle(tx: Transaction, lane: Lane) -> bool:
     """See that no live process runs the sequence; answers whether it was taken from one that died. That needs no other
     process: a lock that is free proves the death, and nothing that the dead one might still write would fit."""
-    if record.owner is None:
+    if lane.owner is None:
         return False
-    identifier = record.value.terms.identifier
-    lives = owner_lives(tx, record.owner)
+    identifier = lane.identifier
+    lives = owner_lives(tx, lane.owner)
     if lives:
         raise NotAllowed(f"{identifier} is being run; wait until it stops, then try again.")
     if lives is None:
@@ -26,7 +26,7 @@ def make_idle(tx: Transaction, record: SequenceRecord) -> bool:
             f"{identifier} was being run by a process whose lock file is missing, and so not known to be dead. Start "
             "the service if no process lives: it finds out within seconds. Then try again."
         )
-    take_from_dead(tx, record)
+    take_from_dead(tx, lane)
     return True
 
 

@@ -6,7 +6,7 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import channels
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["acknowledged", "give_up", "is_sent", "wanted"]
@@ -20,7 +20,7 @@ def acknowledged(tx: Transaction, record: SequenceRecord, numbers: AckRanges) ->
     """The source of ``record`` acknowledges ``numbers`` of the sequence that it has offered."""
     for channel in _numbered(tx, record):
         for lower, upper in numbers:
-            tx.execute(channels.SETTLE_RANGE, {"sequence": channel.id, "lower": lower, "upper": upper, "now": tx.now})
+            tx.execute(channels.SETTLE_RANGE, {"lane": channel.id, "lower": lower, "upper": upper, "now": tx.now})
         settle_cursor(tx, channel)
 
 
@@ -28,7 +28,7 @@ def wanted(tx: Transaction, record: SequenceRecord, numbers: AckRanges) -> None:
     """The source of ``record`` says that it lacks ``numbers`` (Nack): they are sent again as soon as it is looked."""
     for channel in _numbered(tx, record):
         for lower, upper in numbers:
-            tx.execute(channels.SEND_AGAIN, {"sequence": channel.id, "lower": lower, "upper": upper})
+            tx.execute(channels.SEND_AGAIN, {"lane": channel.id, "lower": lower, "upper": upper})
         channel.wait(tx.now, None)
 
 
@@ -39,8 +39,7 @@ def give_up(tx: Transaction, record: SequenceRecord) -> None:
         if channel.due_at is not None:  # it is fetched
             forget(tx, channel)
             continue
-        channel.value = channel.value._replace(discard_from=1, discard_reason=ENDED)
-        channel.discarding = True
+        channel.give_up(1, ENDED)
 
 
 def is_sent(tx: Transaction, record: SequenceRecord) -> bool:
@@ -48,6 +47,6 @@ def is_sent(tx: Transaction, record: SequenceRecord) -> bool:
     return tx.execute(channels.CHANNELS_NUMBERED, {"answers": record.id}).fetchone() is not None
 
 
-def _numbered(tx: Transaction, record: SequenceRecord) -> list[SequenceRecord]:
+def _numbered(tx: Transaction, record: SequenceRecord) -> list[Lane]:
     keys = tx.execute(channels.CHANNELS_NUMBERED, {"answers": record.id}).fetchall()
-    return [channel for (key,) in keys if (channel := tx.sequence(key)) is not None]
+    return [channel for (key,) in keys if (channel := tx.lane(key)) is not None]

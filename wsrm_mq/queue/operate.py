@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
-from wsrm_mq.queue.ending import apply_step, bury
+from wsrm_mq.queue.ending import apply_step, bury, give_up
 from wsrm_mq.queue.idle import make_idle, owner_lives
 from wsrm_mq.queue.plans import is_held_by_plan
 from wsrm_mq.queue.stepping import step_of
@@ -20,7 +20,7 @@ from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Late, OperatorClos
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import ENDED, Act, State
 from wsrm_mq.store import entries
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["TERMINATED", "Ended", "Forced", "close", "force", "hold", "note", "resume", "skip", "terminate"]
@@ -32,15 +32,15 @@ TERMINATED: Final = "terminated_by_operator"
 def hold(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int | None:
     """Deliver nothing more of a sequence until it is resumed, also after its end, or that of a plan that holds it;
     what comes is still accepted. Answers the number that is being run, which is let end."""
-    record = _named(tx, identifier)
-    if record.on_hold_since is not None and not is_held_by_plan(tx, record):
+    lane = _named(tx, identifier)
+    if lane.on_hold_since is not None and not is_held_by_plan(tx, lane):
         raise NotAllowed(f"{identifier} is held already.")
-    if record.is_over:
+    if lane.is_over:
         raise NotAllowed(f"{identifier} has ended and has nothing left to deliver; there is nothing to hold.")
-    record.on_hold_since = tx.now
-    is_run = record.owner is not None and owner_lives(tx, record.owner) is not False
-    runs = record.cursor if is_run and record.is_unsettled else None
-    tx.ledger("held", record, number=runs, reason=reason, actor=actor)
+    lane.on_hold_since = tx.now
+    is_run = lane.owner is not None and owner_lives(tx, lane.owner) is not False
+    runs = lane.cursor if is_run and lane.is_unsettled else None
+    tx.ledger("held", lane, number=runs, reason=reason, actor=actor)
     return runs
 
 
@@ -48,41 +48,41 @@ def resume(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int 
     """Try a sequence again now, from the first step of the ladder: one that is held, is blocked, waits for its next
     retry, or was run by a process that died. Answers the number that will be tried; ``None``: it was held and has
     nothing to deliver now."""
-    record = _named(tx, identifier)
-    if record.on_hold_since is None:
-        left_by_dead = make_idle(tx, record)
-        stopper: tuple[int, int] | None = _stopper(tx, record)
-        if record.blocked is None and record.retry_at is None and not left_by_dead:
+    lane = _named(tx, identifier)
+    if lane.on_hold_since is None:
+        left_by_dead = make_idle(tx, lane)
+        stopper: tuple[int, int] | None = _stopper(tx, lane)
+        if lane.blocked is None and lane.retry_at is None and not left_by_dead:
             raise NotAllowed(f"{identifier} is not held, blocked or waiting for a retry; there is nothing to resume.")
     else:
-        record.on_hold_since = None
-        stopper = _next(tx, record)
+        lane.on_hold_since = None
+        stopper = _next(tx, lane)
     position, number = stopper or (None, None)
-    if record.owner is None and position is not None:
-        record.blocked = None
-        record.wait(tx.now, None)
+    if lane.owner is None and position is not None:
+        lane.blocked = None
+        lane.wait(tx.now, None)
         tx.execute(entries.BEGIN_LADDER, {"key": position})
-    tx.ledger("resumed", record, number=number, position=position, reason=reason, actor=actor)
+    tx.ledger("resumed", lane, number=number, position=position, reason=reason, actor=actor)
     return number
 
 
 def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: str) -> int:
     """Send the message that stops a sequence to the dead letters and let the sequence go on. Answers its position."""
-    record = _named(tx, identifier)
-    make_idle(tx, record)
-    if number not in record.value.received:
+    lane = _named(tx, identifier)
+    make_idle(tx, lane)
+    if number not in lane.numbers:
         raise NotAllowed(
             f"number {number} of {identifier} was never received; only what stops a sequence can be skipped. "
             "A gap is filled by the source; sequence force goes past it."
         )
-    position, stopper = _stopper(tx, record)
+    position, stopper = _stopper(tx, lane)
     if number != stopper:
         raise NotAllowed(f"number {number} of {identifier} is not what stops it; that is number {stopper}.")
-    bury(tx, record, position, number, "skipped", actor=actor)
-    record.blocked = None
-    record.wait(tx.now, None)
-    settle_cursor(tx, record)
-    tx.ledger("skipped", record, number=number, position=position, reason=reason, actor=actor)
+    bury(tx, lane, position, number, "skipped", actor=actor)
+    lane.blocked = None
+    lane.wait(tx.now, None)
+    settle_cursor(tx, lane)
+    tx.ledger("skipped", lane, number=number, position=position, reason=reason, actor=actor)
     return position
 
 
@@ -111,6 +111,8 @@ def force(
     across every gap up to number ``to``. What follows without a gap goes along. ``late`` rules the missing numbers of
     the sequence from now on."""
     record = _named(tx, identifier)
+    if not isinstance(record, SequenceRecord):
+        raise NotAllowed(f"{identifier} holds nothing behind a gap; there is nothing to force.")
     before, held = record.value, record.held
     behavior, highest = before.terms.behavior, before.received.highest
     if behavior is not IncompleteSequenceBehavior.NO_DISCARD:
@@ -163,6 +165,9 @@ class Ended(NamedTuple):
 def close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> Ended:
     """Close a sequence in its source's stead: it takes no new number, and its behavior rules what is held."""
     record = _named(tx, identifier)
+    if not isinstance(record, SequenceRecord):
+        why = "has ended." if record.ended else "is a connection's and has no source that could be told; terminate it."
+        raise NotAllowed(f"{identifier} {why}")
     step = step_of(tx, record, OperatorClose())
     if step.act is not Act.CLOSE:
         raise NotAllowed(f"{identifier} {_why_not_closed(record)}")
@@ -176,8 +181,6 @@ def _why_not_closed(record: SequenceRecord) -> str:
         return "has ended."
     if state is State.CLOSED:
         return "is closed already."
-    if not record.is_rm:
-        return "is a connection's and has no source that could be told; terminate it."
     if not rm.has_close:
         return f"speaks WS-ReliableMessaging {rm.label}, which has no close; terminate it."
     return "is over: its time has run out."
@@ -188,7 +191,7 @@ def terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reas
     behavior rules; else it goes to the dead letters, but for what is being run."""
     record = _named(tx, identifier)
     unsettled = count_unsettled(tx, record, 1)
-    if record.value.state in ENDED and (drain or not unsettled):
+    if record.ended is not None and (drain or not unsettled):
         left = f"; what it has left ({unsettled}) is delivered" if unsettled else " and has nothing left to deliver"
         raise NotAllowed(f"{identifier} has ended{left}.")
     if not drain:
@@ -196,9 +199,9 @@ def terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reas
             take_from_dead(tx, record)
         record.on_hold_since = record.blocked = None
         record.wait(tx.now, None)
-    step = step_of(tx, record, GaveUp(None if drain else TERMINATED))
     tx.ledger("terminated", record, reason=reason, actor=actor)
-    apply_step(tx, record, step, reason=None if drain else TERMINATED, actor=actor)
+    why = None if drain else TERMINATED
+    give_up(tx, record, GaveUp(why), reason=why, actor=actor)
     return _left(tx, record)
 
 
@@ -207,32 +210,31 @@ def note(tx: Transaction, identifier: str, *, actor: str, reason: str) -> None:
     tx.ledger("noted", _named(tx, identifier), reason=reason, actor=actor)
 
 
-def _left(tx: Transaction, record: SequenceRecord) -> Ended:
-    value = record.value
-    gives_up = 0 if value.discard_from is None else count_unsettled(tx, record, value.discard_from)
-    return Ended(value.received.gaps(), count_unsettled(tx, record, 1) - gives_up, gives_up)
+def _left(tx: Transaction, lane: Lane) -> Ended:
+    gives_up = 0 if lane.discard_from is None else count_unsettled(tx, lane, lane.discard_from)
+    return Ended(lane.numbers.gaps(), count_unsettled(tx, lane, 1) - gives_up, gives_up)
 
 
-def _named(tx: Transaction, identifier: str) -> SequenceRecord:
-    record = tx.sequence_named(identifier)
-    if record is None:
+def _named(tx: Transaction, identifier: str) -> Lane:
+    lane = tx.lane_named(identifier)
+    if lane is None:
         raise NotFound(f"There is no sequence {identifier}.")
-    return record
+    return lane
 
 
-def _stopper(tx: Transaction, record: SequenceRecord) -> tuple[int, int]:
+def _stopper(tx: Transaction, lane: Lane) -> tuple[int, int]:
     """Position and number of the message that blocks it, else of the next to be delivered."""
-    found = _next(tx, record)
+    found = _next(tx, lane)
     if found is None:
-        raise NotAllowed(f"{record.value.terms.identifier} has nothing to deliver: nothing of it is stopped.")
+        raise NotAllowed(f"{lane.identifier} has nothing to deliver: nothing of it is stopped.")
     return found
 
 
-def _next(tx: Transaction, record: SequenceRecord) -> tuple[int, int] | None:
+def _next(tx: Transaction, lane: Lane) -> tuple[int, int] | None:
     """Without order the two differ: a lower number may wait for its retry."""
-    settle_cursor(tx, record)
-    if record.blocked is not None:
-        _failures, _deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": record.blocked}).fetchone()
-        return record.blocked, number
-    found = tx.execute(entries.ENTRY_BY_NUMBER, {"sequence": record.id, "number": record.cursor}).fetchone()
-    return None if found is None or not record.is_unsettled else (found[0], record.cursor)
+    settle_cursor(tx, lane)
+    if lane.blocked is not None:
+        _failures, _deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": lane.blocked}).fetchone()
+        return lane.blocked, number
+    found = tx.execute(entries.ENTRY_BY_NUMBER, {"lane": lane.id, "number": lane.cursor}).fetchone()
+    return None if found is None or not lane.is_unsettled else (found[0], lane.cursor)

@@ -24,7 +24,7 @@ from wsrm_mq.store.applications import outgoing_queue
 from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import holds_lock
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = [
@@ -142,7 +142,7 @@ def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, 
     """Enter the messages of ``lines``, which follow line ``before``, to be delivered again: ``to_app`` in the queues
     that they came into, else in queues that this process alone serves."""
     became = {row[0]: row[1:] for row in tx.execute(sql.PRESENT, (as_json([line.position for line in lines]),))}
-    groups: dict[int, SequenceRecord] = {}
+    groups: dict[int, Lane] = {}
     skipped: list[tuple[int, str]] = []
     missing: list[int] = []
     for line in lines:
@@ -161,7 +161,7 @@ def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, 
                     _refuse_overtaking(tx, undelivered)
                 add_replay(tx, line.position, replays)
                 if undelivered is not None:
-                    _hold(tx, plan, undelivered.sequence)
+                    _hold(tx, plan, undelivered.lane)
             except NotAllowed as error:  # it runs, or is on its way to the dead letters
                 skipped.append((line.position, str(error)))
     for position, why in skipped:
@@ -169,7 +169,7 @@ def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, 
     moved = {"skipped": len(skipped), "missing": len(missing), "before": before, "line": before + len(lines)}
     if not tx.execute(sql.MOVE, {"id": plan, "owner": tx.instance, **moved}).rowcount:
         raise NotAllowed(f"The plan {plan} was cancelled.")
-    claims = tuple(claim for record in groups.values() if (claim := take(tx, record)) is not None)
+    claims = tuple(claim for lane in groups.values() if (claim := take(tx, lane)) is not None)
     return Entered(claims, frozenset(one.id for one in groups.values()), tuple(skipped), tuple(missing))
 
 
@@ -184,19 +184,19 @@ def _changed(planned: str, outcome: str | None) -> str:
 def _refuse_overtaking(tx: Transaction, one: Stored) -> None:
     """Raises ``NotAllowed`` for a message that is not settled where one before it is not either: that was in the plan
     too and could not be taken out, so this one is delivered behind it."""
-    record = one.sequence
-    bounds = {"sequence": record.id, "lower": record.cursor, "upper": one.number}
+    lane = one.lane
+    bounds = {"lane": lane.id, "lower": lane.cursor, "upper": one.number}
     (before,) = tx.execute(entries.NEXT_LIVE, bounds).fetchone()
-    if before is not None and record.value.terms.ordered:
+    if before is not None and lane.ordered:
         raise NotAllowed(f"number {before}, which comes before it, is still to be delivered")
 
 
-def _hold(tx: Transaction, plan: str, record: SequenceRecord) -> None:
+def _hold(tx: Transaction, plan: str, lane: Lane) -> None:
     """Until the plan has run to its end, what else a sequence has does not overtake what it had not delivered."""
-    is_due = record.value.terms.ordered and record.kind != "replay" and not record.is_over
-    if is_due and record.on_hold_since is None:
-        record.on_hold_since = tx.now
-        tx.ledger("held", record, reason="the plan delivers what it had not delivered", actor=_holder(plan))
+    is_due = lane.ordered and lane.kind != "replay" and not lane.is_over
+    if is_due and lane.on_hold_since is None:
+        lane.on_hold_since = tx.now
+        tx.ledger("held", lane, reason="the plan delivers what it had not delivered", actor=_holder(plan))
 
 
 def _holder(plan: str) -> str:
@@ -204,26 +204,26 @@ def _holder(plan: str) -> str:
     return f"plan {plan}"
 
 
-def is_held_by_plan(tx: Transaction, record: SequenceRecord) -> bool:
+def is_held_by_plan(tx: Transaction, lane: Lane) -> bool:
     """An operator may hold it then all the same, for longer than the plan does."""
-    holding = {"sequence": record.id, "holder": _holder("")}
-    return record.on_hold_since is not None and tx.execute(sql.HOLDING, holding).fetchone() is not None
+    holding = {"lane": lane.id, "holder": _holder("")}
+    return lane.on_hold_since is not None and tx.execute(sql.HOLDING, holding).fetchone() is not None
 
 
 def let_go_on(tx: Transaction, plan: str) -> int:
     """Let sequences go on that the plan holds, some hundred; answers how many. 0: it holds none."""
-    tx.write_sequences()
+    tx.write_lanes()
     held = tx.execute(sql.HELD_BY, {"plan": plan, "actor": _holder(plan), "count": _BATCH}).fetchall()
     for (key,) in held:
-        record = tx.sequence(key)
-        assert record is not None
-        record.on_hold_since = None
-        tx.ledger("resumed", record, reason="the plan has ended", actor=_holder(plan))
+        lane = tx.lane(key)
+        assert lane is not None
+        lane.on_hold_since = None
+        tx.ledger("resumed", lane, reason="the plan has ended", actor=_holder(plan))
     return len(held)
 
 
-def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> SequenceRecord:
-    source = tx.sequence(sequence)
+def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Lane:
+    source = tx.lane(sequence)
     if source is None:
         raise NotAllowed("its sequence is forgotten")
     queue = source.queue
@@ -237,13 +237,13 @@ def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
     """Let the groups go on that are blocked, from the first step of their ladder: the plan is run again."""
     claims = []
     for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall():
-        record = tx.sequence(key)
-        if record is None or record.blocked is None:
+        lane = tx.lane(key)
+        if lane is None or lane.blocked is None:
             continue
-        tx.execute(entries.BEGIN_LADDER, {"key": record.blocked})
-        record.blocked = None
-        record.wait(tx.now, None)
-        claims.append(take(tx, record))
+        tx.execute(entries.BEGIN_LADDER, {"key": lane.blocked})
+        lane.blocked = None
+        lane.wait(tx.now, None)
+        claims.append(take(tx, lane))
     return tuple(claim for claim in claims if claim is not None)
 
 
@@ -276,50 +276,50 @@ def cancel(tx: Transaction, plan: str, *, actor: str, reason: str) -> Plan:
         tx.execute(sql.LEAVE, {"id": plan, "state": "cancelled", "now": tx.now})
         tx.ledger("replay_cancelled", reason=f"plan {plan}, line {known.line}: {reason}", actor=actor)
     for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall():
-        record = tx.sequence(key)
-        if record is not None and record.on_hold_since is None:
-            record.on_hold_since = tx.now  # who delivers it stops behind the message that it is at
+        lane = tx.lane(key)
+        if lane is not None and lane.on_hold_since is None:
+            lane.on_hold_since = tx.now  # who delivers it stops behind the message that it is at
     return known
 
 
 def _is_being_delivered(tx: Transaction, plan: str) -> bool:
     """By a process that was stopped and lets end what it has called."""
-    records = (tx.sequence(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall())
-    owners = {record.owner for record in records if record is not None and record.owner is not None}
+    records = (tx.lane(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall())
+    owners = {lane.owner for lane in records if lane is not None and lane.owner is not None}
     return any(owner_lives(tx, owner) is not False for owner in owners)
 
 
 def withdraw_entered(tx: Transaction, plan: str) -> Withdrawn:
     """Take back what a cancelled plan has entered, as far as no process may run it now, some hundred messages. One that
     was not delivered before goes to the dead letters: only its replay would have been delivered."""
-    tx.write_sequences()
+    tx.write_lanes()
     withdrawn = left = 0
     for (key,) in tx.execute(sql.CANCELLED_GROUPS, {"plan": plan}).fetchall():
-        record = tx.sequence(key)
-        if record is None:
+        lane = tx.lane(key)
+        if lane is None:
             continue
-        if record.owner is not None and owner_lives(tx, record.owner) is False:
-            take_from_dead(tx, record)
-        withdrawn += _withdraw_from(tx, record, _BATCH - withdrawn)
-        (waiting,) = tx.execute(entries.COUNT_UNSETTLED, {"sequence": record.id, "lower": 1}).fetchone()
+        if lane.owner is not None and owner_lives(tx, lane.owner) is False:
+            take_from_dead(tx, lane)
+        withdrawn += _withdraw_from(tx, lane, _BATCH - withdrawn)
+        (waiting,) = tx.execute(entries.COUNT_UNSETTLED, {"lane": lane.id, "lower": 1}).fetchone()
         left += waiting
         if not waiting:
-            record.on_hold_since = None
+            lane.on_hold_since = None
     return Withdrawn(withdrawn, left)
 
 
-def _withdraw_from(tx: Transaction, record: SequenceRecord, most: int) -> int:
-    lower = record.cursor if record.owner is None else record.cursor + _MAY_RUN
-    live = tx.execute(sql.LIVE_OF, (REPLAYED, record.id, lower, most)).fetchall()
+def _withdraw_from(tx: Transaction, lane: Lane, most: int) -> int:
+    lower = lane.cursor if lane.owner is None else lane.cursor + _MAY_RUN
+    live = tx.execute(sql.LIVE_OF, (REPLAYED, lane.id, lower, most)).fetchall()
     for position, number, was_waiting in live:
         if was_waiting:
-            bury(tx, record, position, number, CANCELLED)
+            bury(tx, lane, position, number, CANCELLED)
         else:
             row = {"key": position, "now": tx.now, "outcome": "discarded", "reason": CANCELLED, "delivered": 0}
             tx.execute(entries.SETTLE, row)
-    if record.owner is None:
-        record.blocked = None
-        settle_cursor(tx, record)
+    if lane.owner is None:
+        lane.blocked = None
+        settle_cursor(tx, lane)
     return len(live)
 
 

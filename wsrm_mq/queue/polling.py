@@ -58,7 +58,7 @@ def fetch(
     """The oldest message that waits for ``address``, or the acknowledgements that do."""
     receipt = FetchReceipt()
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
-    tx.write_sequences()
+    tx.write_lanes()
     whose = {"address": address, "principal": sender.principal, "peer": sender.peer}
     waiting = tx.execute(fetching.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
     keys = [key for (key,) in tx.execute(fetching.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
@@ -81,10 +81,10 @@ def fetch(
 def taken(tx: Transaction, position: int) -> None:
     """The connection took the message at ``position``, which has no number: it is not lent again."""
     found = tx.execute(fetching.TAKEN, {"key": position, "now": tx.now}).fetchone()
-    record = tx.sequence(found[0]) if found is not None else None
-    if record is not None:
-        settle_cursor(tx, record)
-        delivered(tx, record.queue, None, is_replay=False)
+    lane = tx.lane(found[0]) if found is not None else None
+    if lane is not None:
+        settle_cursor(tx, lane)
+        delivered(tx, lane.queue, None, is_replay=False)
 
 
 def leave_to_fetch(tx: Transaction, position: int) -> None:

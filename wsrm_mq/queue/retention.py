@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.store import archiving
 from wsrm_mq.store import pruning as sql
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction, as_json
 
@@ -142,7 +142,7 @@ class Batch:
         gone = tx.execute(sql.DROP_ENTRIES, (entries,)).fetchall()
         tx.execute(sql.DROP_LEDGER_OF_ENTRIES, (entries,))
         dropped = tx.execute(sql.DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
-        BY_SEQUENCE.forget(tx, gone)
+        BY_LANE.forget(tx, gone)
         BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(sql.FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
@@ -308,10 +308,10 @@ def _forget(tx: Transaction, keys: tuple[int, ...]) -> int:
     """Forget ended sequences, but those of which something is left. Answers how many."""
     forgotten = 0
     for (key,) in tx.execute(sql.EMPTY, (as_json(keys),)).fetchall():
-        known = tx.sequence(key)
+        known = tx.lane(key)
         if known is not None and known.owner is None:
-            tx.execute(sql.DROP_LEDGER_OF_SEQUENCE, (key,))
-            tx.forget_sequence(key)
+            tx.execute(sql.DROP_LEDGER_OF_LANE, (key,))
+            tx.forget_lane(key)
             forgotten += 1
     return forgotten
 
@@ -323,7 +323,7 @@ def forget_instances(tx: Transaction, ended_before: int) -> int:
 
 class Unused(NamedTuple):
     queues: tuple[int, ...]
-    newest_sequence: int
+    newest_lane: int
     """At that time: what uses one of them since is behind it."""
 
 
@@ -331,7 +331,7 @@ def unused_queues(db: Database, made_before: int) -> Unused:
     """Keys of the queues that paths have named, of which nothing is left."""
     if db.execute(sql.OLD_QUEUE, (made_before,)).fetchone() is None:
         return Unused((), 0)
-    newest = db.execute(sql.LAST_SEQUENCE).fetchone()[0]
+    newest = db.execute(sql.LAST_LANE).fetchone()[0]
     return Unused(
         tuple(key for (key,) in db.execute(sql.UNUSED_QUEUES, {"before": made_before, "count": BATCH})), newest
     )
@@ -340,7 +340,7 @@ def unused_queues(db: Database, made_before: int) -> Unused:
 def forget_queues(tx: Transaction, unused: Unused) -> int:
     """Delete them, with their dead-letter queues and what was counted of them, but for those that are used again.
     Answers how many."""
-    again = {key for (key,) in tx.execute(sql.USED_SINCE, (unused.newest_sequence,)).fetchall()}
+    again = {key for (key,) in tx.execute(sql.USED_SINCE, (unused.newest_lane,)).fetchall()}
     keys = as_json([key for key in unused.queues if key not in again])
     below = [key for (key,) in tx.execute(sql.QUEUES_BELOW, (keys,)).fetchall()]
     tx.forget_queues(below)

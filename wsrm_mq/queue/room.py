@@ -17,7 +17,7 @@ from typing import Final
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import Outgrew
 from wsrm_mq.sequence.terms import Bounds
-from wsrm_mq.store import entries, sequences
+from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -81,7 +81,7 @@ def too_many_sequences(tx: Transaction, principal: str | None, address: str | No
     """Why a peer gets no further sequence; empty: it gets one. ``but``: so many were ended that a query still sees."""
     if room.max_sequences is None:
         return ""
-    more_than_most = sequences.OPEN_OF_ADDRESS if principal is None else sequences.OPEN_OF_PRINCIPAL
+    more_than_most = lanes.OPEN_OF_ADDRESS if principal is None else lanes.OPEN_OF_PRINCIPAL
     who = address if principal is None else principal
     if tx.execute(more_than_most, {"who": who, "most": room.max_sequences - 1 + but}).fetchone() is None:
         return ""
@@ -111,7 +111,7 @@ def _over_own_bytes(tx: Transaction, record: SequenceRecord, size: int, room: Ro
     if record.held_bytes + size <= most:
         return ""
     if not record.held_is_exact:
-        bounds = {"sequence": record.id, "limit": record.value.limit}
+        bounds = {"lane": record.id, "limit": record.limit}
         record.held_bytes = tx.execute(entries.HELD_BYTES, bounds).fetchone()[0]
         record.held_is_exact = True
         if record.held_bytes + size <= most:

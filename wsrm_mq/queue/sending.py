@@ -1,6 +1,6 @@
 """What this side says of its own accord: a stored message that leaves in a request of its own, or waits to be fetched.
 
-It is an entry like any other, in a sequence of kind ``outgoing`` that leads to one endpoint, written in the transaction
+It is an entry like any other, in a lane of kind ``outgoing`` that leads to one endpoint, written in the transaction
 that makes it true. So it has its attempts, retries, dead letter and owner as what is delivered to the application has
 them, and a crash loses none. What of it changes until it leaves is not stored with it: its place in the offered
 sequence is its number, the acknowledgement is put in when it is sent.
@@ -13,14 +13,12 @@ from typing import Final, NamedTuple
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.sequence.elements import EndpointReference
-from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.states import State
-from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import fetched_queue, sent_queue
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.fetching import LEND
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = ["LENT_FOR", "NOT_SENT", "OutgoingMessage", "Sent", "send"]
@@ -70,7 +68,7 @@ def send(
     has offered; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and leaves on a response
     now; if that fails, it can be fetched."""
     channel = _lead(tx, record, Channel(message.to, record.id, number is not None))
-    number = channel.value.expected if number is None else number
+    number = channel.append(tx.now, number)
     key = tx.add_message(
         {
             "message_id": message.message_id,
@@ -83,11 +81,8 @@ def send(
             "body": message.body,
         }
     )
-    entry = {"id": key, "queue": channel.queue, "message": key, "sequence": channel.id, "number": number}
+    entry = {"id": key, "queue": channel.queue, "message": key, "lane": channel.id, "number": number}
     tx.add_entry({**_FRESH, **entry})
-    received, limit = channel.value.received.add(number), max(channel.value.limit, number + 1)
-    channel.follow(channel.value._replace(received=received, limit=limit, active_at=tx.now), number)
-    channel.wait(tx.now, None)  # it need not wait for another one's retry
     if message.to == record.acks_to:
         record.ack_due_at = None  # this takes it along
     if record.value.terms.rm.is_fetched(message.to.address):
@@ -108,25 +103,28 @@ _FRESH: Final = {
 }
 
 
-def _lead(tx: Transaction, record: SequenceRecord, channel: Channel) -> SequenceRecord:
-    """The sequence of kind outgoing that leads there; it is made if it is missing, or was given up. It has ended from
-    the beginning, as no source speaks of it, and has no order: nothing waits for what is not taken."""
+def _lead(tx: Transaction, record: SequenceRecord, channel: Channel) -> Lane:
+    """The lane of kind outgoing that leads there; it is made if it is missing. It has ended from the beginning, as no
+    source speaks of it, and has no order: nothing waits for what is not taken."""
     known = tx.channel(channel)
     if known is not None:
         return known
     home, _application = tx.execute(queues.QUEUE, {"key": record.queue}).fetchone()
-    of = record.value.terms
-    is_fetched = of.rm.is_fetched(channel.endpoint.address)
-    terms = Terms(new_identifier(), of.rm, of.soap, of.addressing, ordered=False)
-    made = SequenceRecord(
-        0,
-        tx.queue(fetched_queue(home) if is_fetched else sent_queue(home), "outgoing", record.queue),
-        InboundSequence(terms, active_at=tx.now, state=State.TERMINATED),
+    is_fetched = record.value.terms.rm.is_fetched(channel.endpoint.address)
+    made = Lane(
+        queue=tx.queue(fetched_queue(home) if is_fetched else sent_queue(home), "outgoing", record.queue),
+        kind="outgoing",
+        identifier=new_identifier(),
+        soap=record.soap,
+        addressing=record.addressing,
+        ordered=False,
         principal=record.principal,
         peer=record.peer,
         partner=record.partner,
         created_at=tx.now,
-        kind="outgoing",
+        active_at=tx.now,
+        ended=State.TERMINATED.value,
+        ended_at=tx.now,
     )
-    made.ended_at = tx.now
-    return tx.add_channel(made, channel)
+    tx.add_channel(made, channel)
+    return made

@@ -16,11 +16,10 @@ from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
 from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader, TerminateSequence
-from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import entries
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord, read
 from wsrm_mq.store.replies import ADD_REPLY, OUTCOME_AND_REPLY
 from wsrm_mq.store.space import space
 from wsrm_mq.store.storable import storable
@@ -29,11 +28,12 @@ from wsrm_mq.store.transaction import Transaction, as_json
 
 __all__ = [
     "KNOWN",
+    "Done",
     "ServiceReply",
     "Settled",
     "Settlement",
     "add_reply",
-    "place_of",
+    "keep_reply",
     "remarked",
     "settle",
     "settlement",
@@ -80,106 +80,136 @@ class Settled(NamedTuple):
     """The end of the offered sequence, to be sent: this was the last message to be replied to."""
 
 
+class Done(NamedTuple):
+    """What came of a delivery that went well, as far as it is written down."""
+
+    reply: ServiceReply | None = None
+    remark: str | None = None
+    """What the application did not like about it, with its ``diagnosis``."""
+    diagnosis: Diagnosis = UNKNOWN
+    is_known: bool = False
+    """The application had done it before."""
+    seconds: float | None = None
+    """How long it took."""
+    is_replay: bool = False
+    """It was read back from the store."""
+    waited_for: bool = False
+    """A request may wait for it."""
+
+
 def settle(
     tx: Transaction,
     held: Claim,
     position: int,
     number: int,
+    done: Done = Done(),  # noqa: B008 - it never changes
     *,
-    reply: ServiceReply | None = None,
     release: bool = False,
-    waited_for: bool = False,
-    remark: str | None = None,
-    diagnosis: Diagnosis = UNKNOWN,
-    is_known: bool = False,
-    seconds: float | None = None,
-    is_replay: bool = False,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
 ) -> Settled:
-    """Settle an entry as delivered, for ever (I6). ``release``: give the sequence back too if nothing is left;
-    ``waited_for``: a request may wait for it, say where; ``remark``: what the application did not like about it, with
-    its ``diagnosis``; ``is_known``: it had done it before; ``seconds``: how long it took; ``is_replay``: it was read
-    back from the store; ``acknowledge`` makes the acknowledgement for a request that is answered with it.
-    Raises ``FenceLost`` where another instance, or a later claim, has the sequence by now."""
-    record = still_mine(tx, held)
+    """Settle an entry as delivered, for ever (I6). ``release``: give the lane back too if nothing is left;
+    ``acknowledge`` makes the acknowledgement for a request that is answered with it. Raises ``FenceLost`` where another
+    instance, or a later claim, has the lane by now."""
+    lane = still_mine(tx, held)
     waiter = None
-    if waited_for:
+    if done.waited_for:
         row = {"key": position, "now": tx.now, "outcome": "delivered", "reason": None, "delivered": 1}
         found = tx.execute(entries.SETTLE, row).fetchone()
         waiter = found[0] if found else None
     else:
         tx.delivered(position)
-    if record.value.unnamed is not EMPTY:
-        record.name(number, tx.now)
+    lane.name(number, tx.now)
     reply_header, sent = None, NOT_SENT
-    if reply is not None:
-        reply_header = place_of(tx, record, number, reply)
-        sent = add_reply(tx, record, position, reply, reply_header, is_awaited=waiter is not None)
-    if remark is not None:
-        remarked(tx, record, position, number, remark, diagnosis)
-    elif is_known:
+    if done.reply is not None:
+        reply_header, sent = add_reply(tx, lane, position, number, done.reply, is_awaited=waiter is not None)
+    if done.remark is not None:
+        remarked(tx, lane, position, number, done.remark, done.diagnosis)
+    elif done.is_known:
         tx.execute(entries.REMARK, {"key": position, "reason": KNOWN})
-    delivered(tx, record.queue, seconds, is_replay)
-    move_past(tx, record, number)
-    record.running_since = tx.now
-    acknowledgement = None
+    delivered(tx, lane.queue, done.seconds, done.is_replay)
+    move_past(tx, lane, number)
+    lane.running_since = tx.now
+    goes_on = lane.has_next
+    released = release and _give_back_quickly(tx, held, lane, goes_on)
+    settled = Settled(
+        released,
+        waiter,
+        goes_on,
+        lane.cursor,
+        reply_header=reply_header,
+        sends=sent.claim,
+        needs_watch=released and lane.retry_at is not None,
+        outgoing_position=sent.position,
+    )
+    return _told(tx, lane, settled, acknowledge) if isinstance(lane, SequenceRecord) else settled
+
+
+def _told(
+    tx: Transaction,
+    record: SequenceRecord,
+    settled: Settled,
+    acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None,
+) -> Settled:
+    """What a sequence has to say of it: an acknowledgement, and the end of the offered one behind the last reply."""
+    acknowledgement = terminates = None
     if acknowledge is not None and record.acks_to is None:
         acknowledgement = acknowledge(tx, record)
         record.ack_waits = False
-    goes_on = record.has_next
-    released = release and _give_back_quickly(tx, held, record, goes_on)
-    needs_watch = record.ack_due_at == tx.now or (released and record.retry_at is not None)
-    terminates = None
     if record.value.state in ENDED and is_open(record):
         end_outgoing(tx, record)
         terminates = end_of(record) if is_ended_there(record) else None
-    return Settled(
-        *(released, waiter, goes_on, record.cursor, acknowledgement, reply_header),
-        *(sent.claim, needs_watch, sent.position, terminates),
-    )
+    needs_watch = settled.needs_watch or record.ack_due_at == tx.now
+    return settled._replace(acknowledgement=acknowledgement, terminates=terminates, needs_watch=needs_watch)
 
 
-def remarked(
-    tx: Transaction, record: SequenceRecord | None, position: int, number: int, remark: str, diagnosis: Diagnosis
-) -> None:
+def remarked(tx: Transaction, lane: Lane | None, position: int, number: int, remark: str, diagnosis: Diagnosis) -> None:
     """Write down what the application answered to a message that it took: the source does not read it."""
     tx.execute(entries.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
     said, failure = storable(remark), diagnosis.columns
-    tx.ledger(ANSWERED_WITH_FAULT, record, number=number, position=position, reason=said, failure=failure)
+    tx.ledger(ANSWERED_WITH_FAULT, lane, number=number, position=position, reason=said, failure=failure)
 
 
-def _give_back_quickly(tx: Transaction, held: Claim, record: SequenceRecord, goes_on: bool) -> bool:
+def _give_back_quickly(tx: Transaction, held: Claim, lane: Lane, goes_on: bool) -> bool:
     """``give_back``, without a query in the usual cases: nothing is deliverable, or the next message is."""
     if not goes_on:
-        free(record)
+        free(lane)
         return True
-    return False if record.value.terms.ordered else give_back(tx, held)
+    return False if lane.ordered else give_back(tx, held)
 
 
-def place_of(tx: Transaction, record: SequenceRecord | None, number: int, reply: ServiceReply) -> SequenceHeader | None:
+def place_of(tx: Transaction, record: SequenceRecord, number: int, reply: ServiceReply) -> SequenceHeader | None:
     """The place of the reply to message ``number`` in the sequence that the source has offered, if it has one: what is
     no envelope can carry no number. In order no reply comes after the one to the last message."""
-    if record is None or record.outgoing is None or reply.place is None:
+    if record.outgoing is None or reply.place is None:
         return None
-    is_last = number == record.value.last_number and record.value.terms.ordered
-    return number_reply(tx, record, is_last=is_last)
+    return number_reply(tx, record, is_last=number == record.value.last_number and record.ordered)
 
 
 def add_reply(
+    tx: Transaction, lane: Lane | None, position: int, number: int, reply: ServiceReply, *, is_awaited: bool = False
+) -> tuple[SequenceHeader | None, Sent]:
+    """Store the reply to message ``number`` at ``position``, with its place in the offered sequence, and have it sent
+    or fetched where it has an endpoint; answers both. ``is_awaited``: it may leave on the response to its request."""
+    header = place_of(tx, lane, number, reply) if isinstance(lane, SequenceRecord) else None
+    return header, keep_reply(tx, lane, position, reply, header, is_awaited=is_awaited)
+
+
+def keep_reply(
     tx: Transaction,
-    record: SequenceRecord | None,
+    lane: Lane | None,
     position: int,
     reply: ServiceReply,
     header: SequenceHeader | None,
     *,
     is_awaited: bool = False,
 ) -> Sent:
-    """Store the reply to the message at ``position``, which has the place ``header`` in the offered sequence, and have
-    it sent or fetched where it has an endpoint. ``is_awaited``: it may leave on the response to its request."""
+    """``add_reply`` of one that has its place, or gets none. The reply to a replay is about the sequence that is
+    replayed."""
     sent = NOT_SENT
-    if record is not None and reply.outgoing_message is not None:
+    about = tx.sequence(lane.replay_of or lane.id) if lane is not None else None
+    if about is not None and reply.outgoing_message is not None:
         number = None if header is None else header.number
-        sent = send(tx, record, reply.outgoing_message, number, is_awaited=is_awaited)
+        sent = send(tx, about, reply.outgoing_message, number, is_awaited=is_awaited)
     tx.execute(
         ADD_REPLY,
         {
@@ -188,7 +218,7 @@ def add_reply(
             "headers": as_json(reply.headers),
             "stored_at": tx.now,
             "body": reply.body,
-            "sequence": None if header is None or record is None else record.id,
+            "sequence": None if header is None or about is None else about.id,
             "number": None if header is None else header.number,
             "outgoing_entry": sent.position,
         },
@@ -212,9 +242,11 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     found = db.execute(OUTCOME_AND_REPLY, {"key": position}).fetchone()
     if found is None or found[0] is None:
         return None
-    outcome, sequence, number, status, headers, body, reply_number, outgoing_position = found
+    outcome, lane, number, status, headers, body, reply_number, outgoing_position = found
     reply = None if status is None else ServiceReply(status, tuple((n, v) for n, v in json.loads(headers)), body)
-    record = SequenceRecord.read(db, sequence)
+    record = read(db, lane)
+    if not isinstance(record, SequenceRecord):
+        return Settlement(outcome, reply, None, outgoing_position)
     if reply is not None and reply_number is not None and record.outgoing is not None:
         reply = reply._replace(header=record.outgoing.value.header(reply_number))
     if record.acks_to is not None and policy is not None:

@@ -1,24 +1,22 @@
-"""One-way messages without WS-RM: what a connection sends is one sequence, numbered here in order of receipt.
+"""One-way messages without WS-RM: what a connection sends is one lane, numbered here in order of receipt.
 
 It begins with the first message and ends with the connection, or after a time without traffic. A message of no known
-connection is a sequence of its own, and no order is promised.
+connection has a lane of its own, and no order is promised.
 """
 
 from __future__ import annotations
 
-from wsrm_mq.queue.accept import accept_into
+from wsrm_mq.queue.accept import accepted_into, store
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender
 from wsrm_mq.queue.creation import new_identifier
-from wsrm_mq.queue.ending import apply_step, expire
+from wsrm_mq.queue.ending import end_lane, expire
+from wsrm_mq.queue.lookup import look_around
 from wsrm_mq.queue.room import crowded, full, not_ours
-from wsrm_mq.queue.stepping import step_of
-from wsrm_mq.sequence.elements import SequenceHeader, TerminateSequence
-from wsrm_mq.sequence.inbound import InboundSequence
-from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.sequence.terms import Terms
-from wsrm_mq.store import sequences
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.sequence.elements import SequenceHeader
+from wsrm_mq.sequence.states import Act, State
+from wsrm_mq.store import lanes
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["accept_unsequenced", "end_connections"]
@@ -34,16 +32,16 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None 
         receipt.turn_away(no_room)
         tx.counts[receipt.outcome, queue or 0, arrival.sender.rm.label] += 1
         return receipt
-    record = _open(tx, arrival) or _begin(tx, arrival)
-    header = SequenceHeader(record.value.terms.identifier, record.value.expected)
-    accept_into(tx, record, arrival._replace(header=header), receipt, has_room=True)
-    receipt.given = header
-    tx.counts[receipt.outcome, record.queue, arrival.sender.rm.label] += 1
+    lane = _open(tx, arrival) or _begin(tx, arrival)
+    number = lane.append(tx.now)
+    receipt.act, receipt.outcome = Act.ACCEPT, "accepted"
+    receipt.position = store(tx, lane, arrival, number)
+    receipt.given = SequenceHeader(lane.identifier, number)
+    accepted_into(tx, lane, number, arrival, receipt)
+    look_around(tx, lane, receipt)
+    tx.counts[receipt.outcome, lane.queue, arrival.sender.rm.label] += 1
     if asking is not None:
         answer_ack_requested(tx, asking, arrival.policy, arrival.ack_requested, receipt, None)
-    if record.connection is None:  # nothing can follow it: its end is no news
-        record.follow(step_of(tx, record, TerminateSequence(header.identifier)).sequence)
-        record.ended_at = tx.now
     return receipt
 
 
@@ -55,56 +53,56 @@ def _lack_of_room(tx: Transaction, arrival: Arrival, queue: int | None) -> str:
 
 
 def end_connections(tx: Transaction, names: list[str]) -> int:
-    """End the sequences of connections that are closed; what they have is still delivered. Answers how many."""
+    """End the lanes of connections that are closed; what they have is still delivered. Answers how many."""
     ended = 0
     for name in names:
-        for (key,) in tx.execute(sequences.OPEN_OF_CONNECTIONS, {"connection": name}).fetchall():
-            record = tx.sequence(key)
-            if record is not None and record.value.state not in ENDED:
-                apply_step(tx, record, step_of(tx, record, TerminateSequence(record.value.terms.identifier)))
+        for (key,) in tx.execute(lanes.OPEN_OF_CONNECTIONS, {"connection": name}).fetchall():
+            lane = tx.lane(key)
+            if lane is not None and lane.ended is None:
+                end_lane(tx, lane)
                 ended += 1
     return ended
 
 
-def _open(tx: Transaction, arrival: Arrival) -> SequenceRecord | None:
-    """The connection's sequence in this queue, unless it has been silent for too long."""
+def _open(tx: Transaction, arrival: Arrival) -> Lane | None:
+    """The connection's lane in this queue, unless it has been silent for too long."""
     if arrival.connection is None:
         return None
     queue = tx.queue(arrival.sender.queue)
-    key = tx.connections.sequences.get((arrival.connection, queue))
+    key = tx.connections.lanes.get((arrival.connection, queue))
     if key is None:
-        found = tx.execute(sequences.OPEN_OF_CONNECTION, {"connection": arrival.connection, "queue": queue}).fetchone()
+        found = tx.execute(lanes.OPEN_OF_CONNECTION, {"connection": arrival.connection, "queue": queue}).fetchone()
         key = found[0] if found else None
-    record = tx.sequence(key) if key is not None else None
-    if record is None or record.value.state in ENDED or expire(tx, record.id):
+    lane = tx.lane(key) if key is not None else None
+    if lane is None or lane.ended is not None or expire(tx, lane.id):
         return None
-    tx.connections.set_sequence(arrival.connection, queue, record.id)
-    return record
+    tx.connections.set_lane(arrival.connection, queue, lane.id)
+    return lane
 
 
-def _begin(tx: Transaction, arrival: Arrival) -> SequenceRecord:
-    sender, policy = arrival.sender, arrival.policy
-    terms = Terms(
+def _begin(tx: Transaction, arrival: Arrival) -> Lane:
+    """A lane for the connection, or for this message alone: then it has ended, and its end is no news."""
+    sender, policy, is_alone = arrival.sender, arrival.policy, arrival.connection is None
+    lane = Lane(
+        queue=tx.queue(sender.queue),
+        kind="connection",
         identifier=new_identifier(),
-        rm=sender.rm,
         soap=sender.soap,
         addressing=sender.addressing,
         assurance=policy.assurance,
-        inactivity=policy.connection_idle if arrival.connection is not None else None,
-    )
-    record = SequenceRecord(
-        0,
-        tx.queue(sender.queue),
-        InboundSequence(terms, active_at=tx.now),
+        inactivity=None if is_alone else policy.connection_idle,
         principal=sender.principal,
         peer=sender.peer,
         partner=sender.partner,
-        connection=arrival.connection,
         created_at=tx.now,
-        kind="connection",
+        connection=arrival.connection,
+        active_at=tx.now,
+        due_at=None if is_alone else tx.now + policy.connection_idle,
+        ended=State.TERMINATED.value if is_alone else None,
+        ended_at=tx.now if is_alone else None,
     )
-    record = tx.add_sequence(record, None)
+    tx.add_lane(lane)
     if arrival.connection is not None:
-        tx.ledger("created", record)
-        tx.connections.set_sequence(arrival.connection, record.queue, record.id)
-    return record
+        tx.ledger("created", lane)
+        tx.connections.set_lane(arrival.connection, lane.queue, lane.id)
+    return lane

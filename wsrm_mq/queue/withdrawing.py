@@ -8,7 +8,7 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.store import entries, repairs
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 __all__ = ["Stored", "check_body", "put_back", "stored", "withdraw"]
@@ -18,7 +18,7 @@ class Stored(NamedTuple):
     """An entry, as far as an operator's act depends on it. ``queue``, ``origin`` and ``message`` are keys."""
 
     position: int
-    sequence: SequenceRecord
+    lane: Lane
     queue: int
     origin: int | None
     """The queue that a dead letter comes from."""
@@ -44,10 +44,10 @@ def stored(tx: Transaction, position: int) -> Stored:
     found = tx.execute(repairs.STORED, {"key": position}).fetchone()
     if found is None:
         raise NotFound(f"There is no message at position {position}.")
-    sequence, *facts = found
-    record = tx.sequence(sequence)
-    assert record is not None
-    return Stored(position, record, *facts)
+    key, *facts = found
+    lane = tx.lane(key)
+    assert lane is not None
+    return Stored(position, lane, *facts)
 
 
 def check_body(one: Stored) -> None:
@@ -72,51 +72,47 @@ def put_back(tx: Transaction, one: Stored) -> None:
     if one.origin is not None:
         tx.execute(repairs.RESTORE_DEAD_LETTER, {"key": one.position})
         return
-    record, number = one.sequence, one.number
-    value = record.value
+    lane, number = one.lane, one.number
     instead = f"`wsrm-mq replay plan pos:{one.position} -o plan.json` has it delivered by itself."
-    if value.is_given_up(number):
-        raise NotAllowed(f"{value.terms.identifier} was given up from number {value.discard_from} on. {instead}")
-    is_held = number >= value.limit
+    if lane.is_given_up(number):
+        raise NotAllowed(f"{lane.identifier} was given up from number {lane.discard_from} on. {instead}")
+    is_held = number >= lane.limit
     if not is_held:
-        make_idle(tx, record)
-        if value.terms.ordered and _has_delivered_beyond(tx, record, number):
+        make_idle(tx, lane)
+        if lane.ordered and _has_delivered_beyond(tx, lane, number):
             raise NotAllowed(
-                f"{value.terms.identifier} has delivered messages behind number {number}, which would come late. "
-                f"{instead}"
+                f"{lane.identifier} has delivered messages behind number {number}, which would come late. {instead}"
             )
     tx.execute(repairs.UNSETTLE, {"key": one.position})
     if is_held:
-        record.hold(one.size)
+        lane.hold(one.size)
     else:
-        record.cursor = min(record.cursor, number)
+        lane.cursor = min(lane.cursor, number)
 
 
-def _has_delivered_beyond(tx: Transaction, record: SequenceRecord, number: int) -> bool:
-    search = {"sequence": record.id, "number": number}
+def _has_delivered_beyond(tx: Transaction, lane: Lane, number: int) -> bool:
+    search = {"lane": lane.id, "number": number}
     parts = (repairs.DELIVERED_INDEXED, repairs.DELIVERED_BEHIND)
     return any(tx.execute(part, search).fetchone() is not None for part in parts)
 
 
 def _take_out(tx: Transaction, one: Stored, reason: str) -> None:
-    record, number = one.sequence, one.number
-    value = record.value
-    if value.is_given_up(number):
+    lane, number = one.lane, one.number
+    if lane.is_given_up(number):
         raise NotAllowed(f"The message at position {one.position} is on its way to the dead letters; try again then.")
-    is_held = number >= value.limit
+    is_held = number >= lane.limit
     if not is_held:
-        make_idle(tx, record)
+        make_idle(tx, lane)
     tx.execute(
         entries.SETTLE, {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
     )
-    if number in value.unnamed:
-        record.value = value._replace(unnamed=value.unnamed.remove(number))
+    lane.name(number, tx.now)
     if is_held:
-        record.held -= 1
-        record.held_bytes = max(0, record.held_bytes - one.size) if record.held else 0
+        lane.held -= 1
+        lane.held_bytes = max(0, lane.held_bytes - one.size) if lane.held else 0
         return
-    if record.blocked == one.position:
-        record.blocked = None
-    if record.cursor == number:  # what follows does not wait for its retry
-        record.wait(tx.now, None)
-    settle_cursor(tx, record)
+    if lane.blocked == one.position:
+        lane.blocked = None
+    if lane.cursor == number:  # what follows does not wait for its retry
+        lane.wait(tx.now, None)
+    settle_cursor(tx, lane)

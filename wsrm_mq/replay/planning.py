@@ -19,8 +19,8 @@ from wsrm_mq.replay.ordering import Candidate, Ordering, Standing
 from wsrm_mq.replay.plan import Header, Line, encoded, write_plan
 from wsrm_mq.replay.summary import Summary, Wishes
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store import lanes
 from wsrm_mq.store import plans as sql
-from wsrm_mq.store import sequences
 from wsrm_mq.store.database import connect_reader, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database
@@ -156,7 +156,7 @@ def _bound(db: Database, sequence: int, ordering: Ordering, summary: Summary) ->
         summary.leave_out(DELETED, f"sequence {identifier}", pruned)
     if not is_ordered:
         return
-    received = AckRanges(tuple(db.execute(sequences.RANGES, {"sequence": sequence})))
+    received = AckRanges(tuple(db.execute(lanes.RANGES, {"lane": sequence})))
     missing = max(limit, received.expected)  # what is missing below the limit was given up
     waited_for = [missing] if missing < received.highest else []
     live = _without(_numbers(db, sql.LIVE_UPWARDS, sequence), ordering.live(sequence), lt)
@@ -184,7 +184,7 @@ def _without(numbers: Iterable[int], others: Iterator[int], before: Callable[[in
 def _was_delivered(db: Database, sequence: int, number: int) -> bool:
     """Whether a settled number was delivered, in its turn or by a replay. One that retention has deleted may have
     been."""
-    became = db.execute(sql.BECAME, {"sequence": sequence, "number": number}).fetchone()
+    became = db.execute(sql.BECAME, {"lane": sequence, "number": number}).fetchone()
     return became is None or became[0] == "delivered" or became[1] == REPLAYED
 
 

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _WITH_BACKLOG: Final = """SELECT DISTINCT queue FROM entry INDEXED BY entry_live
-    WHERE outcome IS NULL AND sequence IS NOT NULL"""
+    WHERE outcome IS NULL AND lane IS NOT NULL"""
 
 
 def queue_name(path: str) -> str:

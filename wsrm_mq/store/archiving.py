@@ -41,33 +41,33 @@ _IN: Final = """
 json_each(?) g JOIN entry e ON e.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
 """
 LAST_POSITION: Final = "SELECT coalesce(max(id), 0) FROM entry"
-LAST_SEQUENCE: Final = "SELECT coalesce(max(id), 0) FROM sequence"
+LAST_LANE: Final = "SELECT coalesce(max(id), 0) FROM lane"
 UNSETTLED_IN: Final = f"SELECT e.id FROM {_IN} WHERE e.outcome IS NULL"
 NOT_OVER: Final = """
-SELECT id FROM sequence
-WHERE state <> 'ended' OR owner IS NOT NULL OR discarding = 1 OR EXISTS (
-    SELECT 1 FROM entry WHERE entry.sequence = sequence.id AND entry.outcome IS NULL
+SELECT id FROM lane
+WHERE ended IS NULL OR owner IS NOT NULL OR discarding = 1 OR EXISTS (
+    SELECT 1 FROM entry WHERE entry.lane = lane.id AND entry.outcome IS NULL
 )
 """
 TOLD_SINCE: Final = (
     "SELECT id, position, sequence FROM ledger WHERE id > ? AND (position IS NOT NULL OR sequence IS NOT NULL)"
 )
 REPLAYED_IN: Final = f"""
-SELECT DISTINCT iif(o.reason = 'replayed' OR o.confirmed_at IS NOT NULL, o.id, NULL), e.sequence
+SELECT DISTINCT iif(o.reason = 'replayed' OR o.confirmed_at IS NOT NULL, o.id, NULL), e.lane
 FROM {_IN} JOIN entry o ON o.id = e.replay_of
 """
-"""Entries that may have been changed by a replay, and sequences that got one: the ledger need not tell of either."""
+"""Entries that may have been changed by a replay, and lanes that got one: the ledger need not tell of either."""
 WITH_BODY_OF: Final = """
 SELECT e.id FROM entry e JOIN message m ON m.id = e.message
 WHERE e.id IN (SELECT value FROM json_each(?)) AND m.body IS NOT NULL
 """
-SEQUENCES_OF: Final = "SELECT id FROM sequence WHERE id IN (SELECT value FROM json_each(?))"
+LANES_OF: Final = "SELECT id FROM lane WHERE id IN (SELECT value FROM json_each(?))"
 COUNT_ENTRIES: Final = f"SELECT count(*) FROM {_IN}"
-OF_SEQUENCES_IN: Final = f"""
+OF_LANES_IN: Final = f"""
 SELECT e.id FROM {_IN} JOIN json_each(?) s
-ON e.sequence BETWEEN json_extract(s.value, '$[0]') AND json_extract(s.value, '$[1]')
+ON e.lane BETWEEN json_extract(s.value, '$[0]') AND json_extract(s.value, '$[1]')
 """
-"""Entries in the first ranges whose sequence is in the others."""
+"""Entries in the first ranges whose lane is in the others."""
 REPLAYS_IN: Final = f"""
 SELECT e.id FROM {_IN} WHERE e.replay_of IS NOT NULL AND EXISTS (
     SELECT 1 FROM entry f JOIN json_each(?) s
@@ -77,14 +77,14 @@ SELECT e.id FROM {_IN} WHERE e.replay_of IS NOT NULL AND EXISTS (
 """Entries in the first ranges that are replays of the same message as one in the others."""
 BEGUN_BY_PARTNERS: Final = """
 SELECT s.id, s.partner, s.created_at FROM json_each(?) g
-JOIN sequence s ON s.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
+JOIN lane s ON s.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
 WHERE s.partner IS NOT NULL
 """
-SEQUENCES_OF_REPLAYS: Final = """
-SELECT s.id FROM sequence s JOIN json_each(?) g
+LANES_OF_REPLAYS: Final = """
+SELECT s.id FROM lane s JOIN json_each(?) g
 ON s.replay_of BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
 """
-"""In which sequences with these keys are replayed."""
+"""In which lanes with these keys are replayed."""
 COUNT_TOLD: Final = "SELECT count(*) FROM ledger WHERE id > ? AND event <> 'archived'"
 """That an archive was confirmed is no reason for another batch."""
 

@@ -16,8 +16,8 @@ from sqlalchemy import Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from wsrm_mq.store.compiling import positional
-from wsrm_mq.store.sequences import PROGRESS_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
-from wsrm_mq.store.tables import counter, entry, message, range_, refusal, sequence
+from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
+from wsrm_mq.store.tables import counter, entry, lane, message, range_, refusal, sequence
 
 __all__ = [
     "CHANGED",
@@ -26,6 +26,7 @@ __all__ = [
     "ENTRIES",
     "MESSAGES",
     "PROGRESS",
+    "PROTOCOL",
     "RANGES",
     "REFUSALS",
     "REPLAYS",
@@ -72,13 +73,13 @@ def _row(columns: int) -> str:
     return f"({', '.join('?' * columns)})"
 
 
-def _changes_of_sequences(columns: Sequence[str]) -> Bulk:
+def _changes(table: Table, key: str, columns: Sequence[str]) -> Bulk:
     """Written by hand: SQLAlchemy has no UPDATE that joins VALUES for SQLite."""
     names = [f'"{name}"' for name in columns]
     row = _row(len(names) + 1)
     changes = ", ".join(f"{name} = now_is.{name}" for name in names)
     values = f"WITH now_is (key, {', '.join(names)}) AS (VALUES {row})"
-    return Bulk(f"{values} UPDATE {sequence.name} SET {changes} FROM now_is WHERE {sequence.name}.id = now_is.key", row)
+    return Bulk(f"{values} UPDATE {table.name} SET {changes} FROM now_is WHERE {table.name}.{key} = now_is.key", row)
 
 
 MESSAGES: Final = BulkInsert(message)
@@ -87,7 +88,7 @@ ENTRIES: Final = BulkInsert(
     "id",
     "queue",
     "message",
-    "sequence",
+    "lane",
     "number",
     "wants_reply",
     "named",
@@ -96,11 +97,11 @@ ENTRIES: Final = BulkInsert(
     "reason",
     "settled_at",
 )
-REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "sequence", "number", "wants_reply", "replay_of")
+REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "lane", "number", "wants_reply", "replay_of")
 RANGES: Final = BulkInsert(
     range_,
     conflict=lambda plain: plain.on_conflict_do_update(
-        index_elements=["sequence", "lower"], set_={"upper": plain.excluded.upper}
+        index_elements=["lane", "lower"], set_={"upper": plain.excluded.upper}
     ),
 )
 DELIVERED: Final = Bulk(
@@ -112,12 +113,14 @@ DELIVERED: Final = Bulk(
     "?",
 )
 """Rows of one: an entry's key. Before them, the time."""
-PROGRESS: Final = _changes_of_sequences(PROGRESS_COLUMNS)
-"""Rows: a sequence's key, then PROGRESS_COLUMNS."""
-STEADY: Final = _changes_of_sequences(STEADY_COLUMNS)
-"""Rows: a sequence's key, then STEADY_COLUMNS: the others are as they were."""
-CHANGED: Final = _changes_of_sequences(SAVED_COLUMNS)
-"""Rows: a sequence's key, then SAVED_COLUMNS."""
+PROGRESS: Final = _changes(lane, "id", PROGRESS_COLUMNS)
+"""Rows: a lane's key, then PROGRESS_COLUMNS."""
+STEADY: Final = _changes(lane, "id", STEADY_COLUMNS)
+"""Rows: a lane's key, then STEADY_COLUMNS: the others are as they were."""
+CHANGED: Final = _changes(lane, "id", SAVED_COLUMNS)
+"""Rows: a lane's key, then SAVED_COLUMNS."""
+PROTOCOL: Final = _changes(sequence, "lane", PROTOCOL_COLUMNS)
+"""Rows: the key of a sequence's lane, then PROTOCOL_COLUMNS."""
 COUNTERS: Final = BulkInsert(
     counter,
     conflict=lambda plain: plain.on_conflict_do_update(

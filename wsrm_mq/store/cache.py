@@ -12,12 +12,12 @@ from typing import Final
 
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane
 
-__all__ = ["Cache", "ConnectionCache", "SequenceCache"]
+__all__ = ["Cache", "ConnectionCache", "LaneCache"]
 
 MAX_WEIGHT: Final = 40_000
-"""Of the sequences: 20,000 received in order, fewer that have gaps."""
+"""Of the lanes: 20,000 received in order, fewer that have gaps."""
 MAX_QUEUES: Final = 1_000
 MAX_CONNECTIONS: Final = 10_000
 
@@ -26,8 +26,8 @@ class ConnectionCache:
     """What is known of connections, for those that ask: nothing here is filled for every message."""
 
     def __init__(self) -> None:
-        self.sequences: dict[tuple[str, int], int] = {}
-        """Key of the open sequence of a connection's messages without WS-RM in a queue."""
+        self.lanes: dict[tuple[str, int], int] = {}
+        """Key of the open lane of a connection's messages without WS-RM in a queue."""
         self.unsettled: dict[str, int] = {}
         """How many unsettled messages a connection has, at most."""
         self.asked_at: dict[str, int] = {}
@@ -37,7 +37,7 @@ class ConnectionCache:
         true whatever is written."""
 
     def clear(self) -> None:
-        self.sequences.clear()
+        self.lanes.clear()
         self.unsettled.clear()
         self.asked_at.clear()
         self.floors = OrderedDict()
@@ -50,25 +50,25 @@ class ConnectionCache:
             self.unsettled.pop(gone, None)
             self.asked_at.pop(gone, None)
 
-    def set_sequence(self, connection: str, queue: int, key: int) -> None:
-        if len(self.sequences) > MAX_CONNECTIONS:
-            self.sequences.clear()
-        self.sequences[connection, queue] = key
+    def set_lane(self, connection: str, queue: int, key: int) -> None:
+        if len(self.lanes) > MAX_CONNECTIONS:
+            self.lanes.clear()
+        self.lanes[connection, queue] = key
 
 
-class SequenceCache:
-    """Sequences, the least recently used first out. One weighs as much as it has ranges, which may be thousands, and
+class LaneCache:
+    """Lanes, the least recently used first out. One weighs as much as it has ranges, which may be thousands, and
     one more."""
 
     def __init__(self, max_weight: int = MAX_WEIGHT) -> None:
-        self.records: OrderedDict[int, SequenceRecord] = OrderedDict()
+        self.records: OrderedDict[int, Lane] = OrderedDict()
         self.keys: dict[str, int] = {}
         """By identifier."""
         self.weight = 0
         self._max_weight = max_weight
         self._weights: dict[int, int] = {}
         self.held_in_all: tuple[int, int] | None = None
-        """Messages and bytes held in all sequences of the store; ``None``: not asked yet."""
+        """Messages and bytes held in all lanes of the store; ``None``: not asked yet."""
 
     def clear(self) -> None:
         self.records.clear()
@@ -77,17 +77,16 @@ class SequenceCache:
         self.weight = 0
         self.held_in_all = None
 
-    def keep(self, records: Iterable[SequenceRecord]) -> None:
+    def keep(self, records: Iterable[Lane]) -> None:
         """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
         for record in records:
             if record.ended_at is not None and record.is_over:
                 self.drop(record.id)
                 continue
-            key, value = record.id, record.value
-            weight = 1 + len(value.received.ranges) + len(value.unnamed.ranges)
+            key, weight = record.id, record.weight
             self.weight += weight - self._weights.get(key, 0)
             self._weights[key] = weight
-            self.keys[value.terms.identifier] = key
+            self.keys[record.identifier] = key
             self.records[key] = record
             self.records.move_to_end(key)
             while self.weight > self._max_weight and len(self.records) > 1:
@@ -96,7 +95,7 @@ class SequenceCache:
     def drop(self, key: int) -> None:
         record = self.records.pop(key, None)
         if record is not None:
-            del self.keys[record.value.terms.identifier]
+            del self.keys[record.identifier]
             self.weight -= self._weights.pop(key)
 
     def held_changed(self, messages: int, size: int) -> None:
@@ -119,7 +118,7 @@ class Cache:
 
     def __init__(self, serving: Serving = NAMELESS) -> None:
         self.serving = serving
-        self.sequences = SequenceCache()
+        self.lanes = LaneCache()
         self.connections = ConnectionCache()
         self.queues: OrderedDict[str, int] = OrderedDict()
         """Keys by name, the first that was asked for first out."""
@@ -144,7 +143,7 @@ class Cache:
         return False
 
     def clear(self) -> None:
-        self.sequences.clear()
+        self.lanes.clear()
         self.connections.clear()
         self.queues.clear()
         self.served = set()

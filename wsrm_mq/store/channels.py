@@ -1,4 +1,4 @@
-"""Where this side sends to, of its own accord: the endpoint of a sequence of kind outgoing, and what it is about."""
+"""Where this side sends to, of its own accord: the endpoint of a lane of kind outgoing, and what it is about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import and_, bindparam, case, delete, func, insert, select, upda
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import channel, entry, message, sequence
+from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
 __all__ = [
     "ACKS_DUE",
@@ -33,37 +33,32 @@ p = bindparam
 _P: Final[dict[str, Any]] = {column.name: p(column.name) for column in channel.columns}
 
 ADD_CHANNEL: Final = compiled(insert(channel).values(_P))
-DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.sequence == p("sequence")))
-CHANNEL: Final = compiled(
-    select(channel.c.sequence).where(*(channel.c[name] == _P[name] for name in _P if name != "sequence"))
-)
-"""The key of the sequence of kind outgoing that leads there."""
+DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.lane == p("lane")))
+CHANNEL: Final = compiled(select(channel.c.lane).where(*(channel.c[name] == _P[name] for name in _P if name != "lane")))
+"""The key of the lane of kind outgoing that leads there."""
 CHANNELS_NUMBERED: Final = compiled(
-    select(channel.c.sequence).where(channel.c.answers == p("answers"), channel.c.is_numbered == 1)
+    select(channel.c.lane).where(channel.c.answers == p("answers"), channel.c.is_numbered == 1)
 )
 """The keys of those that have numbers of the offered sequence."""
 LEAVING: Final = compiled(
     select(channel.c.address, entry.c.id, message.c.received_at)
-    .join(entry, and_(entry.c.sequence == channel.c.sequence, entry.c.number == p("number")))
+    .join(entry, and_(entry.c.lane == channel.c.lane, entry.c.number == p("number")))
     .join(message, message.c.id == entry.c.message)
-    .where(channel.c.sequence == p("sequence"))
+    .where(channel.c.lane == p("lane"))
 )
 """Where the message with this number is sent, its position, and since when it is there."""
 _THERE: Final = (
-    select(channel.c.sequence)
+    select(channel.c.lane)
     .where(channel.c.address >= p("origin"), channel.c.address < p("beyond"))
     .order_by(channel.c.address.desc())
     .limit(_LOOKED_AT)
     .subquery()
 )
 ANSWERED_THERE: Final = compiled(
-    select(entry.c.id)
-    .join(_THERE, _THERE.c.sequence == entry.c.sequence)
-    .where(entry.c.outcome == "delivered")
-    .limit(1)
+    select(entry.c.id).join(_THERE, _THERE.c.lane == entry.c.lane).where(entry.c.outcome == "delivered").limit(1)
 )
 """A row if something has been taken at one of the addresses from ``:origin`` to ``:beyond``."""
-_LIVE: Final = and_(entry.c.sequence == p("sequence"), entry.c.outcome.is_(None))
+_LIVE: Final = and_(entry.c.lane == p("lane"), entry.c.outcome.is_(None))
 SETTLE_RANGE: Final = compiled(
     update(entry)
     .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
@@ -90,19 +85,24 @@ SEND_AGAIN: Final = compiled(
 """At once: the other side says that it has not come, so its last sending takes no step of ``resend``. Said twice of one
 sending, that counts once."""
 _FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
-_OURS: Final = sequence.c.queue.not_in(select(_FOREIGN.c.value))
+_OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(
-    select(sequence.c.id)
+    select(sequence.c.lane)
+    .join(lane, lane.c.id == sequence.c.lane)
     .where(sequence.c.ack_due_at <= p("now"), _OURS)
     .order_by(sequence.c.ack_due_at)
     .limit(p("count"))
 )
 """``:foreign`` is a JSON list of the keys of queues that are others'."""
-NEXT_ACK_DUE: Final = compiled(select(func.min(sequence.c.ack_due_at)).where(sequence.c.ack_due_at.is_not(None), _OURS))
+NEXT_ACK_DUE: Final = compiled(
+    select(func.min(sequence.c.ack_due_at))
+    .join(lane, lane.c.id == sequence.c.lane)
+    .where(sequence.c.ack_due_at.is_not(None), _OURS)
+)
 
 
 class Channel(NamedTuple):
-    """Of a sequence of kind outgoing: where its messages go. ``answers`` is the key of the inbound sequence that they
+    """Of a lane of kind outgoing: where its messages go. ``answers`` is the key of the inbound sequence that they
     are about; ``is_numbered``: they have their numbers in the sequence that its source has offered."""
 
     endpoint: EndpointReference

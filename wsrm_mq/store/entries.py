@@ -8,20 +8,18 @@ from sqlalchemy import and_, bindparam, case, func, not_, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import is_paused
-from wsrm_mq.store.tables import connection_message, entry, message, sequence, sequence_entry, watermark
+from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, message, watermark
 
 p = bindparam
 
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
 
-# Which entries a sequence has, live or settled, is in the index up to the watermark, and behind it only in the entries
+# Which entries a lane has, live or settled, is in the index up to the watermark, and behind it only in the entries
 # themselves: a look for one that is settled asks both parts. See ``late_index``.
-_IS_NUMBER: Final = and_(entry.c.sequence == p("sequence"), entry.c.number == p("number"))
-_INDEXED: Final = select(sequence_entry.c.entry).where(
-    sequence_entry.c.sequence == p("sequence"), sequence_entry.c.number == p("number")
-)
-ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "sequence_entry")
+_IS_NUMBER: Final = and_(entry.c.lane == p("lane"), entry.c.number == p("number"))
+_INDEXED: Final = select(lane_entry.c.entry).where(lane_entry.c.lane == p("lane"), lane_entry.c.number == p("number"))
+ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "lane_entry")
 ENTRY_BY_NUMBER: Final = compiled(
     select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named, entry.c.settled_at).where(
         entry.c.id
@@ -61,11 +59,11 @@ _RUN: Final = (
     )
     .join(message, message.c.id == entry.c.message)
     .where(
-        entry.c.sequence == p("sequence"),
+        entry.c.lane == p("lane"),
         entry.c.number >= p("lower"),
         entry.c.number < p("upper"),
         entry.c.outcome.is_(None),
-        # In order, the head's wait is the sequence's: passing it over would deliver what follows it.
+        # In order, the head's wait is the lane's: passing it over would deliver what follows it.
         or_(p("ordered") == 1, not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now")))),
     )
     .order_by(entry.c.number)
@@ -74,11 +72,11 @@ _RUN: Final = (
 RUN: Final = compiled(_RUN)
 # A message has the position of the entry that it came with: what replays it is delivered under that one's key.
 _arrived: Final = entry.alias("arrived")
-_source: Final = sequence.alias("source")
+_source: Final = lane.alias("source")
 RUN_REPLAYS: Final = compiled(
     _RUN.add_columns(_source.c.identifier, _arrived.c.number)
     .join(_arrived, _arrived.c.id == entry.c.message)
-    .join(_source, _source.c.id == _arrived.c.sequence)
+    .join(_source, _source.c.id == _arrived.c.lane)
 )
 # What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
 # question has both parts. See ``late_index``.
@@ -174,7 +172,7 @@ BURY: Final = compiled(
 DOOMED: Final = compiled(
     select(entry.c.id, entry.c.number)
     .where(
-        entry.c.sequence == p("sequence"),
+        entry.c.lane == p("lane"),
         entry.c.number >= p("lower"),
         entry.c.outcome.is_(None),
     )
@@ -183,7 +181,7 @@ DOOMED: Final = compiled(
 )
 NEXT_LIVE: Final = compiled(
     select(func.min(entry.c.number)).where(
-        entry.c.sequence == p("sequence"),
+        entry.c.lane == p("lane"),
         entry.c.number >= p("lower"),
         entry.c.number < p("upper"),
         entry.c.outcome.is_(None),
@@ -192,7 +190,7 @@ NEXT_LIVE: Final = compiled(
 NTH_LIVE: Final = compiled(
     select(entry.c.number)
     .where(
-        entry.c.sequence == p("sequence"),
+        entry.c.lane == p("lane"),
         entry.c.number >= p("lower"),
         entry.c.number < p("upper"),
         entry.c.outcome.is_(None),
@@ -203,7 +201,7 @@ NTH_LIVE: Final = compiled(
 )
 RETRIES: Final = compiled(
     select(func.min(entry.c.retry_at), func.count()).where(
-        entry.c.sequence == p("sequence"),
+        entry.c.lane == p("lane"),
         entry.c.number >= p("lower"),
         entry.c.number < p("upper"),
         entry.c.outcome.is_(None),
@@ -222,16 +220,14 @@ RETRY_LATER: Final = compiled(
 REMARK: Final = compiled(update(entry).where(entry.c.id == p("key")).values(reason=p("reason")))
 MARK_LATE: Final = compiled(update(entry).where(entry.c.id == p("key")).values(late=1))
 COUNT_UNSETTLED: Final = compiled(
-    select(func.count()).where(
-        entry.c.sequence == p("sequence"), entry.c.number >= p("lower"), entry.c.outcome.is_(None)
-    )
+    select(func.count()).where(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.outcome.is_(None))
 )
 UNNAMED: Final = compiled(
-    select(entry.c.number).where(entry.c.sequence == p("sequence"), entry.c.named == 0).order_by(entry.c.number)
+    select(entry.c.number).where(entry.c.lane == p("lane"), entry.c.named == 0).order_by(entry.c.number)
 )
 HELD_BYTES: Final = compiled(
     select(func.coalesce(func.sum(message.c.body_size), 0))
     .select_from(entry)
     .join(message, message.c.id == entry.c.message)
-    .where(entry.c.sequence == p("sequence"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
+    .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
 )

@@ -9,7 +9,7 @@ from sqlalchemy import and_, bindparam, not_, or_, select, update
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import is_paused
-from wsrm_mq.store.tables import channel, entry, message, sequence
+from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
 __all__ = [
     "ACKNOWLEDGEMENTS",
@@ -28,21 +28,21 @@ FORGOTTEN: Final = "not_fetched"
 
 p = bindparam
 
-_first = sequence.alias()
+_first = lane.alias()
 _FIRST_PEER: Final = (
     select(_first.c.peer)
-    .join_from(channel, _first, _first.c.id == channel.c.sequence)
+    .join_from(channel, _first, _first.c.id == channel.c.lane)
     .where(channel.c.address == p("address"), _first.c.principal.is_(None))
     .order_by(_first.c.id)
     .limit(1)
     .scalar_subquery()
 )
 _IS_THEIRS: Final = and_(
-    sequence.c.principal.is_not_distinct_from(p("principal")),
+    lane.c.principal.is_not_distinct_from(p("principal")),
     or_(
-        sequence.c.principal.is_not(None),
-        sequence.c.peer.is_not_distinct_from(p("peer")),
-        sequence.c.peer.is_not_distinct_from(_FIRST_PEER),
+        lane.c.principal.is_not(None),
+        lane.c.peer.is_not_distinct_from(p("peer")),
+        lane.c.peer.is_not_distinct_from(_FIRST_PEER),
     ),
 )
 """An address belongs to one principal (MC-019). Where there is none, it has what was created from where the poll comes,
@@ -50,12 +50,12 @@ and what is of the first for whom something was put there: a client may move, an
 
 WAITING: Final = compiled(
     select(entry.c.id, entry.c.number, channel.c.answers, channel.c.is_numbered)
-    .join_from(channel, sequence, sequence.c.id == channel.c.sequence)
-    .join(entry, entry.c.sequence == sequence.c.id)
+    .join_from(channel, lane, lane.c.id == channel.c.lane)
+    .join(entry, entry.c.lane == lane.c.id)
     .where(
         channel.c.address == p("address"),
         _IS_THEIRS,
-        sequence.c.cursor < sequence.c.limit,
+        lane.c.cursor < lane.c.limit,
         entry.c.outcome.is_(None),
         not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now"))),
     )
@@ -64,13 +64,14 @@ WAITING: Final = compiled(
 )
 """The oldest first. Addresses are the same character by character (MC-003)."""
 ACKNOWLEDGEMENTS: Final = compiled(
-    select(sequence.c.id)
+    select(sequence.c.lane)
+    .join(lane, lane.c.id == sequence.c.lane)
     .where(
         sequence.c.acks_fetched_by == p("address"),
         sequence.c.ack_waits == 1,
         _IS_THEIRS,
     )
-    .order_by(sequence.c.id)
+    .order_by(sequence.c.lane)
     .limit(p("count"))
 )
 """The keys of sequences of which one waits there."""
@@ -87,11 +88,11 @@ TAKEN: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
-    .returning(entry.c.sequence)
+    .returning(entry.c.lane)
 )
 FORGET: Final = compiled(
     update(entry)
-    .where(entry.c.sequence == p("sequence"), entry.c.outcome.is_(None))
+    .where(entry.c.lane == p("lane"), entry.c.outcome.is_(None))
     .values(outcome="discarded", reason=FORGOTTEN, settled_at=p("now"), retry_at=None)
 )
 

@@ -69,10 +69,10 @@ _KEEP: Final = "DELETE FROM epoch WHERE mark <= (SELECT mark FROM epoch ORDER BY
 _AT: Final = "SELECT token FROM epoch WHERE mark <= ? ORDER BY mark DESC LIMIT 1"
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
 UNFINISHED: Final = """
-SELECT id FROM sequence WHERE state <> 'ended' OR owner IS NOT NULL
-UNION SELECT sequence FROM entry WHERE outcome IS NULL AND sequence IS NOT NULL
+SELECT id FROM lane WHERE ended IS NULL OR owner IS NOT NULL
+UNION SELECT lane FROM entry WHERE outcome IS NULL AND lane IS NOT NULL
 """
-"""Keys of sequences that are open, run or have something unsettled: what a copy of a store may be wrong about."""
+"""Keys of lanes that are open, run or have something unsettled: what a copy of a store may be wrong about."""
 
 
 class Identity(NamedTuple):
@@ -267,7 +267,7 @@ class Doubt(NamedTuple):
 def why_unconfirmed(db: Database, path: Path) -> Doubt | None:
     """What speaks against serving this store as it is."""
     seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
-    is_empty = db.execute("SELECT 1 FROM sequence").fetchone() is None
+    is_empty = db.execute("SELECT 1 FROM lane").fetchone() is None
     return _doubt(identify(db), seen, is_empty)
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from wsrm_mq.store.database import file_of
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.schema import HEAD, revision
 
@@ -74,91 +74,95 @@ _LAST_POSITION: Final = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entr
 INVARIANTS: Final = (
     Invariant(
         ACCOUNTED_FOR,
-        "sequence",
-        f"""WITH behind (sequence, entries) AS MATERIALIZED (
-            SELECT sequence, count(*) FROM entry
-            WHERE id > {BY_SEQUENCE.upto} AND sequence BETWEEN :lower AND :upper GROUP BY sequence
+        "lane",
+        f"""WITH behind (lane, entries) AS MATERIALIZED (
+            SELECT lane, count(*) FROM entry
+            WHERE id > {BY_LANE.upto} AND lane BETWEEN :lower AND :upper GROUP BY lane
         )
         SELECT id, received || ' received, ' || entries || ' entries, ' || pruned || ' pruned' FROM (
             SELECT s.id, s.pruned,
-                (SELECT coalesce(sum(upper - lower + 1), 0) FROM range r WHERE r.sequence = s.id) AS received,
-                (SELECT count(*) FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id)
+                (SELECT coalesce(sum(upper - lower + 1), 0) FROM range r WHERE r.lane = s.id) AS received,
+                (SELECT count(*) FROM lane_entry i JOIN entry e ON e.id = i.entry WHERE i.lane = s.id)
                     + coalesce(behind.entries, 0) AS entries
-            FROM sequence s LEFT JOIN behind ON behind.sequence = s.id WHERE s.id BETWEEN :lower AND :upper
+            FROM lane s LEFT JOIN behind ON behind.lane = s.id WHERE s.id BETWEEN :lower AND :upper
         ) WHERE received <> entries + pruned""",
     ),
     Invariant(
         IN_RANGES,
         "entry",
-        """SELECT id, 'number ' || number || ' of sequence ' || sequence FROM entry e
-        WHERE id BETWEEN :lower AND :upper AND sequence IS NOT NULL AND number > coalesce((
-            SELECT upper FROM range r WHERE r.sequence = e.sequence AND r.lower <= e.number
+        """SELECT id, 'number ' || number || ' of sequence ' || lane FROM entry e
+        WHERE id BETWEEN :lower AND :upper AND lane IS NOT NULL AND number > coalesce((
+            SELECT upper FROM range r WHERE r.lane = e.lane AND r.lower <= e.number
             ORDER BY r.lower DESC LIMIT 1
         ), 0)""",
     ),
     Invariant(
         "ranges are disjoint and do not touch",
-        "sequence",
-        """SELECT sequence, 'a range begins at ' || lower || ', the one before ends at ' || previous FROM (
-            SELECT sequence, lower, lag(upper) OVER (PARTITION BY sequence ORDER BY lower) AS previous
-            FROM range WHERE sequence BETWEEN :lower AND :upper
+        "lane",
+        """SELECT lane, 'a range begins at ' || lower || ', the one before ends at ' || previous FROM (
+            SELECT lane, lower, lag(upper) OVER (PARTITION BY lane ORDER BY lower) AS previous
+            FROM range WHERE lane BETWEEN :lower AND :upper
         ) WHERE lower <= previous + 1""",
     ),
     Invariant(
-        "expected is the lowest number not received",
-        "sequence",
-        """SELECT id, 'expected is ' || expected FROM sequence s
-        WHERE id BETWEEN :lower AND :upper
-          AND expected <> 1 + coalesce((SELECT upper FROM range r WHERE r.sequence = s.id AND r.lower = 1), 0)""",
+        "a sequence rules each lane that is a sequence's, and no other",
+        "lane",
+        """SELECT l.id, 'it is of kind ' || l.kind FROM lane l LEFT JOIN sequence s ON s.lane = l.id
+        WHERE l.id BETWEEN :lower AND :upper AND (l.kind = 'rm') <> (s.lane IS NOT NULL)""",
     ),
     Invariant(
         "the cursor is not above the limit",
-        "sequence",
-        """SELECT id, 'cursor ' || cursor || ', limit ' || "limit" FROM sequence
+        "lane",
+        """SELECT id, 'cursor ' || cursor || ', limit ' || "limit" FROM lane
         WHERE id BETWEEN :lower AND :upper AND cursor > "limit" """,
     ),
     Invariant(
         "everything below the cursor is settled",
-        "sequence",
+        "lane",
         """SELECT id, 'number ' || (
-            SELECT min(number) FROM entry e WHERE e.sequence = s.id AND e.number < s.cursor AND e.outcome IS NULL
-        ) || ' is not, the cursor is ' || cursor FROM sequence s
+            SELECT min(number) FROM entry e WHERE e.lane = s.id AND e.number < s.cursor AND e.outcome IS NULL
+        ) || ' is not, the cursor is ' || cursor FROM lane s
         WHERE id BETWEEN :lower AND :upper AND EXISTS (
-            SELECT 1 FROM entry e WHERE e.sequence = s.id AND e.number < s.cursor AND e.outcome IS NULL
+            SELECT 1 FROM entry e WHERE e.lane = s.id AND e.number < s.cursor AND e.outcome IS NULL
         )""",
     ),
     Invariant(
         "nothing is delivered at or above the limit",
         "entry",
         """SELECT e.id, 'number ' || e.number || ' is, the limit is ' || s."limit"
-        FROM entry e JOIN sequence s ON s.id = e.sequence AND e.number >= s."limit"
+        FROM entry e JOIN lane s ON s.id = e.lane AND e.number >= s."limit"
         WHERE e.id BETWEEN :lower AND :upper AND e.outcome = 'delivered'""",
     ),
     Invariant(
         "an open sequence in order delivers up to its first gap, unless an operator forced it",
-        "sequence",
-        """SELECT id, 'limit is ' || "limit" || ', expected ' || expected FROM sequence
-        WHERE id BETWEEN :lower AND :upper AND state = 'created' AND ordered = 1 AND assurance <> 'at_most_once'
-          AND behavior <> 'DiscardEntireSequence' AND late IS NULL AND "limit" <> expected""",
+        "lane",
+        """SELECT id, 'limit is ' || "limit" || ', expected ' || expected FROM (
+            SELECT l.id, l."limit", 1 + coalesce(
+                (SELECT upper FROM range r WHERE r.lane = l.id AND r.lower = 1), 0
+            ) AS expected
+            FROM lane l JOIN sequence s ON s.lane = l.id
+            WHERE l.id BETWEEN :lower AND :upper AND s.state = 'created' AND l.ended IS NULL AND l.ordered = 1
+              AND l.assurance <> 'at_most_once' AND s.behavior <> 'DiscardEntireSequence' AND s.late IS NULL
+        ) WHERE "limit" <> expected""",
     ),
     Invariant(
         "what came late is of a sequence that an operator forced",
         "entry",
-        """SELECT e.id, 'number ' || e.number FROM entry e JOIN sequence s ON s.id = e.sequence
+        """SELECT e.id, 'number ' || e.number FROM entry e LEFT JOIN sequence s ON s.lane = e.lane
         WHERE e.id BETWEEN :lower AND :upper AND e.late = 1 AND s.late IS NULL""",
     ),
     Invariant(
         "what stops a sequence is there and not settled",
-        "sequence",
-        """SELECT id, 'position ' || blocked FROM sequence s
+        "lane",
+        """SELECT id, 'position ' || blocked FROM lane s
         WHERE id BETWEEN :lower AND :upper AND blocked IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM entry e WHERE e.id = s.blocked AND e.sequence = s.id AND e.outcome IS NULL
+            SELECT 1 FROM entry e WHERE e.id = s.blocked AND e.lane = s.id AND e.outcome IS NULL
         )""",
     ),
     Invariant(
         "a sequence is run by an instance that has not ended",
-        "sequence",
-        """SELECT s.id, 'instance ' || s.owner FROM sequence s LEFT JOIN instance i ON i.id = s.owner
+        "lane",
+        """SELECT s.id, 'instance ' || s.owner FROM lane s LEFT JOIN instance i ON i.id = s.owner
         WHERE s.id BETWEEN :lower AND :upper AND s.owner IS NOT NULL
           AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
     ),
@@ -178,11 +182,11 @@ INVARIANTS: Final = (
     ),
     Invariant(
         "a sequence of replays has ended, and its entries replay messages of one sequence",
-        "sequence",
-        """SELECT s.id, 'position ' || e.id || ' has message ' || e.message FROM sequence s
-        JOIN entry e ON e.sequence = s.id LEFT JOIN entry arrived ON arrived.id = e.message
+        "lane",
+        """SELECT s.id, 'position ' || e.id || ' has message ' || e.message FROM lane s
+        JOIN entry e ON e.lane = s.id LEFT JOIN entry arrived ON arrived.id = e.message
         WHERE s.id BETWEEN :lower AND :upper AND s.kind = 'replay'
-          AND (s.state <> 'ended' OR e.replay_of IS NULL OR arrived.sequence IS NOT s.replay_of)""",
+          AND (s.ended IS NULL OR e.replay_of IS NULL OR arrived.lane IS NOT s.replay_of)""",
     ),
     Invariant(
         "what is replayed is settled",
@@ -233,21 +237,21 @@ INVARIANTS: Final = (
     Invariant(
         "the index of sequences has every entry up to its watermark, and none behind it",
         "entry",
-        f"""SELECT id, 'number ' || number || ' of sequence ' || sequence || iif(is_indexed, ' is', ' is not') FROM (
-            SELECT e.id, e.sequence, e.number, EXISTS (
-                SELECT 1 FROM sequence_entry i WHERE i.sequence = e.sequence AND i.number = e.number AND i.entry = e.id
+        f"""SELECT id, 'number ' || number || ' of sequence ' || lane || iif(is_indexed, ' is', ' is not') FROM (
+            SELECT e.id, e.lane, e.number, EXISTS (
+                SELECT 1 FROM lane_entry i WHERE i.lane = e.lane AND i.number = e.number AND i.entry = e.id
             ) AS is_indexed
-            FROM entry e WHERE id BETWEEN :lower AND :upper AND sequence IS NOT NULL
-        ) WHERE is_indexed <> (id <= {BY_SEQUENCE.upto})""",
+            FROM entry e WHERE id BETWEEN :lower AND :upper AND lane IS NOT NULL
+        ) WHERE is_indexed <> (id <= {BY_LANE.upto})""",
     ),
     Invariant(
         "the index of sequences has each entry under its own number only",
         "sqlite_schema",
-        """SELECT NULL, 'position ' || i.entry || ' under number ' || i.number || ' of sequence ' || i.sequence
-        FROM sequence_entry i LEFT JOIN entry e ON e.id = i.entry
-        WHERE :lower <= 1 AND :upper >= 1 AND (e.sequence, e.number) IS NOT (i.sequence, i.number)""",
+        """SELECT NULL, 'position ' || i.entry || ' under number ' || i.number || ' of sequence ' || i.lane
+        FROM lane_entry i LEFT JOIN entry e ON e.id = i.entry
+        WHERE :lower <= 1 AND :upper >= 1 AND (e.lane, e.number) IS NOT (i.lane, i.number)""",
     ),
-    _watermark("sequences", "sequence_entry", "position", _LAST_POSITION),
+    _watermark("sequences", "lane_entry", "position", _LAST_POSITION),
     Invariant(
         "a key is never used again",
         "sqlite_sequence",
@@ -279,6 +283,7 @@ TABLES: Final = (
     "ledger",
     "message",
     "plan",
+    "lane",
     "sequence",
     "entry",
     "range",
@@ -286,7 +291,7 @@ TABLES: Final = (
     "outgoing",
     "channel",
     "connection_message",
-    "sequence_entry",
+    "lane_entry",
     "watermark",
 )
 

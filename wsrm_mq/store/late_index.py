@@ -1,8 +1,8 @@
-"""Indexes that are filled later: which messages came on a connection, and which entries a sequence has, settled ones
+"""Indexes that are filled later: which messages came on a connection, and which entries a lane has, settled ones
 too. What a delivery needs is what is not settled: that has an index of its own, ``entry_live``, written with every
 message and small.
 
-Few ask for what they say, and each connection, each sequence has a leaf of its own in them: kept with every message,
+Few ask for what they say, and each connection, each lane has a leaf of its own in them: kept with every message,
 they would be two pages more for each, and a tenth of the CPU at eight connections. So they are brought forward
 afterwards, many rows at a time in their own order. A watermark says how far each is. What came behind that is looked
 for in the rows themselves: a few thousand at most while a process serves, for the further it is behind, the larger is a
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BATCH", "BY_CONNECTION", "BY_SEQUENCE", "LOOK", "LateIndex", "piece"]
+__all__ = ["BATCH", "BY_CONNECTION", "BY_LANE", "LOOK", "LateIndex", "piece"]
 
 BATCH: Final = 200
 """Rows in one transaction, at least: half a millisecond, and where each is of another connection some for the disk."""
@@ -81,6 +81,6 @@ class LateIndex:
 
 
 BY_CONNECTION: Final = LateIndex("connection_message", "message", ("connection", "message"), ("connection", "id"))
-BY_SEQUENCE: Final = LateIndex("sequence_entry", "entry", ("sequence", "number", "entry"), ("sequence", "number", "id"))
-LOOK: Final = f"SELECT {BY_CONNECTION.upto}, {BY_SEQUENCE.upto}, max({BY_CONNECTION.behind}, {BY_SEQUENCE.behind})"
+BY_LANE: Final = LateIndex("lane_entry", "entry", ("lane", "number", "entry"), ("lane", "number", "id"))
+LOOK: Final = f"SELECT {BY_CONNECTION.upto}, {BY_LANE.upto}, max({BY_CONNECTION.behind}, {BY_LANE.behind})"
 """Both watermarks, and how many keys the index that is further behind has to come."""

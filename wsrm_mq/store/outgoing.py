@@ -13,7 +13,7 @@ from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import outgoing, sequence
+from wsrm_mq.store.tables import lane, outgoing
 from wsrm_mq.versions import RMVersion
 
 __all__ = ["ADD_OUTGOING", "ANSWERED_BY", "DROP_OUTGOING", "IDENTIFIER_IN_USE", "SAVE_OUTGOING", "Outgoing"]
@@ -28,7 +28,7 @@ ANSWERED_BY: Final = compiled(select(outgoing.c.sequence).where(outgoing.c.ident
 """The key of the inbound sequence whose replies go out in the one of this name."""
 IDENTIFIER_IN_USE: Final = compiled(
     union_all(
-        select(literal(1)).where(sequence.c.identifier == bindparam("identifier")),
+        select(literal(1)).where(lane.c.identifier == bindparam("identifier")),
         select(literal(1)).where(outgoing.c.identifier == bindparam("identifier")),
     )
 )
@@ -45,7 +45,7 @@ class Outgoing(NamedTuple):
 
     @classmethod
     def load(cls, columns: Mapping[str, Any], rm: RMVersion) -> Self | None:
-        """From ``SEQUENCE_COLUMNS``; ``None`` where there is none."""
+        """From ``LANE_COLUMNS``; ``None`` where there is none."""
         if columns["outgoing_identifier"] is None:
             return None
         value = OutboundSequence(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.store.late_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_LANE
 
 # what a plan is made of
 
@@ -14,17 +14,17 @@ SELECT found.value, m.id, e.id, s.id, a.number, q.name, s.identifier, m.message_
 FROM json_each(?) found JOIN entry f ON f.id = found.value
 JOIN entry e ON e.id = iif(f.reason = 'replayed', (SELECT max(id) FROM entry WHERE message = f.message), f.id)
 JOIN message m ON m.id = e.message
-JOIN entry a ON a.id = m.id JOIN sequence s ON s.id = a.sequence JOIN queue q ON q.id = coalesce(a.origin, a.queue)
+JOIN entry a ON a.id = m.id JOIN lane s ON s.id = a.lane JOIN queue q ON q.id = coalesce(a.origin, a.queue)
 """
 """Of what a query found, a JSON list of positions: the entry that stands for it now, its message, and the sequence, the
 number and the queue that this came with."""
-STANDING: Final = 'SELECT identifier, ordered, "limit", pruned FROM sequence WHERE id = ?'
-LIVE_UPWARDS: Final = "SELECT number FROM entry WHERE sequence = ? AND outcome IS NULL ORDER BY number"
+STANDING: Final = 'SELECT identifier, ordered, "limit", pruned FROM lane WHERE id = ?'
+LIVE_UPWARDS: Final = "SELECT number FROM entry WHERE lane = ? AND outcome IS NULL ORDER BY number"
 LIVE_DOWNWARDS: Final = f"{LIVE_UPWARDS} DESC"
 BECAME: Final = f"""
 SELECT outcome, reason FROM entry WHERE id = coalesce(
-    (SELECT entry FROM sequence_entry WHERE sequence = :sequence AND number = :number),
-    (SELECT id FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence = :sequence AND number = :number)
+    (SELECT entry FROM lane_entry WHERE lane = :lane AND number = :number),
+    (SELECT id FROM entry WHERE id > {BY_LANE.upto} AND lane = :lane AND number = :number)
 )
 """
 """What became of a number of a sequence; no row where retention has deleted it."""
@@ -60,48 +60,48 @@ LEFT JOIN entry e ON e.id = found.value LEFT JOIN message m ON m.id = e.message
 # their runs
 
 UNSETTLED_GROUPS: Final = """
-SELECT s.id, s.identifier, s.blocked, s.retry_at FROM sequence s WHERE s.plan = :plan AND s.cursor < s."limit"
+SELECT s.id, s.identifier, s.blocked, s.retry_at FROM lane s WHERE s.plan = :plan AND s.cursor < s."limit"
 """
 """The groups of a plan that have something undelivered."""
 CANCELLED_GROUPS: Final = """
-SELECT s.id FROM sequence s WHERE s.plan = :plan AND (s.cursor < s."limit" OR s.on_hold_since IS NOT NULL)
+SELECT s.id FROM lane s WHERE s.plan = :plan AND (s.cursor < s."limit" OR s.on_hold_since IS NOT NULL)
 """
 """Those of a cancelled plan that are not through with it."""
 PROGRESS: Final = """
 SELECT s.id, s.identifier, s.blocked, s.retry_at,
-       (SELECT count(*) FROM entry e WHERE e.sequence = s.id AND e.outcome IS NULL),
-       (SELECT last_error FROM entry e WHERE e.sequence = s.id AND e.outcome IS NULL ORDER BY e.number LIMIT 1)
-FROM json_each(?) found JOIN sequence s ON s.id = found.value WHERE s.cursor < s."limit"
+       (SELECT count(*) FROM entry e WHERE e.lane = s.id AND e.outcome IS NULL),
+       (SELECT last_error FROM entry e WHERE e.lane = s.id AND e.outcome IS NULL ORDER BY e.number LIMIT 1)
+FROM json_each(?) found JOIN lane s ON s.id = found.value WHERE s.cursor < s."limit"
 """
 """Of groups, a JSON list of keys, those that have something undelivered: how much, and what its head failed with."""
 HELD_BY: Final = """
-SELECT DISTINCT o.id FROM sequence s JOIN sequence o ON o.id = s.replay_of
+SELECT DISTINCT o.id FROM lane s JOIN lane o ON o.id = s.replay_of
 WHERE s.plan = :plan AND o.on_hold_since IS NOT NULL AND :actor = (
     SELECT actor FROM ledger WHERE sequence = o.id AND event = 'held' ORDER BY id DESC LIMIT 1
 ) LIMIT :count
 """
 """The sequences that a plan replays messages of and that ``:actor`` holds."""
 HOLDING: Final = """
-SELECT s.plan FROM sequence s WHERE s.replay_of = :sequence AND :holder || s.plan = (
-    SELECT actor FROM ledger WHERE sequence = :sequence AND event = 'held' ORDER BY id DESC LIMIT 1
+SELECT s.plan FROM lane s WHERE s.replay_of = :lane AND :holder || s.plan = (
+    SELECT actor FROM ledger WHERE sequence = :lane AND event = 'held' ORDER BY id DESC LIMIT 1
 ) LIMIT 1
 """
 """The plan that holds a sequence, if no operator does; ``:holder`` begins the actor of what a plan holds."""
 OUTCOMES: Final = f"""
 SELECT outcome, reason, sum(messages) FROM (
     SELECT e.outcome, e.reason, count(*) AS messages
-    FROM sequence s JOIN sequence_entry i ON i.sequence = s.id JOIN entry e ON e.id = i.entry
+    FROM lane s JOIN lane_entry i ON i.lane = s.id JOIN entry e ON e.id = i.entry
     WHERE s.plan = :plan GROUP BY 1, 2
     UNION ALL
     SELECT e.outcome, e.reason, count(*) FROM entry e
-    WHERE e.id > {BY_SEQUENCE.upto} AND e.sequence IN (SELECT id FROM sequence WHERE plan = :plan) GROUP BY 1, 2
+    WHERE e.id > {BY_LANE.upto} AND e.lane IN (SELECT id FROM lane WHERE plan = :plan) GROUP BY 1, 2
     UNION ALL
-    SELECT 'pruned', NULL, sum(pruned) FROM sequence WHERE plan = :plan
+    SELECT 'pruned', NULL, sum(pruned) FROM lane WHERE plan = :plan
 ) GROUP BY 1, 2 HAVING sum(messages) > 0
 """
 """What became of the messages that a plan has entered."""
 LIVE_OF: Final = """
 SELECT e.id, e.number, r.outcome = 'discarded' AND r.reason = ? FROM entry e JOIN entry r ON r.id = e.replay_of
-WHERE e.sequence = ? AND e.outcome IS NULL AND e.number >= ? ORDER BY e.number LIMIT ?
+WHERE e.lane = ? AND e.outcome IS NULL AND e.number >= ? ORDER BY e.number LIMIT ?
 """
 """What a group has that is not settled, and whether its message waits for nothing but this replay."""

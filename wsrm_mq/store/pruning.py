@@ -9,7 +9,7 @@ from typing import Final
 
 from wsrm_mq.store.archiving import held_by_archive
 from wsrm_mq.store.counting import SHOWN
-from wsrm_mq.store.late_index import BY_SEQUENCE
+from wsrm_mq.store.late_index import BY_LANE
 
 _LISTED: Final = "(SELECT value FROM json_each(?))"
 _SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"
@@ -24,35 +24,35 @@ _NOT_OVER: Final = f"(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > 
 
 # what is due
 
-PARTNERS: Final = "SELECT DISTINCT partner FROM sequence"
+PARTNERS: Final = "SELECT DISTINCT partner FROM lane"
 LAST_ENTRY: Final = "SELECT coalesce(max(id), 0) FROM entry"
 RECEIVED_AT: Final = """
 SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE e.id <= ? ORDER BY e.id DESC LIMIT 1
 """
 """Of the last position up to ``?``."""
 DUE: Final = f"""
-SELECT e.id, m.id, e.settled_at, s.partner, iif(m.body IS NULL, 0, m.body_size),
-       e.wants_reply = 1 AND s.state <> 'ended', {held_by_archive("messages", "position", "e.id")}
-FROM entry e JOIN message m ON m.id = e.message LEFT JOIN sequence s ON s.id = e.sequence
+SELECT e.id, m.id, e.settled_at, l.partner, iif(m.body IS NULL, 0, m.body_size),
+       e.wants_reply = 1 AND l.ended IS NULL, {held_by_archive("messages", "position", "e.id")}
+FROM entry e JOIN message m ON m.id = e.message LEFT JOIN lane l ON l.id = e.lane
 WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.format("e.")} AND e.settled_at <= :latest
-  AND NOT (e.wants_reply = 1 AND s.state <> 'ended' AND m.body IS NULL) AND NOT {_REPLAYED.format("e")}
+  AND NOT (e.wants_reply = 1 AND l.ended IS NULL AND m.body IS NULL) AND NOT {_REPLAYED.format("e")}
 ORDER BY e.id LIMIT :count
 """
 OVER: Final = f"""
-SELECT s.ended_at, s.id, s.partner, {held_by_archive("sequences", "sequence", "s.id")} FROM sequence s
-WHERE (s.ended_at, s.id) > (:at, :key) AND s.ended_at <= :latest AND s.state = 'ended' AND s.owner IS NULL
-  AND s.id < (SELECT max(id) FROM sequence) AND NOT EXISTS (SELECT 1 FROM sequence r WHERE r.replay_of = s.id)
-  AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.answers = s.id)
+SELECT l.ended_at, l.id, l.partner, {held_by_archive("sequences", "sequence", "l.id")} FROM lane l
+WHERE (l.ended_at, l.id) > (:at, :key) AND l.ended_at <= :latest AND l.owner IS NULL
+  AND l.id < (SELECT max(id) FROM lane) AND NOT EXISTS (SELECT 1 FROM lane r WHERE r.replay_of = l.id)
+  AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.answers = l.id)
   AND NOT EXISTS (
-      SELECT 1 FROM sequence_entry i JOIN entry e ON e.id = i.entry WHERE i.sequence = s.id AND {_NOT_OVER}
+      SELECT 1 FROM lane_entry i JOIN entry e ON e.id = i.entry WHERE i.lane = l.id AND {_NOT_OVER}
   )
-  AND s.id NOT IN (
-      SELECT e.sequence FROM entry e WHERE e.id > {BY_SEQUENCE.upto} AND e.sequence IS NOT NULL AND {_NOT_OVER}
+  AND l.id NOT IN (
+      SELECT e.lane FROM entry e WHERE e.id > {BY_LANE.upto} AND e.lane IS NOT NULL AND {_NOT_OVER}
   )
-ORDER BY s.ended_at, s.id LIMIT :count
+ORDER BY l.ended_at, l.id LIMIT :count
 """
-"""The newest sequence stays: the next one's key is above it, so no key is used again, without a counter that each new
-sequence would have to write."""
+"""The newest lane stays: the next one's key is above it, so no key is used again, without a counter that each new lane
+would have to write."""
 OLD_LEDGER: Final = """
 SELECT at, id FROM ledger
 WHERE sequence IS NULL AND position IS NULL AND (at, id) > (:at, :key) AND at <= :latest AND id <= :upto
@@ -64,7 +64,7 @@ ORDER BY at, id LIMIT :count
 DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
 DROP_ENTRIES: Final = f"""
 DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format("")} AND NOT {_REPLAYED.format("entry")}
-RETURNING sequence, number
+RETURNING lane, number
 """
 DROP_LEDGER: Final = f"DELETE FROM ledger WHERE id IN {_LISTED}"
 DROP_LEDGER_OF_ENTRIES: Final = f"""
@@ -79,31 +79,31 @@ UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))
 RETURNING id
 """
-COUNT_PRUNED: Final = "UPDATE sequence SET pruned = pruned + ? WHERE id = ?"
+COUNT_PRUNED: Final = "UPDATE lane SET pruned = pruned + ? WHERE id = ?"
 
-# sequences
+# lanes
 
 EMPTY: Final = f"""
 SELECT value FROM json_each(?)
-WHERE NOT EXISTS (SELECT 1 FROM sequence_entry WHERE sequence = value)
-  AND NOT EXISTS (SELECT 1 FROM sequence WHERE replay_of = value)
+WHERE NOT EXISTS (SELECT 1 FROM lane_entry WHERE lane = value)
+  AND NOT EXISTS (SELECT 1 FROM lane WHERE replay_of = value)
   AND NOT EXISTS (SELECT 1 FROM channel WHERE answers = value)
-  AND value NOT IN (SELECT sequence FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence IS NOT NULL)
+  AND value NOT IN (SELECT lane FROM entry WHERE id > {BY_LANE.upto} AND lane IS NOT NULL)
 """
-DROP_LEDGER_OF_SEQUENCE: Final = "DELETE FROM ledger WHERE sequence = ?"
+DROP_LEDGER_OF_LANE: Final = "DELETE FROM ledger WHERE sequence = ?"
 
 # plans
 
-_HAS_NO_SEQUENCE: Final = "NOT EXISTS (SELECT 1 FROM sequence s WHERE s.plan = plan.id)"
+_HAS_NO_LANE: Final = "NOT EXISTS (SELECT 1 FROM lane l WHERE l.plan = plan.id)"
 OLD_PLANS: Final = f"""
-SELECT id FROM plan WHERE state IN ('done', 'cancelled') AND ended_at <= ? AND {_HAS_NO_SEQUENCE}
+SELECT id FROM plan WHERE state IN ('done', 'cancelled') AND ended_at <= ? AND {_HAS_NO_LANE}
 """
-DROP_PLANS: Final = f"DELETE FROM plan WHERE id IN {_LISTED} AND {_HAS_NO_SEQUENCE}"
+DROP_PLANS: Final = f"DELETE FROM plan WHERE id IN {_LISTED} AND {_HAS_NO_LANE}"
 
 # instances
 
 OLD_INSTANCE: Final = """
-SELECT id FROM instance WHERE ended_at < ? AND id NOT IN (SELECT owner FROM sequence WHERE owner IS NOT NULL)
+SELECT id FROM instance WHERE ended_at < ? AND id NOT IN (SELECT owner FROM lane WHERE owner IS NOT NULL)
   AND id NOT IN (SELECT owner FROM plan WHERE owner IS NOT NULL)
 """
 DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
@@ -115,7 +115,7 @@ _GONE: Final = -1
 OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind IN ('app', 'outgoing') AND created_at < ?"
 UNUSED_QUEUES: Final = """
 SELECT id FROM queue q
-WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT queue FROM sequence)
+WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT queue FROM lane)
   AND NOT EXISTS (
       SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
   )
@@ -123,8 +123,8 @@ WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT
   AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
 ORDER BY id LIMIT :count
 """
-LAST_SEQUENCE: Final = "SELECT coalesce(max(id), 0) FROM sequence"
-USED_SINCE: Final = "SELECT queue FROM sequence WHERE id > ?"
+LAST_LANE: Final = "SELECT coalesce(max(id), 0) FROM lane"
+USED_SINCE: Final = "SELECT queue FROM lane WHERE id > ?"
 QUEUES_BELOW: Final = f"SELECT id FROM queue WHERE parent IN {_LISTED}"
 QUEUES_LEFT: Final = f"SELECT id FROM queue WHERE id IN {_LISTED}"
 DROP_QUEUES: Final = f"DELETE FROM queue WHERE id IN {_LISTED}"

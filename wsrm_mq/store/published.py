@@ -42,6 +42,8 @@ from wsrm_mq.store.tables import (
     counter,
     entry,
     instance,
+    lane,
+    lane_entry,
     ledger,
     message,
     outgoing,
@@ -51,9 +53,9 @@ from wsrm_mq.store.tables import (
     refusal,
     reply,
     sequence,
-    sequence_entry,
     watermark,
 )
+from wsrm_mq.versions import UNSEQUENCED
 
 __all__ = [
     "VERSION",
@@ -175,23 +177,23 @@ def _in_ranges(count: ColumnElement[int], *where: ColumnElement[bool]) -> Column
     """A sum over the received ranges of a sequence."""
     return (
         select(func.coalesce(func.sum(count), 0))
-        .where(range_.c.sequence == sequence.c.id, *where)
-        .correlate(sequence)
+        .where(range_.c.lane == lane.c.id, *where)
+        .correlate(lane)
         .scalar_subquery()
     )
 
 
 _ready: Final = _in_ranges(
-    func.min(range_.c.upper, sequence.c.limit - 1) - func.max(range_.c.lower, sequence.c.cursor) + 1,
-    range_.c.upper >= sequence.c.cursor,
-    range_.c.lower < sequence.c.limit,
+    func.min(range_.c.upper, lane.c.limit - 1) - func.max(range_.c.lower, lane.c.cursor) + 1,
+    range_.c.upper >= lane.c.cursor,
+    range_.c.lower < lane.c.limit,
 )
 _unsettled: Final = (
     select(entry.c.message)
-    .where(entry.c.sequence == sequence.c.id, entry.c.number >= sequence.c.cursor, entry.c.outcome.is_(None))
+    .where(entry.c.lane == lane.c.id, entry.c.number >= lane.c.cursor, entry.c.outcome.is_(None))
     .order_by(entry.c.number)
     .limit(LOOKED_AT)
-    .correlate(sequence)
+    .correlate(lane)
     .subquery("unsettled")
 )
 _oldest_at: Final = (
@@ -199,63 +201,77 @@ _oldest_at: Final = (
     .where(message.c.id == select(func.min(_unsettled.c.message)).scalar_subquery())
     .scalar_subquery()
 )
-_is_unsettled: Final = sequence.c.cursor < sequence.c.limit
-_replayed: Final = sequence.alias("replayed")
-_answered: Final = sequence.alias("answered")
-_idle_at: Final = sequence.c.active_at + sequence.c.inactivity
+_is_unsettled: Final = lane.c.cursor < lane.c.limit
+_replayed: Final = lane.alias("replayed")
+_answered: Final = lane.alias("answered")
+_ruling: Final = sequence.alias("ruling")
+"""What is replayed, or sent about a sequence, is told in the words of that."""
+_idle_at: Final = lane.c.active_at + lane.c.inactivity
+_expected: Final = (
+    select(range_.c.upper + 1).where(range_.c.lane == lane.c.id, range_.c.lower == 1).correlate(lane).scalar_subquery()
+)
+_state: Final = case((lane.c.ended.is_not(None), "ended"), else_=func.coalesce(sequence.c.state, "created"))
 
 sequences: Final = _view(
     "sequences",
     select(
-        sequence.c.id.label("key"),
-        sequence.c.identifier.label("sequence"),
+        lane.c.id.label("key"),
+        lane.c.identifier.label("sequence"),
         queue.c.name.label("queue"),
-        *(sequence.c.principal, sequence.c.peer, sequence.c.partner, sequence.c.rm, sequence.c.soap),
-        *(sequence.c.addressing, sequence.c.behavior, sequence.c.assurance, sequence.c.ordered),
-        *(sequence.c.created_at, sequence.c.expires_at, sequence.c.inactivity),
-        *(sequence.c.state, sequence.c.ended, sequence.c.ended_at, sequence.c.active_at),
+        *(lane.c.principal, lane.c.peer, lane.c.partner),
+        func.coalesce(_ruling.c.rm, UNSEQUENCED.label).label("rm"),
+        *(lane.c.soap, lane.c.addressing),
+        func.coalesce(sequence.c.behavior, "NoDiscard").label("behavior"),
+        *(lane.c.assurance, lane.c.ordered),
+        *(lane.c.created_at, sequence.c.expires_at, lane.c.inactivity),
+        *(_state.label("state"), lane.c.ended, lane.c.ended_at, lane.c.active_at),
         case(
             (
-                sequence.c.state != "ended",
+                lane.c.ended.is_(None),
                 func.min(
                     func.coalesce(sequence.c.expires_at, _idle_at), func.coalesce(_idle_at, sequence.c.expires_at)
                 ),
             )
         ).label("due_at"),
-        *(sequence.c.last_number, sequence.c.expected, sequence.c.cursor, sequence.c.limit),
-        *(sequence.c.discard_from, sequence.c.discard_reason, sequence.c.discarding),
-        select(instance.c.name).where(instance.c.id == sequence.c.owner).scalar_subquery().label("owner"),
-        *(sequence.c.running_since, sequence.c.retry_from, sequence.c.retry_at, sequence.c.blocked),
-        *(sequence.c.redelivery_below, sequence.c.duplicates, sequence.c.kind, sequence.c.connection),
-        *(sequence.c.on_hold_since, sequence.c.late),
+        sequence.c.last_number,
+        func.coalesce(_expected, 1).label("expected"),
+        *(lane.c.cursor, lane.c.limit),
+        *(lane.c.discard_from, lane.c.discard_reason, lane.c.discarding),
+        select(instance.c.name).where(instance.c.id == lane.c.owner).scalar_subquery().label("owner"),
+        *(lane.c.running_since, lane.c.retry_from, lane.c.retry_at, lane.c.blocked),
+        lane.c.redelivery_below,
+        func.coalesce(sequence.c.duplicates, 0).label("duplicates"),
+        *(lane.c.kind, lane.c.connection),
+        *(lane.c.on_hold_since, sequence.c.late),
         _in_ranges(range_.c.upper - range_.c.lower + 1).label("received"),
-        *(sequence.c.held, _ready.label("ready"), sequence.c.pruned),
+        *(lane.c.held, _ready.label("ready"), lane.c.pruned),
         # What is replayed may have been received long ago: it waits since then.
-        case((and_(sequence.c.kind == "replay", _is_unsettled), sequence.c.active_at), else_=_oldest_at).label(
-            "oldest_at"
-        ),
-        *(_replayed.c.identifier.label("replay_of"), sequence.c.plan),
+        case((and_(lane.c.kind == "replay", _is_unsettled), lane.c.active_at), else_=_oldest_at).label("oldest_at"),
+        *(_replayed.c.identifier.label("replay_of"), lane.c.plan),
         *(channel.c.address.label("sends_to"), _answered.c.identifier.label("answers")),
         delivery_state(NOW).label("delivery"),
     )
-    .join(queue, queue.c.id == sequence.c.queue)
-    .outerjoin(_replayed, _replayed.c.id == sequence.c.replay_of)
-    .outerjoin(channel, channel.c.sequence == sequence.c.id)
-    .outerjoin(_answered, _answered.c.id == channel.c.answers),
+    .select_from(lane)
+    .join(queue, queue.c.id == lane.c.queue)
+    .outerjoin(sequence, sequence.c.lane == lane.c.id)
+    .outerjoin(_replayed, _replayed.c.id == lane.c.replay_of)
+    .outerjoin(channel, channel.c.lane == lane.c.id)
+    .outerjoin(_answered, _answered.c.id == channel.c.answers)
+    .outerjoin(_ruling, _ruling.c.lane == func.coalesce(channel.c.answers, lane.c.replay_of, lane.c.id)),
 )
 
 ranges: Final = _view(
     "ranges",
-    select(
-        range_.c.sequence.label("key"), sequence.c.identifier.label("sequence"), range_.c.lower, range_.c.upper
-    ).join(sequence, sequence.c.id == range_.c.sequence),
+    select(range_.c.lane.label("key"), lane.c.identifier.label("sequence"), range_.c.lower, range_.c.upper).join(
+        lane, lane.c.id == range_.c.lane
+    ),
 )
 
 # messages
 
 # A message has the position of the entry that it came with.
 _arrived: Final = entry.alias("arrived")
-_source: Final = sequence.alias("source")
+_source: Final = lane.alias("source")
 _is_settled: Final = entry.c.outcome.is_not(None)
 
 messages: Final = _view(
@@ -263,7 +279,7 @@ messages: Final = _view(
     select(
         entry.c.id.label("position"),
         queue.c.name.label("queue"),
-        sequence.c.identifier.label("sequence"),
+        lane.c.identifier.label("sequence"),
         *(entry.c.number, message.c.message_id, message.c.action),
         case((_is_settled, entry.c.outcome), else_=entry_state(NOW)).label("state"),
         case((_is_settled, entry.c.reason), else_=entry_reason(NOW)).label("reason"),
@@ -281,11 +297,11 @@ messages: Final = _view(
     )
     # Outer joins, which SQLite leaves out where no column of theirs is asked for.
     .select_from(entry)
-    .outerjoin(sequence, sequence.c.id == entry.c.sequence)
+    .outerjoin(lane, lane.c.id == entry.c.lane)
     .outerjoin(queue, queue.c.id == entry.c.queue)
     .outerjoin(message, message.c.id == entry.c.message)
     .outerjoin(_arrived, _arrived.c.id == entry.c.message)
-    .outerjoin(_source, _source.c.id == _arrived.c.sequence),
+    .outerjoin(_source, _source.c.id == _arrived.c.lane),
 )
 
 bodies: Final = _view(
@@ -308,28 +324,28 @@ outgoing_sequences: Final = _view(
     select(
         outgoing.c.sequence.label("key"),
         outgoing.c.identifier.label("sequence"),
-        sequence.c.identifier.label("answers"),
+        lane.c.identifier.label("answers"),
         queue.c.name.label("queue"),
         case((_outgoing_ended, "ended"), else_=outgoing.c.state).label("state"),
         case((_outgoing_ended, outgoing.c.state)).label("ended"),
         *(outgoing.c.expires_at, outgoing.c.given.label("sent"), outgoing.c.last_number),
         *(outgoing.c.acknowledged, outgoing.c.unacknowledged, outgoing.c.waiting_since),
-        *(sequence.c.created_at, sequence.c.active_at),
+        *(lane.c.created_at, lane.c.active_at),
     )
     .select_from(outgoing)
-    .join(sequence, sequence.c.id == outgoing.c.sequence)
-    .join(queue, queue.c.id == sequence.c.queue),
+    .join(lane, lane.c.id == outgoing.c.sequence)
+    .join(queue, queue.c.id == lane.c.queue),
 )
 
 sequence_messages: Final = _view(
     "sequence_messages",
     union_all(
-        select(
-            sequence.c.identifier.label("sequence"), sequence_entry.c.number, sequence_entry.c.entry.label("position")
-        ).join(sequence, sequence.c.id == sequence_entry.c.sequence),
-        select(sequence.c.identifier, entry.c.number, entry.c.id)
-        .join(sequence, sequence.c.id == entry.c.sequence)
-        .where(entry.c.id > _upto(sequence_entry)),
+        select(lane.c.identifier.label("sequence"), lane_entry.c.number, lane_entry.c.entry.label("position")).join(
+            lane, lane.c.id == lane_entry.c.lane
+        ),
+        select(lane.c.identifier, entry.c.number, entry.c.id)
+        .join(lane, lane.c.id == entry.c.lane)
+        .where(entry.c.id > _upto(lane_entry)),
     ),
 )
 
@@ -339,7 +355,7 @@ faulted: Final = _view(
     select(
         entry.c.id.label("position"),
         _name_of(entry.c.queue).label("queue"),
-        select(sequence.c.identifier).where(sequence.c.id == entry.c.sequence).scalar_subquery().label("sequence"),
+        select(lane.c.identifier).where(lane.c.id == entry.c.lane).scalar_subquery().label("sequence"),
         *(entry.c.number, entry.c.settled_at, entry.c.outcome, entry.c.confirmed_at),
     ).where(entry.c.reason == ANSWERED_WITH_FAULT),
 )
@@ -363,7 +379,7 @@ undelivered: Final = _view(
     "undelivered",
     # Without joins: whether a sequence has one is asked with every look at it.
     select(
-        entry.c.sequence.label("key"),
+        entry.c.lane.label("key"),
         *(entry.c.number, entry.c.id.label("position"), entry.c.outcome, entry.c.reason, entry.c.settled_at),
         case((_of_its_message(_is_written_off), 1), else_=0).label("confirmed"),
     ).where(
@@ -450,12 +466,12 @@ _event: Final = (
     select(
         *(ledger.c.id.label("key"), ledger.c.at, ledger.c.event),
         _name_of(ledger.c.queue).label("queue"),
-        sequence.c.identifier.label("sequence"),
+        lane.c.identifier.label("sequence"),
         *(ledger.c.number, ledger.c.position, ledger.c.instance, ledger.c.attempt, ledger.c.reason, ledger.c.actor),
         *(ledger.c.fault, ledger.c.exception, ledger.c.place),
     )
     .select_from(ledger)
-    .outerjoin(sequence, sequence.c.id == ledger.c.sequence)
+    .outerjoin(lane, lane.c.id == ledger.c.sequence)
 )
 ledger_events: Final = _view("ledger_events", _event)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Table, bindparam, func, insert, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import instance, ledger, message, queue, sequence
+from wsrm_mq.store.tables import instance, lane, ledger, message, queue
 
 p = bindparam
 
@@ -27,12 +27,12 @@ END_INSTANCE: Final = compiled(
 )
 LEAVE: Final = compiled(
     update(instance)
-    .where(instance.c.id == p("key"), ~select(sequence.c.id).where(sequence.c.owner == p("key")).exists())
+    .where(instance.c.id == p("key"), ~select(lane.c.id).where(lane.c.owner == p("key")).exists())
     .values(ended_at=p("now"))
 )
 ENDED_OWNERS: Final = compiled(
     select(instance.c.id, instance.c.name).where(
-        instance.c.id.in_(select(sequence.c.owner).where(sequence.c.owner.is_not(None))),
+        instance.c.id.in_(select(lane.c.owner).where(lane.c.owner.is_not(None))),
         instance.c.ended_at.is_not(None),
     )
 )

@@ -1,243 +1,183 @@
-"""A sequence as the store keeps it: the protocol's value and, beside it, how far delivery has come."""
+"""Lanes and sequences as the store keeps them.
+
+A lane is an ordered group of entries: how far its delivery has come, who runs it, what stops it. A sequence is a lane
+that WS-ReliableMessaging rules: ``value`` is what the protocol knows of it, and says how far its lane may be delivered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import InboundSequence, Late
-from wsrm_mq.sequence.ranges import AckRange, AckRanges
+from wsrm_mq.sequence.ranges import EMPTY, AckRange, AckRanges
 from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
 from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.sequence.terms import DeliveryAssurance, Terms
-from wsrm_mq.store import entries, sequences
+from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
+from wsrm_mq.store.lanes import LANE_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS
 from wsrm_mq.store.outgoing import Outgoing
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.sequences import SAVED_COLUMNS, SEQUENCE_COLUMNS
-from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED, WSRM_1_0, WSRM_1_1
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, WSRM_1_0, WSRM_1_1, AddressingVersion, SOAPVersion
 
-__all__ = ["SequenceRecord"]
+__all__ = ["Lane", "SequenceRecord", "load", "read"]
 
-Written = tuple[tuple[Any, ...], tuple[AckRange, ...]]
-
-_RM: Final = {version.label: version for version in (WSRM_1_0, WSRM_1_1, UNSEQUENCED)}
+_RM: Final = {version.label: version for version in (WSRM_1_0, WSRM_1_1)}
+_TERMS: Final = ("queue", "kind", "identifier", "principal", "peer", "partner", "inactivity", "created_at")
+_ORIGIN: Final = ("connection", "replay_of", "plan")
 _AS_STORED: Final = (
-    *("cursor", "owner", "fence", "running_since", "retry_from", "retry_at", "blocked", "on_hold_since"),
-    *("redelivery_below", "due_at", "held", "held_bytes", "duplicates", "ended_at", "ack_due_at"),
+    *("active_at", "cursor", "limit", "owner", "fence", "running_since", "retry_from", "retry_at", "blocked"),
+    *("on_hold_since", "redelivery_below", "due_at", "held", "held_bytes", "ended", "ended_at"),
+    *("discard_from", "discard_reason"),
 )
-"""Columns that a record has under the same name, and as they are."""
+"""Columns that a lane has under the same name, and as they are."""
 
 
-@dataclass(eq=False, slots=True)
-class SequenceRecord:
-    """One row of ``sequence`` with its ranges. Only a transaction changes it, and any rollback drops it. Times in ms
-    since the epoch."""
+@dataclass(eq=False, slots=True, kw_only=True)
+class Lane:
+    """One row of ``lane`` with its ranges. Only a transaction changes it, and any rollback drops it. Times in ms since
+    the epoch."""
 
-    id: int
+    id: int = 0
     queue: int
-    value: InboundSequence
-    _: KW_ONLY
+    kind: str
+    """``rm``: a sequence rules it, see ``SequenceRecord``; ``connection``: messages without WS-RM, in order of receipt;
+    ``replay``: stored messages are delivered again; ``outgoing``: this side's own messages are sent."""
+    identifier: str
+    soap: SOAPVersion
+    addressing: AddressingVersion
+    assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
+    ordered: bool = True
+    inactivity: int | None = None
+    """It ends after so many ms without traffic."""
     principal: str | None = None
     peer: str | None = None
     partner: str | None = None
+    created_at: int = 0
     connection: str | None = None
     """The connection whose messages these are, where they came without WS-RM."""
-    created_at: int = 0
-    kind: str = "rm"
-    """``rm``: its source made it; ``connection``: this side made it of messages without WS-RM; ``replay``: they are
-    delivered again; ``outgoing``: they are this side's own, and are sent."""
     replay_of: int | None = None
-    """Key of the sequence whose messages are replayed."""
+    """Key of the lane whose messages are replayed."""
     plan: str | None = None
     """The plan that they are replayed by, if there is one."""
-    acks_to: EndpointReference | None = None
-    """Where its acknowledgements are sent; ``None``: on the responses."""
-    acks_fetched_by: str | None = None
-    """The address of WS-MakeConnection where those may be fetched that no response takes along."""
-    ack_due_at: int | None = field(default=None, init=False)
-    """When the next acknowledgement is to be sent to ``acks_to``."""
-    ack_waits: bool = field(default=False, init=False)
-    """An acknowledgement waits to be fetched."""
-    cursor: int = field(default=1, init=False)
-    """The lowest accepted and unsettled number; ``limit`` if there is none."""
-    owner: int | None = field(default=None, init=False)
-    """Key of the instance that runs it."""
-    fence: int = field(default=0, init=False)
-    """Grows with every change of owner; a settlement has to bring the one it was given."""
-    running_since: int | None = field(default=None, init=False)
-    retry_at: int | None = field(default=None, init=False)
-    retry_from: int | None = field(default=None, init=False)
-    """When the wait until ``retry_at`` began: one that begins in the future is over, the clock went back."""
-    blocked: int | None = field(default=None, init=False)
-    """Position of the entry that stopped it."""
-    on_hold_since: int | None = field(default=None, init=False)
-    """Since when an operator holds it: nothing more of it is delivered."""
-    redelivery_below: int = field(default=0, init=False)
-    """Deliveries below this number may be repeated: an owner died while it ran them."""
-    duplicates: int = field(default=0, init=False)
-    discarding: bool = field(default=False, init=False)
-    """Entries from ``discard_from`` on are still being moved to the dead letters."""
-    ended_at: int | None = field(default=None, init=False)
-    due_at: int | None = field(init=False)
+    active_at: int = 0
+    """Last traffic."""
+    ended: str | None = None
+    """How it has ended: nothing new comes into it from outside."""
+    ended_at: int | None = None
+    due_at: int | None = None
     """When to look whether the clock ends it: not later than that is, and earlier where there was traffic since. So the
     column is not written with every message."""
-    held: int = field(default=0, init=False)
+    numbers: AckRanges = EMPTY
+    """The numbers that were accepted."""
+    cursor: int = 1
+    """The lowest accepted and unsettled number; ``limit`` if there is none."""
+    limit: int = 1
+    """Numbers below it are delivered; it never falls."""
+    discard_from: int | None = None
+    """Unsettled numbers from here on go to the dead letters; they are never delivered."""
+    discard_reason: str | None = None
+    discarding: bool = False
+    """Entries from ``discard_from`` on are still being moved to the dead letters."""
+    owner: int | None = None
+    """Key of the instance that runs it."""
+    fence: int = 0
+    """Grows with every change of owner; a settlement has to bring the one it was given."""
+    running_since: int | None = None
+    retry_at: int | None = None
+    retry_from: int | None = None
+    """When the wait until ``retry_at`` began: one that begins in the future is over, the clock went back."""
+    blocked: int | None = None
+    """Position of the entry that stopped it."""
+    on_hold_since: int | None = None
+    """Since when an operator holds it: nothing more of it is delivered."""
+    redelivery_below: int = 0
+    """Deliveries below this number may be repeated: an owner died while it ran them."""
+    held: int = 0
     """How many accepted numbers wait."""
-    held_bytes: int = field(default=0, init=False)
+    held_bytes: int = 0
     """The bytes of their bodies; more than that once some of several runs were released. See ``queue.room``."""
     held_is_exact: bool = field(default=False, init=False)
     """``held_bytes`` is the sum; else it may be more."""
-    acknowledged_at: int = field(default=0, init=False)
-    """When an acknowledgement was sent last, as far as this process knows."""
-    outgoing: Outgoing | None = field(default=None, init=False)
-    """The sequence that its replies go out in, where its source has offered one."""
-    written_outgoing: Outgoing | None = field(default=None, init=False)
-    """The same, as the store has it."""
-    written: Written = field(default=((), ()), init=False)
-    """``saved`` and the ranges of what was received, as the store has them."""
-
-    def __post_init__(self) -> None:
-        self.due_at = self.value.due_at
+    written: tuple[Any, ...] = field(default=(), init=False)
+    """``saved``, as the store has it."""
+    written_ranges: tuple[AckRange, ...] = field(default=(), init=False)
+    """The ranges of ``numbers``, as the store has them."""
 
     @property
     def sender(self) -> str | None:
         """Whom it is counted for what is sent because of it."""
         return self.partner or self.principal or self.peer
 
-    @classmethod
-    def read(cls, db: Database, key: int) -> SequenceRecord:
-        """The sequence with this ``key``, which is there, as it is committed: to be looked at."""
-        row = db.execute(sequences.SEQUENCE_BY_ID, {"key": key}).fetchone()
-        ranges = AckRanges(tuple(db.execute(sequences.RANGES, {"sequence": key})))
-        unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, {"sequence": key}))
-        return cls.load(row, ranges, unnamed)
-
-    @classmethod
-    def load(cls, row: tuple[Any, ...], ranges: AckRanges, unnamed: AckRanges) -> SequenceRecord:
-        """From a row of ``SEQUENCE_COLUMNS``, and what the store has of it in other tables."""
-        columns = dict(zip(SEQUENCE_COLUMNS, row, strict=True))
-        terms = _terms(columns)
-        value = InboundSequence(
-            terms,
-            active_at=columns["active_at"],
-            state=State(columns["ended"] or columns["state"]),
-            received=ranges,
-            unnamed=unnamed,
-            limit=columns["limit"],
-            last_number=columns["last_number"],
-            discard_from=columns["discard_from"],
-            discard_reason=columns["discard_reason"],
-            late=None if columns["late"] is None else Late(columns["late"]),
-        )
-        record = cls(
-            columns["id"],
-            columns["queue"],
-            value,
-            principal=columns["principal"],
-            peer=columns["peer"],
-            partner=columns["partner"],
-            connection=columns["connection"],
-            created_at=columns["created_at"],
-            kind=columns["kind"],
-            replay_of=columns["replay_of"],
-            plan=columns["plan"],
-            acks_to=endpoint_from(columns["acks_to"]),
-            acks_fetched_by=columns["acks_fetched_by"],
-        )
-        for name in _AS_STORED:
-            setattr(record, name, columns[name])
-        record.discarding = bool(columns["discarding"])
-        record.ack_waits = bool(columns["ack_waits"])
-        record.outgoing = record.written_outgoing = Outgoing.load(columns, terms.rm)
-        record.mark_written()
-        return record
-
     @property
-    def terms_row(self) -> dict[str, object]:
-        terms = self.value.terms
+    def row(self) -> dict[str, object]:
+        """What of a new lane never changes."""
         return {
-            "queue": self.queue,
-            "principal": self.principal,
-            "peer": self.peer,
-            "partner": self.partner,
-            "kind": self.kind,
-            "connection": self.connection,
-            "replay_of": self.replay_of,
-            "plan": self.plan,
-            "acks_to": endpoint_text(self.acks_to),
-            "acks_fetched_by": self.acks_fetched_by,
-            "identifier": terms.identifier,
-            "rm": terms.rm.label,
-            "soap": terms.soap.label,
-            "addressing": terms.addressing.label,
-            "behavior": terms.behavior.value,
-            "assurance": terms.assurance.value,
-            "ordered": int(terms.ordered),
-            "incomplete_reason": terms.incomplete_reason,
-            "created_at": self.created_at,
-            "expires_at": terms.expires_at,
-            "inactivity": terms.inactivity,
+            **{name: getattr(self, name) for name in (*_TERMS, *_ORIGIN)},
+            "soap": self.soap.label,
+            "addressing": self.addressing.label,
+            "assurance": self.assurance.value,
+            "ordered": int(self.ordered),
         }
 
     @property
     def saved(self) -> tuple[Any, ...]:
-        """``SAVED_COLUMNS``; the state, which says how it ended too, as it is in Python."""
-        value = self.value
+        """``SAVED_COLUMNS``."""
         return (
-            value.active_at,
-            value.received.expected,
+            self.active_at,
             self.cursor,
-            value.limit,
+            self.limit,
             self.fence,
             self.running_since,
             self.owner,
             self.held,
             self.held_bytes,
-            value.state,
-            None,
+            self.ended,
             self.ended_at,
             self.due_at,
-            value.last_number,
-            value.discard_from,
-            value.discard_reason,
+            self.discard_from,
+            self.discard_reason,
             self.discarding,
             self.retry_from,
             self.retry_at,
             self.blocked,
             self.redelivery_below,
-            self.duplicates,
             self.on_hold_since,
-            value.late,
-            self.ack_due_at,
-            self.ack_waits,
         )
-
-    def mark_written(self) -> Written:
-        """All of it is in the store, or will be with this transaction."""
-        self.written = self.saved, self.value.received.ranges
-        return self.written
 
     @property
     def saved_row(self) -> dict[str, object]:
         """``SAVED_COLUMNS`` by name."""
-        state = self.value.state
-        row = dict(zip(SAVED_COLUMNS, self.saved, strict=True))
-        if state in ENDED:
-            return row | {"state": "ended", "ended": state.value}
-        return row | {"state": state.value}
+        return dict(zip(SAVED_COLUMNS, self.saved, strict=True))
+
+    def mark_written(self) -> None:
+        """All of it is in the store, or will be with this transaction."""
+        self.written, self.written_ranges = self.saved, self.numbers.ranges
 
     @property
-    def is_rm(self) -> bool:
-        """A sequence that its source speaks of; else one that this side has made."""
-        return self.kind == "rm"
+    def weight(self) -> int:
+        """How much it takes of the memory that is kept for lanes."""
+        return 1 + len(self.numbers.ranges)
+
+    @property
+    def deliver_below(self) -> int:
+        return self.limit if self.discard_from is None else min(self.limit, self.discard_from)
+
+    @property
+    def in_any_order(self) -> bool:
+        """Whether the lowest unsettled number need not be the one that runs."""
+        return not self.ordered
+
+    def is_given_up(self, number: int) -> bool:
+        return self.discard_from is not None and number >= self.discard_from
 
     @property
     def is_unsettled(self) -> bool:
         """Something below the limit is neither settled nor given up."""
-        return is_unsettled(self.cursor, self.value.limit, self.value.discard_from)
+        return is_unsettled(self.cursor, self.limit, self.discard_from)
 
     @property
     def has_next(self) -> bool:
@@ -246,20 +186,19 @@ class SequenceRecord:
 
     @property
     def keeps_tail(self) -> bool:
-        """What is given up is not moved yet: an operator holds the sequence, or its owner may be running some of it,
-        which was deliverable when the run began."""
-        begun = self.value.discard_from is not None and self.value.discard_from <= self.cursor < self.value.limit
+        """What is given up is not moved yet: an operator holds the lane, or its owner may be running some of it, which
+        was deliverable when the run began."""
+        begun = self.discard_from is not None and self.discard_from <= self.cursor < self.limit
         return self.on_hold_since is not None or (self.owner is not None and begun)
 
     def delivery_state(self, now: int) -> DeliveryState:
-        value = self.value
         return delivery_state(
             on_hold_since=self.on_hold_since,
             blocked=self.blocked,
             owner=self.owner,
             cursor=self.cursor,
-            limit=value.limit,
-            discard_from=value.discard_from,
+            limit=self.limit,
+            discard_from=self.discard_from,
             retry_from=self.retry_from,
             retry_at=self.retry_at,
             discarding=self.discarding,
@@ -270,28 +209,28 @@ class SequenceRecord:
     @property
     def is_over(self) -> bool:
         """Ended, and nothing is left to be done with it, now or later."""
-        return self.value.state in ENDED and self.delivery_state(self.value.active_at) is DeliveryState.IDLE
+        return self.ended is not None and self.delivery_state(self.active_at) is DeliveryState.IDLE
 
     def wait(self, now: int, retry_at: int | None) -> None:
         """Try the head again at ``retry_at``; ``None``: whenever it can be."""
         self.retry_at = retry_at
         self.retry_from = now if retry_at is not None else None
 
-    def follow(self, value: InboundSequence, accepted: int | None = None) -> None:
-        """Take the next protocol value; the cursor goes where its definition puts it."""
-        previous = self.value
-        self.value = value
-        if self.cursor >= previous.limit and value.limit > previous.limit and accepted != self.cursor:
-            # Everything below the old limit is settled: the next unsettled is the next received.
-            self.cursor = value.received.first_from(previous.limit, value.limit)
-        if accepted is not None and accepted < self.cursor:
-            self.cursor = accepted
-        if self.held and (value.limit != previous.limit or value.discard_from is not None):
-            self.release(value.held if value.discard_from is None else 0)
-        if value.state is not previous.state or value.active_at < previous.active_at:  # else it is due no earlier
-            due_at = value.due_at
-            if due_at is None or self.due_at is None or due_at < self.due_at:
-                self.due_at = due_at
+    def append(self, now: int, number: int | None = None) -> int:
+        """Accept the next number, or ``number``, which is deliverable at once; answers it."""
+        number = self.limit if number is None else number
+        if number < self.cursor or self.cursor >= self.limit:
+            self.cursor = number
+        self.numbers, self.limit, self.active_at = self.numbers.add(number), max(self.limit, number + 1), now
+        if not self.ordered:
+            self.wait(now, None)  # it need not wait for another one's retry
+        return number
+
+    def give_up(self, number: int, reason: str) -> None:
+        """Deliver nothing from ``number`` on: it goes to the dead letters, marked with ``reason``."""
+        self.discard_from, self.discard_reason, self.discarding = number, reason, True
+        if self.held:
+            self.release(0)
 
     def hold(self, size: int) -> None:
         """A message of ``size`` bytes was accepted and waits."""
@@ -306,6 +245,136 @@ class SequenceRecord:
         if not left:
             self.held_bytes = 0
 
+    def passed(self, number: int) -> None:
+        """``number`` was settled in order: the cursor goes to the next accepted number."""
+        if number >= self.cursor:
+            beyond, limit = number + 1, self.limit
+            self.cursor = limit if beyond >= limit else self.numbers.first_from(beyond, limit)
+
+    def name(self, number: int, now: int) -> None:
+        """Acknowledgements may name ``number`` from now on. Nothing acknowledges what is in a lane of no sequence."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class SequenceRecord(Lane):
+    """One row of ``sequence`` and of the lane that it rules. ``follow`` takes the protocol's next value."""
+
+    value: InboundSequence
+    acks_to: EndpointReference | None = None
+    """Where its acknowledgements are sent; ``None``: on the responses."""
+    acks_fetched_by: str | None = None
+    """The address of WS-MakeConnection where those may be fetched that no response takes along."""
+    ack_due_at: int | None = field(default=None, init=False)
+    """When the next acknowledgement is to be sent to ``acks_to``."""
+    ack_waits: bool = field(default=False, init=False)
+    """An acknowledgement waits to be fetched."""
+    duplicates: int = field(default=0, init=False)
+    acknowledged_at: int = field(default=0, init=False)
+    """When an acknowledgement was sent last, as far as this process knows."""
+    outgoing: Outgoing | None = field(default=None, init=False)
+    """The sequence that its replies go out in, where its source has offered one."""
+    written_outgoing: Outgoing | None = field(default=None, init=False)
+    """The same, as the store has it."""
+    written_protocol: tuple[Any, ...] = field(default=(), init=False)
+    """``protocol``, as the store has it."""
+
+    @classmethod
+    def begin(
+        cls,
+        queue: int,
+        value: InboundSequence,
+        *,
+        principal: str | None = None,
+        peer: str | None = None,
+        partner: str | None = None,
+        acks_to: EndpointReference | None = None,
+        acks_fetched_by: str | None = None,
+    ) -> SequenceRecord:
+        """A new sequence, as it is when ``value`` is granted."""
+        terms = value.terms
+        return cls(
+            queue=queue,
+            kind="rm",
+            identifier=terms.identifier,
+            soap=terms.soap,
+            addressing=terms.addressing,
+            assurance=terms.assurance,
+            ordered=terms.ordered,
+            inactivity=terms.inactivity,
+            principal=principal,
+            peer=peer,
+            partner=partner,
+            created_at=value.active_at,
+            active_at=value.active_at,
+            due_at=value.due_at,
+            numbers=value.received,
+            limit=value.limit,
+            discard_from=value.discard_from,
+            discard_reason=value.discard_reason,
+            ended=value.state.value if value.state in ENDED else None,
+            value=value,
+            acks_to=acks_to,
+            acks_fetched_by=acks_fetched_by,
+        )
+
+    @property
+    def protocol_row(self) -> dict[str, object]:
+        """What of a new sequence never changes."""
+        terms = self.value.terms
+        return {
+            "rm": terms.rm.label,
+            "behavior": terms.behavior.value,
+            "incomplete_reason": terms.incomplete_reason,
+            "expires_at": terms.expires_at,
+            "acks_to": endpoint_text(self.acks_to),
+            "acks_fetched_by": self.acks_fetched_by,
+        }
+
+    @property
+    def protocol(self) -> tuple[Any, ...]:
+        """``PROTOCOL_COLUMNS``."""
+        value = self.value
+        state = State.CREATED if value.state in ENDED else value.state
+        return state, value.last_number, self.duplicates, value.late, self.ack_due_at, self.ack_waits
+
+    @property
+    def protocol_saved_row(self) -> dict[str, object]:
+        """``PROTOCOL_COLUMNS`` by name."""
+        return dict(zip(PROTOCOL_COLUMNS, self.protocol, strict=True))
+
+    # Without super(): a dataclass with slots is another class than the one that its methods were defined in.
+    def mark_written(self) -> None:
+        Lane.mark_written(self)
+        self.written_protocol = self.protocol
+
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.numbers.ranges) + len(self.value.unnamed.ranges)
+
+    @property
+    def in_any_order(self) -> bool:
+        return not self.ordered or self.value.late is not None
+
+    def follow(self, value: InboundSequence, accepted: int | None = None) -> None:
+        """Take the next protocol value; the cursor goes where its definition puts it."""
+        previous = self.value
+        self.value = value
+        self.numbers, self.limit, self.active_at = value.received, value.limit, value.active_at
+        self.discard_from, self.discard_reason = value.discard_from, value.discard_reason
+        if self.cursor >= previous.limit and value.limit > previous.limit and accepted != self.cursor:
+            # Everything below the old limit is settled: the next unsettled is the next received.
+            self.cursor = value.received.first_from(previous.limit, value.limit)
+        if accepted is not None and accepted < self.cursor:
+            self.cursor = accepted
+        if self.held and (value.limit != previous.limit or value.discard_from is not None):
+            self.release(value.held if value.discard_from is None else 0)
+        if value.state is not previous.state or value.active_at < previous.active_at:  # else it is due no earlier
+            if value.state in ENDED:
+                self.ended = value.state.value
+            due_at = value.due_at
+            if due_at is None or self.due_at is None or due_at < self.due_at:
+                self.due_at = due_at
+
     def name(self, number: int, now: int) -> None:
         """Acknowledgements may name it from now on, and one is to tell of it."""
         if number in self.value.unnamed:
@@ -313,23 +382,64 @@ class SequenceRecord:
             self.ack_due_at = now if self.acks_to is not None else None
             self.ack_waits = self.acks_fetched_by is not None
 
-    def passed(self, number: int) -> None:
-        """``number`` was settled in order: the cursor goes to the next received number."""
-        if number >= self.cursor:
-            beyond, limit = number + 1, self.value.limit
-            self.cursor = limit if beyond >= limit else self.value.received.first_from(beyond, limit)
+
+def read(db: Database, key: int) -> Lane:
+    """The lane with this ``key``, which is there, as it is committed: to be looked at."""
+    row = db.execute(lanes.LANE_BY_ID, {"key": key}).fetchone()
+    ranges = AckRanges(tuple(db.execute(lanes.RANGES, {"lane": key})))
+    unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, {"lane": key}))
+    return load(row, ranges, unnamed)
 
 
-def _terms(columns: Mapping[str, Any]) -> Terms:
-    return Terms(
-        identifier=columns["identifier"],
-        rm=_RM[columns["rm"]],
-        soap=SOAP_OF_LABEL[columns["soap"]],
-        addressing=ADDRESSING_OF_LABEL[columns["addressing"]],
-        behavior=IncompleteSequenceBehavior(columns["behavior"]),
-        assurance=DeliveryAssurance(columns["assurance"]),
-        ordered=bool(columns["ordered"]),
-        expires_at=columns["expires_at"],
-        inactivity=columns["inactivity"],
-        incomplete_reason=columns["incomplete_reason"],
+def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
+    """From a row of ``LANE_COLUMNS``, and what the store has of it in other tables."""
+    columns = dict(zip(LANE_COLUMNS, row, strict=True))
+    known: dict[str, Any] = {
+        **{name: columns[name] for name in ("id", *_TERMS, *_ORIGIN, *_AS_STORED)},
+        "soap": SOAP_OF_LABEL[columns["soap"]],
+        "addressing": ADDRESSING_OF_LABEL[columns["addressing"]],
+        "assurance": DeliveryAssurance(columns["assurance"]),
+        "ordered": bool(columns["ordered"]),
+        "discarding": bool(columns["discarding"]),
+        "numbers": numbers,
+    }
+    lane = Lane(**known) if columns["sequence_lane"] is None else _sequence(columns, known, unnamed)
+    lane.mark_written()
+    return lane
+
+
+def _sequence(columns: Mapping[str, Any], lane: Mapping[str, Any], unnamed: AckRanges) -> SequenceRecord:
+    terms = Terms(
+        identifier=lane["identifier"],
+        rm=_RM[columns["sequence_rm"]],
+        soap=lane["soap"],
+        addressing=lane["addressing"],
+        behavior=IncompleteSequenceBehavior(columns["sequence_behavior"]),
+        assurance=lane["assurance"],
+        ordered=lane["ordered"],
+        expires_at=columns["sequence_expires_at"],
+        inactivity=lane["inactivity"],
+        incomplete_reason=columns["sequence_incomplete_reason"],
     )
+    value = InboundSequence(
+        terms,
+        active_at=lane["active_at"],
+        state=State(lane["ended"] or columns["sequence_state"]),
+        received=lane["numbers"],
+        unnamed=unnamed,
+        limit=lane["limit"],
+        last_number=columns["sequence_last_number"],
+        discard_from=lane["discard_from"],
+        discard_reason=lane["discard_reason"],
+        late=None if columns["sequence_late"] is None else Late(columns["sequence_late"]),
+    )
+    record = SequenceRecord(
+        **lane,
+        value=value,
+        acks_to=endpoint_from(columns["sequence_acks_to"]),
+        acks_fetched_by=columns["sequence_acks_fetched_by"],
+    )
+    record.duplicates = columns["sequence_duplicates"]
+    record.ack_due_at, record.ack_waits = columns["sequence_ack_due_at"], bool(columns["sequence_ack_waits"])
+    record.outgoing = record.written_outgoing = Outgoing.load(columns, terms.rm)
+    return record

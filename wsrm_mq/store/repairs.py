@@ -8,14 +8,14 @@ from sqlalchemy import bindparam, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import ENTRIES_UP_TO
-from wsrm_mq.store.late_index import BY_SEQUENCE
-from wsrm_mq.store.tables import entry, ledger, message, sequence, sequence_entry
+from wsrm_mq.store.late_index import BY_LANE
+from wsrm_mq.store.tables import entry, lane, lane_entry, ledger, message
 
 p = bindparam
 
 STORED: Final = compiled(
     select(
-        *(entry.c.sequence, entry.c.queue, entry.c.origin, entry.c.number, entry.c.outcome, entry.c.reason),
+        *(entry.c.lane, entry.c.queue, entry.c.origin, entry.c.number, entry.c.outcome, entry.c.reason),
         *(entry.c.retry_at, entry.c.confirmed_at),
         *(entry.c.message, entry.c.wants_reply, message.c.body_size, message.c.body.is_not(None)),
     )
@@ -55,10 +55,10 @@ CONFIRM: Final = compiled(update(entry).where(entry.c.id == p("key")).values(con
 _WENT_ON: Final = or_(entry.c.outcome == "delivered", entry.c.reason == "replayed")
 DELIVERED_INDEXED: Final = compiled(
     select(entry.c.id)
-    .select_from(sequence_entry.join(entry, entry.c.id == sequence_entry.c.entry))
+    .select_from(lane_entry.join(entry, entry.c.id == lane_entry.c.entry))
     .where(
-        sequence_entry.c.sequence == p("sequence"),
-        sequence_entry.c.number > p("number"),
+        lane_entry.c.lane == p("lane"),
+        lane_entry.c.number > p("number"),
         _WENT_ON,
     )
     .limit(1)
@@ -67,7 +67,7 @@ DELIVERED_BEHIND: Final = compiled(
     select(entry.c.id)
     .where(
         entry.c.id > ENTRIES_UP_TO.scalar_subquery(),
-        entry.c.sequence == p("sequence"),
+        entry.c.lane == p("lane"),
         entry.c.number > p("number"),
         _WENT_ON,
     )
@@ -76,29 +76,29 @@ DELIVERED_BEHIND: Final = compiled(
 """A row if a sequence has delivered a number above ``:number``, or its replay was entered: both parts of the index."""
 RUN_IS_AT: Final = f"""
 WITH settled(number) AS (
-    SELECT e.number FROM sequence_entry i JOIN entry e ON e.id = i.entry
-    WHERE i.sequence = :sequence AND e.settled_at = :since
+    SELECT e.number FROM lane_entry i JOIN entry e ON e.id = i.entry
+    WHERE i.lane = :lane AND e.settled_at = :since
     UNION ALL
-    SELECT number FROM entry WHERE id > {BY_SEQUENCE.upto} AND sequence = :sequence AND settled_at = :since
+    SELECT number FROM entry WHERE id > {BY_LANE.upto} AND lane = :lane AND settled_at = :since
 )
 SELECT coalesce(
     (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
-     WHERE e.sequence = :sequence AND e.outcome IS NULL AND m.received_at <= :since
+     WHERE e.lane = :lane AND e.outcome IS NULL AND m.received_at <= :since
          AND e.number > (SELECT coalesce(max(number), 0) FROM settled) AND e.number < :limit ORDER BY e.number LIMIT 1),
     (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
-     WHERE e.sequence = :sequence AND e.outcome IS NULL AND m.received_at <= :since
+     WHERE e.lane = :lane AND e.outcome IS NULL AND m.received_at <= :since
          AND e.number > 0 AND e.number < :limit ORDER BY e.number LIMIT 1))
 """
 """The number that a run is at which has settled nothing after ``:since``, where numbers come late: upwards from what it
 has settled last, then from the lowest, of what was there by then. A run comes back to late ones when it is through."""
 REPLAYS_OF: Final = compiled(
-    select(sequence.c.id)
+    select(lane.c.id)
     .where(
-        sequence.c.replay_of == p("sequence"),
-        sequence.c.queue == p("queue"),
-        sequence.c.plan.is_not_distinct_from(p("plan")),
+        lane.c.replay_of == p("lane"),
+        lane.c.queue == p("queue"),
+        lane.c.plan.is_not_distinct_from(p("plan")),
     )
-    .order_by(sequence.c.id.desc())
+    .order_by(lane.c.id.desc())
     .limit(1)
 )
-"""The sequence that a sequence's messages are replayed in: by a plan, or by none."""
+"""The lane that a lane's messages are replayed in: by a plan, or by none."""

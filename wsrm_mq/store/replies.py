@@ -14,7 +14,7 @@ __all__ = ["ADD_REPLY", "ANSWERED_WITH", "OUTCOME_AND_REPLY"]
 ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.name) for column in reply.columns}))
 OUTCOME_AND_REPLY: Final = compiled(
     select(
-        *(entry.c.outcome, entry.c.sequence, entry.c.number),
+        *(entry.c.outcome, entry.c.lane, entry.c.number),
         *(reply.c[name] for name in ("status", "headers", "body", "number", "outgoing_entry")),
     )
     .join(reply, reply.c.entry == entry.c.id, isouter=True)

@@ -1,4 +1,4 @@
-"""The tables of ``sequence.running`` as SQL: the state of a sequence's delivery, and of its entries."""
+"""The tables of ``sequence.running`` as SQL: the state of a lane's delivery, and of its entries."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from sqlalchemy import Case, ColumnElement, and_, case, not_, or_
 
 from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row
-from wsrm_mq.store.tables import entry, sequence
+from wsrm_mq.store.tables import entry, lane
 
 __all__ = ["delivery_is", "delivery_state", "entry_reason", "entry_state", "is_paused"]
 
 _UNSETTLED: Final = and_(
-    sequence.c.cursor < sequence.c.limit,
-    or_(sequence.c.discard_from.is_(None), sequence.c.cursor < sequence.c.discard_from),
+    lane.c.cursor < lane.c.limit,
+    or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
 )
 _ROWS: Final = dict(DELIVERY)
 
@@ -28,27 +28,27 @@ def is_paused(
 
 def _delivery_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return (
-        sequence.c.on_hold_since.is_not(None),
-        sequence.c.blocked.is_not(None),
-        sequence.c.owner.is_not(None),
+        lane.c.on_hold_since.is_not(None),
+        lane.c.blocked.is_not(None),
+        lane.c.owner.is_not(None),
         _UNSETTLED,
-        is_paused(sequence.c.retry_from, sequence.c.retry_at, now),
-        sequence.c.discarding == 1,
-        sequence.c.held > 0,
+        is_paused(lane.c.retry_from, lane.c.retry_at, now),
+        lane.c.discarding == 1,
+        lane.c.held > 0,
     )
 
 
 def _entry_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return (
-        and_(sequence.c.discard_from.is_not(None), entry.c.number >= sequence.c.discard_from),
-        entry.c.number >= sequence.c.limit,
-        sequence.c.blocked.is_not(None),
-        sequence.c.on_hold_since.is_not(None),
+        and_(lane.c.discard_from.is_not(None), entry.c.number >= lane.c.discard_from),
+        entry.c.number >= lane.c.limit,
+        lane.c.blocked.is_not(None),
+        lane.c.on_hold_since.is_not(None),
         or_(
             is_paused(entry.c.retry_from, entry.c.retry_at, now),
-            is_paused(sequence.c.retry_from, sequence.c.retry_at, now),
+            is_paused(lane.c.retry_from, lane.c.retry_at, now),
         ),
-        and_(sequence.c.owner.is_not(None), entry.c.number == sequence.c.cursor),
+        and_(lane.c.owner.is_not(None), entry.c.number == lane.c.cursor),
     )
 
 
@@ -57,20 +57,20 @@ def _fits(row: Iterable[bool | None], facts: Iterable[ColumnElement[bool]]) -> C
 
 
 def delivery_is(*states: DeliveryState, now: ColumnElement[int]) -> ColumnElement[bool]:
-    """The delivery of ``sequence`` is in one of ``states``, which differ in one fact."""
+    """The delivery of ``lane`` is in one of ``states``, which differ in one fact."""
     cells = zip(*(_ROWS[state] for state in states), strict=True)
     shared: Row = tuple(first if all(one is first for one in rest) else ANY for first, *rest in cells)
     return _fits(shared, _delivery_facts(now))
 
 
 def delivery_state(now: ColumnElement[int]) -> Case[str]:
-    """The word of the state of ``sequence``'s delivery."""
+    """The word of the state of ``lane``'s delivery."""
     facts = _delivery_facts(now)
     return case(*((_fits(row, facts), state.value) for state, row in DELIVERY))
 
 
 def entry_state(now: ColumnElement[int]) -> Case[str]:
-    """The word of the state of an ``entry`` without an outcome, joined to its ``sequence``. Without one it is ready."""
+    """The word of the state of an ``entry`` without an outcome, joined to its ``lane``. Without one it is ready."""
     facts = _entry_facts(now)
     rows = [(_fits(row, facts), state) for (state, _reason), row in ENTRY]
     return case(*rows[:-1], else_=rows[-1][1])

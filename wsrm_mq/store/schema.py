@@ -1,14 +1,13 @@
 """Which schema a store has, and how it comes to the one this version wants.
 
 A new store is made as a whole (``creating``). Migrations are Alembic's and live in this package. Each upgrade is one
-transaction: a crash leaves the old schema or the new one. What has to be done row by row follows in small ones
-(``scrub``), and goes on where it was left. A store from a newer version is refused, never guessed at (Q-113).
+transaction: a crash leaves the old schema or the new one. A store from a newer version is refused, never guessed at
+(Q-113); so is one of a version that was never released.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -18,27 +17,10 @@ from wsrm_mq.store.database import create_file, refuse_place, store_errors, writ
 from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import lost, removed
-from wsrm_mq.store.scrub import is_pending, scrub
 
 __all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision", "upgrade"]
 
-KNOWN: Final = (
-    "0001",
-    "0002",
-    "0003",
-    "0004",
-    "0005",
-    "0006",
-    "0007",
-    "0008",
-    "0009",
-    "0010",
-    "0011",
-    "0012",
-    "0013",
-    "0014",
-    "0015",
-)
+KNOWN: Final = ("0014", "0015")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]
@@ -56,9 +38,9 @@ def revision(db: Database, path: Path) -> str | None:
         return str(row[0]) if row else None
 
 
-def ensure(path: Path, *, anew: bool = False, keep_headers: Sequence[str] = ()) -> None:
+def ensure(path: Path, *, anew: bool = False) -> None:
     """Bring the store at ``path`` to ``HEAD``, creating it where there is none, and was none: an empty one would know
-    nothing of what the lost one acknowledged. ``anew``: that is wanted. ``keep_headers``: as the option.
+    nothing of what the lost one acknowledged. ``anew``: that is wanted.
 
     Raises ``SchemaMismatch`` for a store that a newer version wrote or an older one uses, ``StoreUnconfirmed`` for one
     that is lost.
@@ -68,37 +50,34 @@ def ensure(path: Path, *, anew: bool = False, keep_headers: Sequence[str] = ()) 
         raise refusal
     if not path.exists():
         create_file(path)
-    migrate(path, keep_headers)
+    migrate(path)
 
 
-def migrate(
-    path: Path, keep_headers: Sequence[str] = (), progress: Callable[[int, int], object] | None = None
-) -> tuple[str | None, str]:
+def migrate(path: Path) -> tuple[str | None, str]:
     """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date, and refuses
-    one that a process of an older version uses (``SchemaMismatch``). ``progress`` as for ``scrub``."""
-    before, is_left = _state(path)
-    found = before
-    if found is None:
+    one that a process of an older version uses (``SchemaMismatch``)."""
+    before = _revision(path)
+    if before is None:
         _create(path)
-        found, is_left = _state(path)
-    if found != HEAD:
+    if (before or _revision(path)) != HEAD:
         upgrade(path)
-        _revision, is_left = _state(path)
-    if is_left:
-        scrub(path, keep_headers, progress)
     return before, HEAD
 
 
-def _state(path: Path) -> tuple[str | None, bool]:
-    """The revision, and whether something of its migration is left to be done."""
+def _revision(path: Path) -> str | None:
     with store_errors(path), closing(sqlite3.connect(path, timeout=30)) as db:
-        found = known_revision(db, path)
-        return found, found == KNOWN[-1] and is_pending(db)
+        return known_revision(db, path)
 
 
 def known_revision(db: Database, path: Path) -> str | None:
-    """``revision``; raises ``SchemaMismatch`` for one that a newer version wrote."""
+    """``revision``; raises ``SchemaMismatch`` for one that a newer version wrote, or one that was never released."""
     found = revision(db, path)
+    if found is not None and found < KNOWN[0]:
+        raise SchemaMismatch(
+            f"{path}: has schema {found}, of a version that was never released; this one brings forward from "
+            f"{KNOWN[0]} on.",
+            "Have that version deliver what is in it, then begin with a new store.",
+        )
     if found is not None and found not in KNOWN:
         raise SchemaMismatch(
             f"{path}: has schema {found}, this version knows up to {HEAD}; a downgrade is not possible."

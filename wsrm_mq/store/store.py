@@ -6,7 +6,7 @@ import os
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -67,12 +67,9 @@ class Store:
         max_queued: int = 1_024,
         max_queued_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
-        keep_headers: Sequence[str] = (),
         serving: Serving = NAMELESS,
     ) -> None:
-        """``keep_headers``: as the option, for what an older version stored."""
         self.path = store_path(where)
-        self._keep_headers = keep_headers
         self.serving = serving
         self.clock = clock
         self.believed = believed_of(clock, clock_file(self.path))
@@ -123,7 +120,7 @@ class Store:
         keep_private(self.path, self._events)
         if dropped := dropped_pages(self.path):
             self._events.tell("store.cut_off", path=self.path, pages=dropped)
-        schema.ensure(self.path, keep_headers=self._keep_headers)
+        schema.ensure(self.path)
         self._witness = identity.admit(self.path)
         self._closing = False
         presence = Presence(self.path)

@@ -1,6 +1,6 @@
-"""A unit of work that knows sequences.
+"""A unit of work that knows lanes, and the sequences that rule them.
 
-A verb asks for a sequence and changes the record it is given; ``flush`` writes each changed one once, before COMMIT,
+A verb asks for a lane and changes the record it is given; ``flush`` writes each changed one once, before COMMIT,
 however many verbs of the batch touched it. The record is the cache's own: any rollback empties the cache.
 """
 
@@ -14,18 +14,18 @@ from wsrm_mq.errors import LeftAlone
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import entries, sequences
-from wsrm_mq.store.bulk import CHANGED, PROGRESS, RANGES, STEADY, Row
+from wsrm_mq.store import entries, lanes
+from wsrm_mq.store.bulk import CHANGED, PROGRESS, PROTOCOL, RANGES, STEADY, Row
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
 from wsrm_mq.store.outgoing import ADD_OUTGOING, ANSWERED_BY, DROP_OUTGOING, IDENTIFIER_IN_USE, SAVE_OUTGOING, Outgoing
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord, load
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
 
 __all__ = ["Transaction", "as_json"]
 
-_STEADY: Final = len(sequences.STEADY_COLUMNS)
-_PROGRESS: Final = len(sequences.PROGRESS_COLUMNS)
-_HELD: Final = sequences.PROGRESS_COLUMNS.index("held")
+_STEADY: Final = len(lanes.STEADY_COLUMNS)
+_PROGRESS: Final = len(lanes.PROGRESS_COLUMNS)
+_HELD: Final = lanes.PROGRESS_COLUMNS.index("held")
 """``held_bytes`` follows it."""
 _NOTHING: Final[Mapping[str, str | None]] = MappingProxyType({})
 
@@ -35,22 +35,27 @@ class Transaction(UnitOfWork):
 
     def __init__(self, session: Session, now: int, reached: int | None = None) -> None:
         super().__init__(session, now, reached)
-        self._sequences = session.cache.sequences
-        self._touched: dict[int, SequenceRecord] = {}
+        self._lanes = session.cache.lanes
+        self._touched: dict[int, Lane] = {}
         self._taken = self._sent = 0
         self._held = self._held_bytes = 0
         """How much more is held after it."""
 
-    def sequence(self, key: int) -> SequenceRecord | None:
-        """The sequence with this key, to be read and changed; ``None`` where there is none."""
-        record = self._touched.get(key) or self._sequences.records.get(key)
-        if record is None:
-            row = self.execute(sequences.SEQUENCE_BY_ID, {"key": key}).fetchone()
+    def lane(self, key: int) -> Lane | None:
+        """The lane with this key, to be read and changed; ``None`` where there is none."""
+        lane = self._touched.get(key) or self._lanes.records.get(key)
+        if lane is None:
+            row = self.execute(lanes.LANE_BY_ID, {"key": key}).fetchone()
             if row is None:
                 return None
-            record = self._load(row)
-        self._touched[key] = record
-        return record
+            lane = self._load(row)
+        self._touched[key] = lane
+        return lane
+
+    def sequence(self, key: int) -> SequenceRecord | None:
+        """The sequence that rules the lane with this key; ``None`` where none does."""
+        lane = self.lane(key)
+        return lane if isinstance(lane, SequenceRecord) else None
 
     def takes_slot(self) -> bool:
         """Whether there is a thread for one sequence more; then it is that one's."""
@@ -64,32 +69,44 @@ class Transaction(UnitOfWork):
         self._sent += left_alone is None
         return left_alone
 
-    def sequence_named(self, identifier: str) -> SequenceRecord | None:
-        key = self._sequences.keys.get(identifier)
+    def lane_named(self, identifier: str) -> Lane | None:
+        """The lane with this identifier; ``None`` where there is none."""
+        key = self._lanes.keys.get(identifier)
         if key is None:
-            row = self.execute(sequences.SEQUENCE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
+            row = self.execute(lanes.LANE_BY_IDENTIFIER, {"identifier": identifier}).fetchone()
             if row is None:
                 return None
             key = row[0]
             if key not in self._touched:
                 self._touched[key] = self._load(row)
-        return self.sequence(key)
+        return self.lane(key)
 
-    def add_sequence(self, record: SequenceRecord, create_id: str | None) -> SequenceRecord:
-        row = {**record.terms_row, **record.saved_row, "create_id": create_id}
-        record.id = self.execute(sequences.ADD_SEQUENCE, row).lastrowid or 0
-        record.mark_written()
-        self._touched[record.id] = record
-        return record
+    def sequence_named(self, identifier: str) -> SequenceRecord | None:
+        """The sequence with this identifier; ``None`` where there is none."""
+        lane = self.lane_named(identifier)
+        return lane if isinstance(lane, SequenceRecord) else None
 
-    def forget_sequence(self, key: int) -> None:
-        """Delete a sequence and its ranges. It has no entry any more."""
+    def add_lane(self, lane: Lane) -> None:
+        """Add a lane, which gets its key."""
+        lane.id = self.execute(lanes.ADD_LANE, {**lane.row, **lane.saved_row}).lastrowid or 0
+        lane.mark_written()
+        self._touched[lane.id] = lane
+
+    def add_sequence(self, record: SequenceRecord, create_id: str | None) -> None:
+        """Add a sequence with its lane. ``create_id``: the CreateSequence that it answers."""
+        self.add_lane(record)
+        row = {**record.protocol_row, **record.protocol_saved_row, "lane": record.id, "create_id": create_id}
+        self.execute(lanes.ADD_SEQUENCE, row)
+
+    def forget_lane(self, key: int) -> None:
+        """Delete a lane, and the sequence that rules it. It has no entry any more."""
         self._touched.pop(key, None)
-        self._sequences.drop(key)
-        self.execute(sequences.DROP_RANGES, {"sequence": key})
+        self._lanes.drop(key)
+        self.execute(lanes.DROP_RANGES, {"lane": key})
         self.execute(DROP_OUTGOING, {"sequence": key})
-        self.execute(DROP_CHANNEL, {"sequence": key})
-        self.execute(sequences.DROP_SEQUENCE, {"key": key})
+        self.execute(DROP_CHANNEL, {"lane": key})
+        self.execute(lanes.DROP_SEQUENCE, {"key": key})
+        self.execute(lanes.DROP_LANE, {"key": key})
 
     def add_outgoing(self, record: SequenceRecord, outgoing: Outgoing) -> bool:
         """Have the replies to a sequence go out in another; answers whether that has a name of its own."""
@@ -104,16 +121,15 @@ class Transaction(UnitOfWork):
         self.execute(DROP_OUTGOING, {"sequence": record.id})
         record.outgoing = record.written_outgoing = None
 
-    def channel(self, channel: Channel) -> SequenceRecord | None:
-        """The sequence of kind outgoing that leads there; ``None`` where there is none."""
+    def channel(self, channel: Channel) -> Lane | None:
+        """The lane of kind outgoing that leads there; ``None`` where there is none."""
         found = self.execute(CHANNEL, channel.row).fetchone()
-        return None if found is None else self.sequence(found[0])
+        return None if found is None else self.lane(found[0])
 
-    def add_channel(self, record: SequenceRecord, channel: Channel) -> SequenceRecord:
-        """Add a sequence of kind outgoing."""
-        record = self.add_sequence(record, None)
-        self.execute(ADD_CHANNEL, {"sequence": record.id, **channel.row})
-        return record
+    def add_channel(self, lane: Lane, channel: Channel) -> None:
+        """Add a lane of kind outgoing."""
+        self.add_lane(lane)
+        self.execute(ADD_CHANNEL, {"lane": lane.id, **channel.row})
 
     def answered_by(self, identifier: str) -> SequenceRecord | None:
         """The sequence whose replies go out in the one of this name; ``None`` where none is known."""
@@ -121,29 +137,29 @@ class Transaction(UnitOfWork):
         return None if found is None else self.sequence(found[0])
 
     @property
-    def changed_sequences(self) -> set[int]:
+    def changed_lanes(self) -> set[int]:
         """Keys of those that this transaction was asked for: what it made of them, no query sees before
-        ``write_sequences``."""
+        ``write_lanes``."""
         return set(self._touched)
 
-    def _load(self, row: tuple[object, ...]) -> SequenceRecord:
+    def _load(self, row: tuple[object, ...]) -> Lane:
         key = row[0]
-        ranges = tuple(self.execute(sequences.RANGES, {"sequence": key}))
-        unnamed = AckRanges.of(number for (number,) in self.execute(entries.UNNAMED, {"sequence": key}))
-        return SequenceRecord.load(row, AckRanges(ranges), unnamed)
+        ranges = tuple(self.execute(lanes.RANGES, {"lane": key}))
+        unnamed = AckRanges.of(number for (number,) in self.execute(entries.UNNAMED, {"lane": key}))
+        return load(row, AckRanges(ranges), unnamed)
 
     @property
     def held_in_all(self) -> tuple[int, int]:
-        """Messages and bytes that all sequences hold, as last committed: a bound on it is kept but for one batch."""
-        if self._sequences.held_in_all is None:
-            messages, size = self.db.execute(sequences.HELD_IN_ALL).fetchone()
-            self._sequences.held_in_all = (messages, size)
-        return self._sequences.held_in_all
+        """Messages and bytes that all lanes hold, as last committed: a bound on it is kept but for one batch."""
+        if self._lanes.held_in_all is None:
+            messages, size = self.db.execute(lanes.HELD_IN_ALL).fetchone()
+            self._lanes.held_in_all = (messages, size)
+        return self._lanes.held_in_all
 
     def ledger(
         self,
         event: str,
-        record: SequenceRecord | None = None,
+        lane: Lane | None = None,
         *,
         number: int | None = None,
         position: int | None = None,
@@ -153,12 +169,12 @@ class Transaction(UnitOfWork):
         failure: Mapping[str, str | None] = _NOTHING,
         is_told: bool = True,
     ) -> None:
-        """``add_ledger``, about a sequence where there is one. It is told once it is committed. ``failure``: the
+        """``add_ledger``, about a lane where there is one. It is told once it is committed. ``failure``: the
         columns ``fault``, ``exception`` and ``place`` of an attempt that did not go well."""
         self.add_ledger(
             event,
-            record.queue if record else None,
-            sequence=record.id if record else None,
+            lane.queue if lane else None,
+            sequence=lane.id if lane else None,
             number=number,
             position=position,
             attempt=attempt,
@@ -166,38 +182,49 @@ class Transaction(UnitOfWork):
             actor=actor,
             **failure,
         )
-        if is_told and record is not None and event in FROM_LEDGER:
-            self.notices.append(_notice(event, record, number, attempt, reason, is_act=actor is not None))
+        if is_told and lane is not None and event in FROM_LEDGER:
+            self.notices.append(_notice(event, lane, number, attempt, reason, is_act=actor is not None))
 
     def flush(self) -> None:
         super().flush()
-        self.write_sequences()
+        self.write_lanes()
 
-    def write_sequences(self) -> None:
-        """Write the sequences that were changed: a query sees them from then on."""
+    def write_lanes(self) -> None:
+        """Write the lanes and sequences that were changed: a query sees them from then on."""
         changed: list[Row] = []
         progressed: list[Row] = []
         steady: list[Row] = []
         ranges: list[Row] = []
-        for key, record in self._touched.items():
-            before, ranges_before = record.written
-            after, ranges_after = record.mark_written()
+        protocol: list[Row] = []
+        for key, lane in self._touched.items():
+            before, ranges_before = lane.written, lane.written_ranges
+            if isinstance(lane, SequenceRecord):
+                protocol += self._changed_protocol(lane)
+            lane.mark_written()
+            after, ranges_after = lane.written, lane.written_ranges
             self._held += after[_HELD] - before[_HELD]
             self._held_bytes += after[_HELD + 1] - before[_HELD + 1]
             if after[_PROGRESS:] != before[_PROGRESS:]:
-                changed.append((key, *record.saved_row.values()))
+                changed.append((key, *after))
             elif after[_STEADY:] != before[_STEADY:]:
                 progressed.append((key, *after[:_PROGRESS]))
             elif after != before:
                 steady.append((key, *after[:_STEADY]))
             if ranges_after is not ranges_before:
                 ranges += self._changed_ranges(key, ranges_before, ranges_after)
-            if record.outgoing is not None and record.outgoing is not record.written_outgoing:
-                self.db.execute(SAVE_OUTGOING, record.outgoing.row(key))
-                record.written_outgoing = record.outgoing
-        for bulk, rows in ((CHANGED, changed), (PROGRESS, progressed), (STEADY, steady), (RANGES, ranges)):
+        for bulk, rows in (
+            *((CHANGED, changed), (PROGRESS, progressed), (STEADY, steady)),
+            *((RANGES, ranges), (PROTOCOL, protocol)),
+        ):
             if rows:
                 bulk.write(self.db.execute, rows)
+
+    def _changed_protocol(self, record: SequenceRecord) -> list[Row]:
+        if record.outgoing is not None and record.outgoing is not record.written_outgoing:
+            self.db.execute(SAVE_OUTGOING, record.outgoing.row(record.id))
+            record.written_outgoing = record.outgoing
+        protocol = record.protocol
+        return [] if protocol == record.written_protocol else [(record.id, *protocol)]
 
     def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
         """The rows to write; what is no longer there is deleted."""
@@ -207,24 +234,24 @@ class Transaction(UnitOfWork):
         before, after = before[same:], after[same:]
         gone = {lower for lower, _ in before}.difference(lower for lower, _ in after)
         for lower in gone:
-            self.db.execute(sequences.DROP_RANGE, {"sequence": key, "key": lower})
+            self.db.execute(lanes.DROP_RANGE, {"lane": key, "key": lower})
         return [(key, *changed) for changed in set(after).difference(before)]
 
     def committed(self) -> None:
         super().committed()
-        self._sequences.keep(self._touched.values())
-        self._sequences.held_changed(self._held, self._held_bytes)
+        self._lanes.keep(self._touched.values())
+        self._lanes.held_changed(self._held, self._held_bytes)
 
 
 _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answered_with_fault": "error"}
 
 
 def _notice(
-    event: str, record: SequenceRecord, number: int | None, attempt: int | None, reason: str | None, *, is_act: bool
+    event: str, lane: Lane, number: int | None, attempt: int | None, reason: str | None, *, is_act: bool
 ) -> tuple[str, dict[str, Any]]:
-    has_failed = event == "ended" and record.value.state is State.FAILED and not is_act
+    has_failed = event == "ended" and lane.ended == State.FAILED and not is_act
     fields = {
-        "sequence": record.value.terms.identifier,
+        "sequence": lane.identifier,
         "number": number,
         "attempt": attempt,
         _REASONS.get(event, "reason"): reason,

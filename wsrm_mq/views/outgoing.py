@@ -14,7 +14,7 @@ from wsrm_mq.store.applications import SENT
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import delivery_is
-from wsrm_mq.store.tables import channel, entry, queue, sequence
+from wsrm_mq.store.tables import channel, entry, lane, queue, sequence
 
 __all__ = [
     "UNACKNOWLEDGED_FOR",
@@ -99,34 +99,34 @@ class SentView(NamedTuple):
 _dead_letters = queue.alias()
 _SENT: Final = compiled(
     select(
-        sequence.c.identifier,
+        lane.c.identifier,
         channel.c.address,
         select(func.count())
-        .where(entry.c.sequence == channel.c.sequence, entry.c.outcome.is_(None))
+        .where(entry.c.lane == channel.c.lane, entry.c.outcome.is_(None))
         .correlate(channel)
         .scalar_subquery(),
         select(func.count())
         .select_from(entry)
         .join(_dead_letters, _dead_letters.c.id == entry.c.queue)
         .where(
-            _dead_letters.c.parent == sequence.c.queue,
+            _dead_letters.c.parent == lane.c.queue,
             _dead_letters.c.kind == "dead_letter",
             entry.c.outcome == "dead",
             entry.c.confirmed_at.is_(None),
-            entry.c.sequence == channel.c.sequence,
+            entry.c.lane == channel.c.lane,
         )
-        .correlate(channel, sequence)
+        .correlate(channel, lane)
         .scalar_subquery(),
         select(entry.c.last_error)
-        .where(entry.c.sequence == channel.c.sequence, entry.c.outcome.is_(None), entry.c.last_error.is_not(None))
+        .where(entry.c.lane == channel.c.lane, entry.c.outcome.is_(None), entry.c.last_error.is_not(None))
         .order_by(entry.c.number)
         .limit(1)
         .correlate(channel)
         .scalar_subquery(),
     )
-    .join_from(channel, sequence, sequence.c.id == channel.c.sequence)
+    .join_from(channel, lane, lane.c.id == channel.c.lane)
     .where(channel.c.answers == bindparam("key"))
-    .order_by(channel.c.sequence)
+    .order_by(channel.c.lane)
     .limit(_LISTED)
 )
 
@@ -142,10 +142,10 @@ _UNSENT: Final = compiled(
     select(func.min(sequence.c.ack_due_at))
     .where(sequence.c.ack_due_at < _BEFORE)
     .union_all(
-        select(func.min(sequence.c.active_at)).where(
+        select(func.min(lane.c.active_at)).where(
             delivery_is(DeliveryState.READY, now=bindparam("now", type_=Integer)),
-            sequence.c.queue.in_(_SEND_QUEUES),
-            func.max(sequence.c.active_at, func.coalesce(sequence.c.retry_at, 0)) < _BEFORE,
+            lane.c.queue.in_(_SEND_QUEUES),
+            func.max(lane.c.active_at, func.coalesce(lane.c.retry_at, 0)) < _BEFORE,
         )
     )
 )

@@ -406,6 +406,6 @@ def _next_number(db: Database, view: SequenceView) -> int:
     """The number that runs, else the one that is next."""
     if view.late is None or view.running_since is None:
         return view.cursor
-    run = {"sequence": view.key, "limit": view.limit, "since": view.running_since}
+    run = {"lane": view.key, "limit": view.limit, "since": view.running_since}
     (number,) = db.execute(RUN_IS_AT, run).fetchone()
     return view.cursor if number is None else int(number)

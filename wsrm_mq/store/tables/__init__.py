@@ -2,16 +2,17 @@
 against them.
 
 All times are integers, ms since the epoch. An entry's id is the position: AUTOINCREMENT, so a position is never used
-again. The state of an ordered entry is derived from its sequence (``cursor``, ``limit``, ``owner``), never rewritten
+again. The state of an entry in a lane is derived from that (``cursor``, ``limit``, ``owner``), never rewritten
 row by row.
 """
 
 from __future__ import annotations
 
 from wsrm_mq.store.tables.history import archive, archived, ledger, plan
-from wsrm_mq.store.tables.messages import connection_message, entry, message, queue, reply, sequence_entry, watermark
+from wsrm_mq.store.tables.lanes import lane, range_
+from wsrm_mq.store.tables.messages import connection_message, entry, lane_entry, message, queue, reply, watermark
 from wsrm_mq.store.tables.sending import channel, outgoing
-from wsrm_mq.store.tables.sequences import range_, sequence
+from wsrm_mq.store.tables.sequences import sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata
 from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, OUTCOMES, REASONS, SEQUENCE_STATES
@@ -31,6 +32,8 @@ __all__ = [
     "epoch",
     "identity",
     "instance",
+    "lane",
+    "lane_entry",
     "ledger",
     "message",
     "metadata",
@@ -41,6 +44,5 @@ __all__ = [
     "refusal",
     "reply",
     "sequence",
-    "sequence_entry",
     "watermark",
 ]

@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Larg
 from wsrm_mq.store.tables.table import one_of, table
 from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, OUTCOMES, QUEUE_KINDS
 
-__all__ = ["connection_message", "entry", "message", "queue", "reply", "sequence_entry", "watermark"]
+__all__ = ["connection_message", "entry", "lane_entry", "message", "queue", "reply", "watermark"]
 
 queue: Final = table(
     "queue",
@@ -47,7 +47,8 @@ entry: Final = table(
     Column("id", Integer, primary_key=True),
     Column("queue", Integer, ForeignKey("queue.id"), nullable=False),
     Column("message", Integer, ForeignKey("message.id"), nullable=False),
-    Column("sequence", Integer, ForeignKey("sequence.id")),
+    # Its place in a lane; a loose entry has none.
+    Column("lane", Integer, ForeignKey("lane.id")),
     Column("number", Integer),
     # The application's answer is kept and sent back.
     Column("wants_reply", Integer, nullable=False, server_default="0"),
@@ -80,16 +81,16 @@ entry: Final = table(
 # What is not settled, by number: small, so that what a commit writes of it is one page, or few.
 Index(
     "entry_live",
-    entry.c.sequence,
+    entry.c.lane,
     entry.c.number,
     unique=True,
-    sqlite_where=text("outcome IS NULL AND sequence IS NOT NULL"),
+    sqlite_where=text("outcome IS NULL AND lane IS NOT NULL"),
 )
-Index("entry_unnamed", entry.c.sequence, entry.c.number, sqlite_where=text("named = 0"))
+Index("entry_unnamed", entry.c.lane, entry.c.number, sqlite_where=text("named = 0"))
 Index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, sqlite_where=text("outcome = 'dead'"))
 Index("entry_by_message", entry.c.message)
 # What was settled and not delivered: few beside what was.
-Index("entry_undelivered", entry.c.sequence, entry.c.number, sqlite_where=text("outcome IN ('dead', 'discarded')"))
+Index("entry_undelivered", entry.c.lane, entry.c.number, sqlite_where=text("outcome IN ('dead', 'discarded')"))
 # What was answered with a fault, by time: clean messages are not in it.
 Index(
     "entry_faulted",
@@ -100,7 +101,7 @@ Index(
 )
 
 # Two indexes that are filled later, each up to the watermark of its name: which messages came on a connection, and
-# which entries a sequence has. Each connection and each sequence has a leaf of its own in them: kept with every
+# which entries a lane has. Each connection and each lane has a leaf of its own in them: kept with every
 # message, they would be two pages more for each that is stored. See ``late_index``.
 connection_message: Final = table(
     "connection_message",
@@ -109,9 +110,9 @@ connection_message: Final = table(
     sqlite_with_rowid=False,
 )
 
-sequence_entry: Final = table(
-    "sequence_entry",
-    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+lane_entry: Final = table(
+    "lane_entry",
+    Column("lane", Integer, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("entry", Integer, ForeignKey("entry.id"), nullable=False),
     sqlite_with_rowid=False,

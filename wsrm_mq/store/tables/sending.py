@@ -14,7 +14,7 @@ __all__ = ["channel", "outgoing"]
 # The sequence that the source of an inbound one has offered with it: the replies to that one go out in it.
 outgoing: Final = table(
     "outgoing",
-    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+    Column("sequence", Integer, ForeignKey("sequence.lane"), primary_key=True, autoincrement=False),
     Column("identifier", Text, nullable=False, unique=True),
     Column("expires_at", Integer),
     Column("state", Text, nullable=False),
@@ -37,12 +37,12 @@ outgoing: Final = table(
 # Those that may still get a reply.
 Index("outgoing_created", outgoing.c.sequence, sqlite_where=text("state = 'created'"))
 
-# A sequence of kind outgoing: what leaves for one endpoint about one inbound sequence, in requests of this side's own.
+# A lane of kind outgoing: what leaves for one endpoint about one inbound sequence, in requests of this side's own.
 channel: Final = table(
     "channel",
-    Column("sequence", Integer, ForeignKey("sequence.id"), primary_key=True, autoincrement=False),
+    Column("lane", Integer, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
     # The inbound sequence that it is about.
-    Column("answers", Integer, ForeignKey("sequence.id"), nullable=False),
+    Column("answers", Integer, ForeignKey("sequence.lane"), nullable=False),
     Column("address", Text, nullable=False),
     # The endpoint's reference parameters, as a JSON list of stand-alone XML.
     Column("parameters", Text, nullable=False),

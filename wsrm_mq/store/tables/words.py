@@ -8,8 +8,10 @@ from wsrm_mq.sequence.outbound_states import OutboundState
 
 QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
-SEQUENCE_KINDS: Final = ("rm", "connection", "replay", "outgoing")
-SEQUENCE_STATES: Final = ("created", "closed", "ended")
+LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing")
+OPEN_STATES: Final = ("created", "closed")
+"""Of a sequence that has not ended."""
+SEQUENCE_STATES: Final = (*OPEN_STATES, "ended")
 OUTGOING_STATES: Final = tuple(OutboundState)
 PLAN_STATES: Final = ("planned", "running", "done", "cancelled")
 LATE: Final = ("accept", "refuse")

@@ -1,0 +1,176 @@
+"""Statements on lanes, the numbers that they have, and the sequences that rule them. Parameters are named."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, insert, or_, select
+
+from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.running import delivery_is
+from wsrm_mq.store.tables import channel, lane, outgoing, plan, queue, range_, sequence
+from wsrm_mq.versions import UNSEQUENCED
+
+p = bindparam
+
+STEADY_COLUMNS: Final = (
+    "active_at",
+    "cursor",
+    "limit",
+    "fence",
+    "running_since",
+)
+"""What every message changes. They are columns of no index: SQLite writes the entries of each that has a column of an
+UPDATE, changed or not."""
+PROGRESS_COLUMNS: Final = (
+    *STEADY_COLUMNS,
+    "owner",
+    "held",
+    "held_bytes",
+)
+"""What else changes where a lane begins or ceases to run, or holds messages; see ``Lane.saved``."""
+SAVED_COLUMNS: Final = (
+    *PROGRESS_COLUMNS,
+    "ended",
+    "ended_at",
+    "due_at",
+    "discard_from",
+    "discard_reason",
+    "discarding",
+    "retry_from",
+    "retry_at",
+    "blocked",
+    "redelivery_below",
+    "on_hold_since",
+)
+PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
+"""What the protocol changes of a sequence, beside its lane."""
+ADD_LANE: Final = compiled(
+    insert(lane).values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned")})
+)
+ADD_SEQUENCE: Final = compiled(insert(sequence).values({column.name: p(column.name) for column in sequence.columns}))
+_LANE: Final = (
+    select(
+        lane,
+        *(column.label(f"sequence_{column.name}") for column in sequence.columns),
+        *(column.label(f"outgoing_{column.name}") for column in outgoing.columns),
+    )
+    .outerjoin(sequence, sequence.c.lane == lane.c.id)
+    .outerjoin(outgoing, outgoing.c.sequence == lane.c.id)
+)
+LANE_COLUMNS: Final = tuple(_LANE.selected_columns.keys())
+LANE_BY_IDENTIFIER: Final = compiled(_LANE.where(lane.c.identifier == p("identifier")))
+LANE_BY_ID: Final = compiled(_LANE.where(lane.c.id == p("key")))
+SEQUENCE_BY_CREATE_ID: Final = compiled(
+    select(lane.c.id)
+    .join(sequence, sequence.c.lane == lane.c.id)
+    .where(sequence.c.create_id == p("create_id"), lane.c.queue == p("queue"))
+    .order_by(sequence.c.lane.desc())
+    .limit(1)
+)
+OPEN_OF_CONNECTION: Final = compiled(
+    select(lane.c.id).where(lane.c.connection == p("connection"), lane.c.queue == p("queue"), lane.c.ended_at.is_(None))
+)
+OPEN_OF_CONNECTIONS: Final = compiled(
+    select(lane.c.id).where(lane.c.connection == p("connection"), lane.c.ended_at.is_(None))
+)
+
+
+def _open_of(*who: ColumnElement[bool]) -> Select[tuple[int]]:
+    is_open = select(sequence.c.lane).where(sequence.c.lane == lane.c.id, sequence.c.state == "created").exists()
+    return select(lane.c.id).where(and_(lane.c.ended_at.is_(None), lane.c.kind == "rm", is_open, *who))
+
+
+def _more_than_most(of_peer: Select[tuple[int]]) -> str:
+    return compiled(of_peer.limit(1).offset(p("most")))
+
+
+def _unused(of_peer: Select[tuple[int]]) -> str:
+    is_used = select(range_.c.lane).where(range_.c.lane == lane.c.id).exists()
+    unused = of_peer.where(lane.c.active_at <= p("before"), ~is_used)
+    return compiled(unused.where(lane.c.id - p("after") > 0).with_only_columns(func.min(lane.c.id)))
+
+
+_OF_PRINCIPAL: Final = _open_of(lane.c.principal == p("who"))
+_OF_ADDRESS: Final = _open_of(lane.c.principal.is_(None), lane.c.peer.is_not_distinct_from(p("who")))
+OPEN_OF_PRINCIPAL: Final = _more_than_most(_OF_PRINCIPAL)
+OPEN_OF_ADDRESS: Final = _more_than_most(_OF_ADDRESS)
+"""A row if a peer has more than ``:most`` open sequences."""
+UNUSED_OF_PRINCIPAL: Final = _unused(_OF_PRINCIPAL)
+UNUSED_OF_ADDRESS: Final = _unused(_OF_ADDRESS)
+"""The oldest sequence behind ``:after`` that is open, received nothing and had no traffic since ``:before``; null."""
+HELD_IN_ALL: Final = compiled(
+    select(func.coalesce(func.sum(lane.c.held), 0), func.coalesce(func.sum(lane.c.held_bytes), 0)).where(
+        lane.c.held > 0
+    )
+)
+STOPS: Final = compiled(select(lane.c.on_hold_since, lane.c.discard_from).where(lane.c.id == p("key")))
+CLAIMS_OF: Final = compiled(
+    select(lane.c.id, lane.c.fence, lane.c.kind == "outgoing").where(lane.c.owner == p("owner"))
+)
+OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None)))
+OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner")))
+_FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
+_OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
+"""``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
+_RUNNABLE: Final = (
+    select(lane.c.id)
+    .where(delivery_is(DeliveryState.READY, now=p("now")), _OURS, lane.c.id + 0 > p("after"))
+    .limit(p("count"))  # the sum keeps the search in the partial index
+)
+RUNNABLE: Final = compiled(_RUNNABLE)
+_SENDS: Final = select(queue.c.id).where(queue.c.kind == "outgoing")
+RUNNABLE_SENDS: Final = compiled(_RUNNABLE.where(lane.c.queue.in_(_SENDS)))
+"""What is sent again by an operator too, which has a sequence of replays."""
+NEXT_RETRY: Final = compiled(
+    select(func.min(lane.c.retry_at)).where(
+        delivery_is(DeliveryState.RETRYING, DeliveryState.READY, now=p("now")), _OURS, lane.c.retry_at.is_not(None)
+    )
+)
+DISCARDING: Final = compiled(
+    select(lane.c.id)
+    .where(
+        lane.c.discarding == 1,
+        lane.c.on_hold_since.is_(None),
+        or_(
+            lane.c.owner.is_(None),
+            lane.c.cursor < lane.c.discard_from,
+            lane.c.cursor >= lane.c.limit,
+        ),
+    )
+    .limit(p("count"))
+)
+"""See ``Lane.keeps_tail``."""
+DUE: Final = compiled(select(lane.c.id).where(lane.c.due_at <= p("now")).limit(p("count")))
+DROP_LANE: Final = compiled(delete(lane).where(lane.c.id == p("key")))
+DROP_SEQUENCE: Final = compiled(delete(sequence).where(sequence.c.lane == p("key")))
+_SOURCE: Final = func.coalesce(lane.c.replay_of, lane.c.id)
+"""What is replayed is told as what it was."""
+RUN_BOUNDS: Final = compiled(
+    select(
+        lane.c.cursor,
+        lane.c.limit,
+        lane.c.discard_from,
+        lane.c.redelivery_below,
+        lane.c.identifier,
+        lane.c.partner,
+        lane.c.ordered,
+        lane.c.assurance,
+        func.coalesce(sequence.c.rm, UNSEQUENCED.label),
+        lane.c.soap,
+        lane.c.addressing,
+        lane.c.kind,
+        func.coalesce(case((plan.c.as_new == 1, plan.c.id)), ""),
+        *(channel.c.answers, channel.c.address, channel.c.parameters, channel.c.is_numbered),
+    )
+    .join_from(lane, plan, plan.c.id == lane.c.plan, isouter=True)
+    .outerjoin(channel, channel.c.lane == _SOURCE)
+    .outerjoin(sequence, sequence.c.lane == func.coalesce(channel.c.answers, _SOURCE))
+    .where(lane.c.id == p("key"))
+)
+RANGES: Final = compiled(
+    select(range_.c.lower, range_.c.upper).where(range_.c.lane == p("lane")).order_by(range_.c.lower)
+)
+DROP_RANGES: Final = compiled(delete(range_).where(range_.c.lane == p("lane")))
+DROP_RANGE: Final = compiled(delete(range_).where(range_.c.lane == p("lane"), range_.c.lower == p("key")))
