@@ -28,12 +28,12 @@ SUITE = """
 import os
 import pytest
 
-@pytest.mark.spec("D-SEQ-004", versions="all")
+@pytest.mark.spec("D-CRE-031", versions="all")
 def test_beside():
     assert "PYTEST_XDIST_WORKER" in os.environ and {beside}
 
 @pytest.mark.timed
-@pytest.mark.spec("D-SEQ-005", versions="all")
+@pytest.mark.spec("D-TRM-009", versions="all")
 def test_by_itself():
     assert "PYTEST_XDIST_WORKER" not in os.environ and {by_itself}
 """
@@ -62,7 +62,7 @@ def covered(project: Path) -> list[str]:
 
 def test_both_parts_count_for_what_is_covered(project: Path) -> None:
     assert run(project) == 0
-    assert covered(project) == ["D-SEQ-004", "D-SEQ-005"]
+    assert covered(project) == ["D-CRE-031", "D-TRM-009"]
 
 
 @pytest.mark.parametrize("part", ["beside", "by_itself"])

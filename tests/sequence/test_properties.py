@@ -130,6 +130,7 @@ def test_no_history_breaks_what_a_step_promises(
 
 @pytest.mark.invariant("I4")
 @pytest.mark.spec("D-DEL-004", versions="all")
+@settings(deadline=None)
 @given(st.permutations(list(range(1, 9))), st.lists(st.integers(1, 8), max_size=6))
 def test_in_an_open_sequence_limit_is_expected_in_whatever_order_numbers_come(
     order: list[int], duplicates: list[int]
@@ -151,6 +152,7 @@ def test_one_five_four_three_two_is_delivered_in_order() -> None:
     assert released == [(1, 1, 2), (5, 2, 2), (4, 2, 2), (3, 2, 2), (2, 2, 6)]
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(2, 60), max_size=20), st.booleans())
 def test_what_fills_the_first_gap_is_never_refused_for_room(numbers: set[int], ordered: bool) -> None:
     sequence = having(opened(ordered=ordered), sorted(numbers))
@@ -158,6 +160,7 @@ def test_what_fills_the_first_gap_is_never_refused_for_room(numbers: set[int], o
     assert message(sequence, sequence.expected, bounds=tight).act is Act.ACCEPT
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(1, 40), min_size=2, max_size=20), st.data())
 def test_a_force_goes_past_every_missing_number_up_to_where_it_is_told_and_stops_at_the_next(
     numbers: set[int], data: st.DataObject
