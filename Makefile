@@ -118,7 +118,8 @@ soak: $(if $(AUDIT),$(SPARK_STAMP),$(STAMP))
 	@$(BIN)/python -m tests.soak $(if $(AUDIT),--audit) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FRONT),--front $(FRONT)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
-# SEED=N: number of the first schedule. SCHEDULES=N. PLANT=: a mistake of tests/simulator/faults.toml, to be found.
+# SEED=N: number of the first schedule. SCHEDULES=N. PLANT=: a mistake of tests/simulator/faults.toml, to be found;
+# PLANT=each: each of them.
 simulate: $(STAMP)
 	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
 		$(if $(PLANT),--plant "$(PLANT)") $(ARGS)

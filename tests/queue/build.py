@@ -24,6 +24,7 @@ from wsrm_mq.store import entries, queues, schema
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
+from wsrm_mq.store.instances import InstanceFiles
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.testing import ManualClock
@@ -65,13 +66,14 @@ class Instance:
         row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
         self.key = int(self.db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
         self._cache = Cache(serving)
+        self._instances = InstanceFiles(path)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             self._cache.validate(self.db.execute("PRAGMA data_version").fetchone()[0])
-            tx = Transaction(Session(self.db, self._cache, self.key, self.name), self.clock())
+            tx = Transaction(Session(self.db, self._cache, self.key, self.name, self._instances), self.clock())
             yield tx
             tx.flush()
             self.db.execute("COMMIT")

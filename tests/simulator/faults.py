@@ -61,11 +61,8 @@ class _Source(importlib.machinery.SourceFileLoader):
         return compile(self._text, self.path, "exec")
 
 
-def planted(arguments: list[str]) -> list[str]:
-    """Plant what ``--plant NAME`` names; answers the other arguments."""
-    if "--plant" not in arguments:
-        return arguments
-    at = arguments.index("--plant")
-    _Planted.fault = all_faults()[arguments[at + 1]]
-    sys.meta_path.insert(0, _Planted)
-    return arguments[:at] + arguments[at + 2 :]
+def plant(name: str | None) -> None:
+    """Plant a mistake, or none, in this process, which has not imported the product yet."""
+    if name is not None:
+        _Planted.fault = all_faults()[name]
+        sys.meta_path.insert(0, _Planted)

@@ -1,27 +1,23 @@
 """What must hold whatever the order of steps, told by what the service saw and what the partners were told.
 
-It knows what was sent, acknowledged and called. Of the store it reads the published facts of an entry (its outcome) and
-of a sequence (its state), through a connection of its own.
+It knows what was sent, acknowledged and called. Of the store it asks the outcome of an entry and the state of a
+sequence (``stored``).
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tests.simulator.stored import Stored
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.store import lanes
-from wsrm_mq.store.invariants import INVARIANTS, Invariant
 
 NO_DISCARD, ENTIRE, _ = IncompleteSequenceBehavior
-
-_CHECKED: tuple[Invariant, ...] = tuple(one for one in INVARIANTS if one.table in ("sequence", "entry", "message"))
 
 
 class Violation(AssertionError):
@@ -54,17 +50,27 @@ class Truth:
         """The service has taken it in its last call."""
         return bool(self.called[number]) and self.called[number][-1] is True
 
+    def missing_below(self, number: int) -> set[int]:
+        return set(range(1, number)) - self.accepted - self.passed
+
     @property
     def may_lose(self) -> bool:
         return self.policy.assurance is DeliveryAssurance.AT_MOST_ONCE
 
 
 class Oracle:
-    def __init__(self, reader: sqlite3.Connection) -> None:
-        self._reader = reader
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
         self.truths: dict[str, Truth] = {}
         self.lost: set[str] = set()
         """Processes that were killed, or taken for dead."""
+
+    def summary(self) -> list[object]:
+        """What the service saw and the partners were told, without names that are drawn by chance."""
+        return [
+            (sorted(truth.accepted), sorted(truth.acknowledged), sorted(truth.called.items()))
+            for truth in self.truths.values()
+        ]
 
     # what partners are told
 
@@ -76,9 +82,9 @@ class Oracle:
         if unknown := new - truth.accepted:
             raise Violation(f"{sorted(unknown)} of {identifier} are acknowledged and were never stored")
         truth.acknowledged |= new
-        is_open = self.state(identifier) == "created"  # at the end all that was accepted is named
-        if is_open and (truth.is_two_way or truth.policy.acknowledge is Acknowledge.DELIVERED):
-            unsettled = {number for number, outcome, *_ in self.entries(identifier) if outcome is None}
+        waits = truth.is_two_way or truth.policy.acknowledge is Acknowledge.DELIVERED
+        if waits and self._stored.state(identifier) == "created":  # at the end all that was accepted is named
+            unsettled = {number for number, outcome, *_ in self._stored.entries(identifier) if outcome is None}
             if early := new & unsettled - truth.restored:
                 raise Violation(f"{sorted(early)} of {identifier} are acknowledged before their reply is stored")
 
@@ -99,9 +105,10 @@ class Oracle:
         if number in truth.running:
             raise Violation(f"{where} is delivered while {truth.running[number]} is at it")
         if delivery.source is None:
-            outcome = self._reader.execute("SELECT outcome FROM entry WHERE id = ?", (delivery.position,)).fetchone()
-            if outcome is None or (outcome[0] is not None and not delivery.at_most_once):
-                raise Violation(f"{where} is delivered after it was settled as {outcome and outcome[0]}")
+            outcome = self._stored.outcome(delivery.position)
+            was_settled_first = delivery.at_most_once and outcome in ("delivered", "nowhere")  # and perhaps pruned
+            if outcome is not None and not was_settled_first:
+                raise Violation(f"{where} is delivered after it was settled as {outcome}")
             self._check_order(truth, number, delivery, where)
         truth.called[number].append(None)
         if delivery.source is None:
@@ -114,13 +121,13 @@ class Oracle:
             raise Violation(f"{where} is delivered while {dict(truth.running)} of its sequence run")
         before = {
             earlier
-            for earlier, outcome, late, _reason in self.entries(truth.identifier)
+            for earlier, outcome, late, _reason in self._stored.entries(truth.identifier)
             if earlier < number and outcome is None and not late and not truth.was_taken(earlier)
         }
         if before and not truth.may_lose:
             raise Violation(f"{where} is delivered before {sorted(before)}")
-        state = self.state(truth.identifier)
-        missing = set(range(1, number)) - truth.accepted - truth.passed
+        state = self._stored.state(truth.identifier)
+        missing = truth.missing_below(number)
         if state == "created" and missing and not truth.may_lose:
             raise Violation(f"{where} is delivered across the gap {sorted(missing)}")
         if truth.policy.behavior is ENTIRE and (state == "created" or missing):
@@ -134,8 +141,8 @@ class Oracle:
         truth.called[number][-1] = is_taken
         truth.running.pop(number, None)
         if not delivery.at_most_once:
-            outcome = self._reader.execute("SELECT outcome FROM entry WHERE id = ?", (delivery.position,)).fetchone()
-            if outcome is None or outcome[0] is not None:
+            outcome = self._stored.outcome(delivery.position)
+            if outcome is not None:
                 raise Violation(f"number {number} of {truth.identifier} was given up while the service was at it")
 
     def killed(self, process: str) -> None:
@@ -150,52 +157,31 @@ class Oracle:
         if process not in self.lost:
             yield
             return
-        others = self._reader.execute(
-            "SELECT e.id FROM entry e JOIN lane s ON s.id = e.lane WHERE e.outcome IS NULL AND s.owner <> ?",
-            (instance,),
-        ).fetchall()
+        others = self._stored.unsettled_of_others(instance)
         yield
-        for (position,) in others:
-            found = self._reader.execute("SELECT outcome FROM entry WHERE id = ?", (position,)).fetchone()
-            if found is not None and found[0] == "delivered":
+        for position in others:
+            if self._stored.outcome(position) == "delivered":
                 raise Violation(f"position {position} was settled by {process}, which had lost it to another")
 
-    # what the store says
-
-    def entries(self, identifier: str) -> list[tuple[int, str | None, int, str | None]]:
-        """Number, outcome, lateness and reason of each entry that came in a sequence."""
-        return self._reader.execute(
-            "SELECT e.number, e.outcome, e.late, e.reason FROM entry e JOIN lane s ON s.id = e.lane "
-            "WHERE s.identifier = ?",
-            (identifier,),
-        ).fetchall()
-
-    def state(self, identifier: str) -> str | None:
-        found = self._reader.execute("SELECT state FROM sequences WHERE sequence = ?", (identifier,)).fetchone()
-        return None if found is None else found[0]
+    # the end
 
     def before_retention(self) -> None:
         for identifier, truth in self.truths.items():
-            truth.settled |= {number: outcome for number, outcome, *_ in self.entries(identifier) if outcome}
+            truth.settled |= {number: outcome for number, outcome, *_ in self._stored.entries(identifier) if outcome}
 
     def is_brought_back(self, position: int) -> None:
-        found = self._reader.execute(
-            "SELECT s.identifier, e.number FROM entry e JOIN lane s ON s.id = e.lane WHERE e.id = ?",
-            (position,),
-        ).fetchone()
+        found = self._stored.place(position)
         if found is not None and found[0] in self.truths:
             self.truths[found[0]].restored.add(found[1])
 
     def check_store(self) -> None:
-        for one in _CHECKED:
-            found = self._reader.execute(one.question, {"lower": 0, "upper": 2**62}).fetchone()
-            if found is not None:
-                raise Violation(f"{one.name}: {one.table} {found[0]}, {found[1]}")
+        if (broken := self._stored.broken()) is not None:
+            raise Violation(broken)
 
     def check_end(self) -> None:
         """Everything has come to rest: what was acknowledged has come to an end that is told."""
         for identifier, truth in self.truths.items():
-            rows = {number: (outcome, reason) for number, outcome, _late, reason in self.entries(identifier)}
+            rows = {number: (outcome, reason) for number, outcome, _late, reason in self._stored.entries(identifier)}
             for number in sorted(truth.accepted):
                 outcome, reason = rows.get(number, (truth.settled.get(number), "pruned"))
                 self._check_outcome(truth, number, outcome, reason, is_there=number in rows)
@@ -211,28 +197,20 @@ class Oracle:
             raise Violation(f"{where} is settled as delivered, and the service never took it")
         if outcome in ("dead", "discarded") and not reason:
             raise Violation(f"{where} is {outcome} and nothing says why")
-        if outcome is None and self._is_left(truth.identifier, number):
+        if outcome is None and self._is_left(truth, number):
             raise Violation(f"{where} can be delivered and nobody does")
 
-    def _is_left(self, identifier: str, number: int) -> bool:
-        """Whether nothing stops it: no operator, no failure, no gap, no retry that is to come."""
-        return bool(
-            self._reader.execute(
-                'SELECT on_hold_since IS NULL AND blocked IS NULL AND retry_at IS NULL AND ? < "limit" '
-                "AND discard_from IS NULL FROM lane WHERE identifier = ?",
-                (number, identifier),
-            ).fetchone()[0]
-        )
+    def _is_left(self, truth: Truth, number: int) -> bool:
+        """Nothing stops it: neither a gap, nor what the store says of its sequence."""
+        delivers_below = self._stored.delivers_below(truth.identifier)
+        has_gap = truth.policy.behavior is ENTIRE or bool(truth.missing_below(number))
+        return number < delivers_below or bool(delivers_below and not has_gap)
 
     def check_nothing_is_left(self, now: int) -> None:
         """By what was told alone: no free sequence has something to deliver."""
-        search = {"now": now, "count": 10, "foreign": "[]", "after": 0}
-        left = self._reader.execute(lanes.RUNNABLE, search).fetchall()
-        if left:
-            raise Violation(f"nobody was told of what can be delivered of the sequences {[key for key, *_ in left]}")
-        retry_at = self._reader.execute(lanes.NEXT_RETRY, {"foreign": "[]"}).fetchone()[0]
-        if retry_at is not None:
+        if left := self._stored.runnable(now):
+            raise Violation(f"nobody was told of what can be delivered of the sequences {left}")
+        if self._stored.next_retry() is not None:
             raise Violation("nobody looks again when a retry is due")
-        owned = self._reader.execute("SELECT id FROM lane WHERE owner IS NOT NULL").fetchall()
-        if owned:
-            raise Violation(f"nobody runs the sequences {[key for (key,) in owned]}, and they are not given back")
+        if owned := self._stored.owned():
+            raise Violation(f"nobody runs the sequences {owned}, and they are not given back")

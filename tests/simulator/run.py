@@ -5,20 +5,28 @@ from __future__ import annotations
 import argparse
 import logging
 import multiprocessing
+import os
 import random
+import re
 import tempfile
 import time
 import traceback
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.simulator.world import Place, World
+from tests.simulator import rest
+from tests.simulator.faults import all_faults, plant
+from tests.simulator.machine import replaced
+from tests.simulator.place import Place
+from tests.simulator.world import STEPS, World
 
 MEMORY: Final = Path("/dev/shm")
-LEAST, MOST = 30, 90
+LEAST, MOST = 22, 60
 """Steps of a schedule."""
 CHUNK: Final = 250
 
@@ -39,106 +47,156 @@ class Schedule(NamedTuple):
 class Failure(NamedTuple):
     number: int
     schedule: Schedule
-    error: str
-    where: str
+    told: str
 
 
-def temporary_home() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="wsrm-simulator-", dir=MEMORY if MEMORY.is_dir() else None)
+class Outcome(NamedTuple):
+    """Of many schedules. ``checksum`` is the same whenever the same happened."""
+
+    counts: Counter[str]
+    checksum: int
+    seconds: float
+    """Of CPU."""
+    failure: Failure | None
 
 
-def run_one(place: Place, schedule: Schedule, counts: Counter[str]) -> BaseException | None:
+@contextmanager
+def a_place() -> Iterator[Place]:
+    home = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="wsrm-simulator-", dir=home) as directory:
+        place = Place(Path(directory))
+        with replaced(place.clock):
+            yield place
+
+
+def run_one(place: Place, schedule: Schedule, tell: Callable[[str], object] | None = None) -> tuple[World, str]:
+    """Answers the world as it is in the end, and what is wrong with it."""
     world = World(place, schedule.start)
+    if tell is not None:
+        world.tell = tell
     try:
-        world.run(schedule.steps)
+        rest.run(world, schedule.steps)
     except Exception as error:
-        return error
-    finally:
-        counts.update(world.counts)
-    return None
+        return world, f"{error}\n{''.join(traceback.format_exception(error)[-4:])}"
+    return world, ""
 
 
-def run_many(numbers: Iterable[int]) -> tuple[Counter[str], Failure | None]:
+def run_many(numbers: Iterable[int]) -> Outcome:
     """Until one fails."""
+    logging.disable(logging.CRITICAL)  # thousands of failures are told
+    begun = time.process_time()
     counts: Counter[str] = Counter()
-    with temporary_home() as home:
-        place = Place(Path(home))
+    checksum = 0
+    failure: Failure | None = None
+    with a_place() as place:
         for number in numbers:
             schedule = Schedule.numbered(number)
-            counts["schedules"] += 1
-            counts["steps"] += len(schedule.steps)
-            error = run_one(place, schedule, counts)
-            if error is not None:
-                return counts, Failure(number, shortest(place, schedule), str(error), _where(error))
-    return counts, None
+            world, error = run_one(place, schedule)
+            counts += world.counts + Counter(schedules=1, steps=len(schedule.steps))
+            checksum ^= zlib.crc32(f"{number} {world.counts} {world.oracle.summary()}".encode())
+            if error:
+                failure = _failure(place, number, schedule, error)
+                break
+    return Outcome(counts, checksum, time.process_time() - begun, failure)
 
 
-def shortest(place: Place, schedule: Schedule) -> Schedule:
-    """Leave out steps as long as the rest still fails: halves first, then ever smaller pieces."""
+def _failure(place: Place, number: int, schedule: Schedule, error: str) -> Failure:
+    kind = _kind(error)
+    short = shortest(schedule, lambda fewer: _kind(run_one(place, fewer)[1]) == kind)
+    return Failure(number, short, told(place, number, short, error))
+
+
+def _kind(error: str) -> str:
+    """What fails, whatever the names and numbers."""
+    return re.sub(r"urn:uuid:[-0-9a-f]+|[0-9]+", "", error.partition("\n")[0])
+
+
+def shortest(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Leave out steps as long as the rest still fails: halves first, then ever smaller pieces, until no step can be
+    spared."""
     size = len(schedule.steps) // 2
     while size:
-        begin = 0
+        begin, is_shorter = 0, False
         while begin < len(schedule.steps):
             fewer = schedule._replace(steps=schedule.steps[:begin] + schedule.steps[begin + size :])
-            if run_one(place, fewer, Counter()) is not None:
-                schedule = fewer
+            if fails(fewer):
+                schedule, is_shorter = fewer, True
             else:
                 begin += size
-        size //= 2
+        size = size if size == 1 and is_shorter else size // 2
     return schedule
 
 
-def _where(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)[-4:])
-
-
-def told(failure: Failure) -> str:
+def told(place: Place, number: int, schedule: Schedule, error: str) -> str:
     """What fails, and each step of the shortest schedule in words."""
-    lines = [f"schedule {failure.number} fails: {failure.error}", failure.where, "its shortest form:"]
-    with temporary_home() as home:
-        place = Place(Path(home))
-        world = World(place, failure.schedule.start)
-        world.tell = lines.append
-        try:
-            world.run(failure.schedule.steps)
-        except Exception as error:
-            lines.append(f"  -> {error}")
-    lines.append(f"replay: make simulate SEED={failure.number} SCHEDULES=1")
-    return "\n".join(lines)
+    lines: list[str] = []
+    _world, short_error = run_one(place, schedule, lines.append)
+    return "\n".join(
+        [
+            f"schedule {number} fails: {error}",
+            f"its shortest form has {len(schedule.steps)} steps:",
+            *lines,
+            f"  -> {short_error.partition(chr(10))[0]}",
+            f"replay: make simulate SEED={number} SCHEDULES=1",
+        ]
+    )
+
+
+def run_all(numbers: range, workers: int, fault: str | None = None) -> Outcome:
+    """In so many processes, until one schedule fails. ``fault``: a mistake that is planted in each."""
+    pieces = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
+    whole = Outcome(Counter(), 0, 0.0, None)
+    context = multiprocessing.get_context("spawn")  # each imports the product anew
+    with ProcessPoolExecutor(min(workers, len(pieces)), context, plant, (fault,)) as pool:
+        for piece in pool.map(run_many, pieces):
+            whole = Outcome(
+                whole.counts + piece.counts,
+                whole.checksum ^ piece.checksum,
+                whole.seconds + piece.seconds,
+                piece.failure,
+            )
+            if piece.failure is not None:
+                pool.shutdown(cancel_futures=True)
+                break
+    return whole
+
+
+def find_each(numbers: range, workers: int) -> int:
+    """Tell which schedule finds each planted mistake, and how."""
+    missed = 0
+    for name in all_faults():
+        failure = run_all(numbers, workers, name).failure
+        if failure is None:
+            print(f"NOT FOUND in {len(numbers)} schedules: {name}", flush=True)
+            missed += 1
+        else:
+            first = failure.told.partition(chr(10))[0]
+            print(f"{name}: {first} ({len(failure.schedule.steps)} steps are enough)", flush=True)
+    return int(missed > 0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="number of the first schedule")
     parser.add_argument("--schedules", type=int, default=100_000)
-    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--plant", choices=[*all_faults(), "each"], help="a mistake that is to be found; each of them")
     known = parser.parse_args(argv)
-    logging.disable(logging.CRITICAL)  # thousands of failures are told
-    begun = time.monotonic()
     numbers = range(known.seed, known.seed + known.schedules)
-    pieces = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
-    counts: Counter[str] = Counter()
-    failure: Failure | None = None
-    if known.workers <= 1 or len(pieces) == 1:
-        for piece in pieces:
-            more, failure = run_many(piece)
-            counts += more
-            if failure is not None:
-                break
-    else:
-        with ProcessPoolExecutor(known.workers) as pool:
-            for more, failed in pool.map(run_many, pieces):
-                counts += more
-                failure = failure or failed
-                if failure is not None:
-                    pool.shutdown(cancel_futures=True)
-                    break
-    seconds = time.monotonic() - begun
-    schedules, steps = counts.pop("schedules"), counts.pop("steps")
-    print(f"{schedules} schedules, {steps} steps ({steps / max(1, schedules):.0f} each), {seconds:.0f} s")
-    for kind, times in counts.most_common():
-        print(f"{times:>9}  {kind}")
-    if failure is not None:
-        print(told(failure))
-        return 1
-    return 0
+    if known.plant == "each":
+        return find_each(numbers, known.workers)
+    begun = time.monotonic()
+    done = run_all(numbers, known.workers, known.plant)
+    schedules, steps = done.counts.pop("schedules"), done.counts.pop("steps")
+    print(
+        f"{schedules} schedules, {steps} steps ({steps / schedules:.0f} each), {time.monotonic() - begun:.0f} s, "
+        f"{done.seconds:.0f} s of CPU ({1000 * done.seconds / schedules:.1f} ms each), checksum {done.checksum:08x}"
+    )
+    for title, is_among in (("steps", STEPS.__contains__), ("and in them", lambda kind: kind not in STEPS)):
+        print(f"{title}:")
+        for kind, times in done.counts.most_common():
+            if is_among(kind):
+                print(f"{times:>9}  {kind}")
+    if done.failure is not None:
+        print(done.failure.told)
+    return int(done.failure is not None)

@@ -3,133 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import ClassVar
 
 import greenlet
 
-W = TypeVar("W")
+
+class Task(greenlet.greenlet):
+    """``name``: the thread's."""
+
+    def __init__(self, function: Callable[[], object], tasks: Tasks, name: str) -> None:
+        super().__init__(function, tasks.hub)
+        self.tasks = tasks
+        self.name = name
+        self.is_waiting = False
+        self.was_woken = False
 
 
 class Tasks:
-    """The tasks of one process. A task that waits is run again by ``step``, which is the schedule's to call."""
+    """The tasks of one process. A task that is ready runs on by ``step``, which is the schedule's to call."""
 
-    def __init__(self) -> None:
-        self.ready: list[greenlet.greenlet] = []
-        self._all: set[greenlet.greenlet] = set()
-        self._hub = greenlet.getcurrent()
+    current: ClassVar[Tasks]
+    """Those of the process whose code is running."""
 
-    def start(self, function: Callable[[], object]) -> greenlet.greenlet:
+    def __init__(self, now: Callable[[], int]) -> None:
+        """``now``: milliseconds."""
+        self.hub = greenlet.getcurrent()
+        self.ready: list[Task] = []
+        self.is_dead = False
+        self._now = now
+        self._timers: dict[Task, float] = {}
+        """Tasks that wait no longer than until then."""
+        self._all: dict[Task, None] = {}
+
+    def start(self, function: Callable[[], object], name: str) -> None:
+        if self.is_dead:
+            raise RuntimeError("can't start new thread")
+
         def run() -> None:
             try:
                 function()
             finally:
-                self._all.discard(greenlet.getcurrent())
+                self._all.pop(task, None)
 
-        task = greenlet.greenlet(run, self._hub)
-        self._all.add(task)
+        task = Task(run, self, name)
+        self._all[task] = None
         self.ready.append(task)
-        return task
-
-    def kill(self) -> None:
-        """The process is gone: none of its tasks runs again."""
-        self.ready.clear()
-        for task in list(self._all):
-            if task:
-                task.throw()
 
     def step(self, which: int) -> None:
         """Run one ready task until it waits."""
+        Tasks.current = self
         self.ready.pop(which % len(self.ready)).switch()
 
+    def step_named(self, name: str) -> bool:
+        """Run the ready task of this name; answers whether there is one."""
+        found = [at for at, task in enumerate(self.ready) if task.name == name]
+        if found:
+            self.step(found[0])
+        return bool(found)
+
+    def kill(self) -> None:
+        """The process is gone: none of its tasks runs again."""
+        Tasks.current = self
+        self.is_dead = True
+        self.ready.clear()
+        self._timers.clear()
+        for task in list(self._all):
+            if task:
+                task.throw()
+        self._all.clear()
+
+    # for the task that runs
+
     def pause(self) -> None:
-        """The task that calls this may be followed by any other."""
-        self.ready.append(greenlet.getcurrent())
-        self.sleep()
+        """Any other task may run before this one goes on."""
+        self.ready.append(running())
+        self.hub.switch()
 
-    def waker(self) -> Callable[[], None]:
-        """What wakes the task that calls this, once it is called, after it has gone to ``sleep``."""
-        task = greenlet.getcurrent()
-        assert task is not self._hub, "only a task may wait"
-        return lambda: self.ready.append(task)
+    def sleep(self, seconds: float | None = None) -> bool:
+        """Wait for ``wake``; answers whether that came within ``seconds``."""
+        if self.is_dead:
+            raise greenlet.GreenletExit
+        task = running()
+        task.is_waiting, task.was_woken = True, False
+        if seconds is not None:
+            self._timers[task] = self._now() + seconds * 1000
+        self.hub.switch()
+        return task.was_woken
 
-    def sleep(self) -> None:
-        self._hub.switch()
+    def wake(self, task: Task) -> None:
+        if task.is_waiting and not self.is_dead:
+            task.is_waiting, task.was_woken = False, True
+            self._timers.pop(task, None)
+            self.ready.append(task)
 
-
-class Lock:
-    """One task runs at a time, and none waits while it has a lock."""
-
-    def __enter__(self) -> bool:
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Condition:
-    """``threading.Condition`` for tasks."""
-
-    tasks: Tasks
-    """Of the process whose task is running; the process says so before each step."""
-
-    def __init__(self, _lock: Lock) -> None:
-        self._wakers: list[Callable[[], None]] = []
-
-    def wait(self) -> None:
-        self._wakers.append(Condition.tasks.waker())
-        Condition.tasks.sleep()
-
-    def notify_all(self) -> None:
-        wakers, self._wakers = self._wakers, []
-        for wake in wakers:
-            wake()
-
-
-class Pool(Generic[W]):
-    """``wsrm_mq.delivery.pool.Pool`` on tasks."""
-
-    def __init__(
-        self, work: Callable[[W], None], *, threads: int, max_threads: int, events: Any, of: str = "sequences"
-    ) -> None:
-        self._work = work
-        self._most = max_threads
-        self._items: list[W] = []
-        self._at_work: dict[greenlet.greenlet, W] = {}
-        self._tasks = Condition.tasks
-        self.is_stopping = False
+    # time
 
     @property
-    def waiting(self) -> int:
-        return len(self._items)
+    def next_at(self) -> float:
+        """When the first task has waited for long enough."""
+        return min(self._timers.values(), default=float("inf"))
 
-    @property
-    def free(self) -> int:
-        return self._most - len(self._items) - len(self._at_work)
+    def ring(self) -> None:
+        """Time has passed."""
+        if self._timers and self.next_at <= self._now():
+            for task, at in sorted(self._timers.items(), key=lambda timer: timer[1]):
+                if at <= self._now():
+                    del self._timers[task]
+                    task.is_waiting = False
+                    self.ready.append(task)
 
-    def give(self, item: W) -> bool:
-        if self.is_stopping:
-            return False
-        self._items.append(item)
-        self._send()
-        return True
 
-    def look_after(self) -> None:
-        self._send()
-
-    def done(self) -> None:
-        self._at_work.pop(greenlet.getcurrent(), None)
-
-    def in_hand(self) -> list[W]:
-        return [*self._items, *self._at_work.values()]
-
-    def _send(self) -> None:
-        if self._items and len(self._at_work) < self._most:
-            item = self._items.pop(0)
-            self._at_work[self._tasks.start(lambda: self._run(item))] = item
-
-    def _run(self, item: W) -> None:
-        try:
-            self._work(item)
-        finally:
-            self._at_work.pop(greenlet.getcurrent(), None)
-            self._send()
+def running() -> Task:
+    task = greenlet.getcurrent()
+    assert isinstance(task, Task), "only a task may wait"
+    return task

@@ -2,62 +2,75 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
+import random
 
 import pytest
 
-from tests.simulator.faults import ROOT, all_faults
-from tests.simulator.run import Schedule, run_many, run_one, shortest, temporary_home, told
-from tests.simulator.world import STEPS, Place, World
+from tests.simulator.faults import all_faults
+from tests.simulator.run import Schedule, run_all, shortest
+from tests.simulator.world import STEPS
+
+SHARES = (
+    "crashes before a commit",
+    "crashes after a commit",
+    "crashes between a commit",
+    "takeovers of sequences",
+    "sequences expired",
+    "sequences terminated",
+    "messages lost",
+    "messages repeated",
+    "answers lost",
+    "wake-ups lost",
+)
+SOON = ("the cursor moves twice", "the cache outlives the commit of another process", "a wake-up of the writer is lost")
+"""Mistakes that the first few hundred schedules find."""
 
 
 @pytest.mark.invariant("I3", "I4", "I5", "I6", "I7")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(1, 2_000, 250))
+@pytest.mark.parametrize("first", range(1, 2_001, 500))
 def test_whatever_the_order_of_steps_what_is_acknowledged_is_delivered_once_and_in_order(first: int) -> None:
-    counts, failure = run_many(range(first, first + 250))
-    assert failure is None, told(failure)
+    counts, _checksum, _seconds, failure = run_all(range(first, first + 500), workers=1)
+    assert failure is None, failure and failure.told
+    assert counts["schedules"] == 500
     assert counts["steps"] >= 40 * counts["schedules"]
-    assert set(STEPS) <= set(counts), "every kind of step has its share"
+    assert [kind for kind in (*STEPS, *SHARES) if not counts[kind]] == []
 
 
 @pytest.mark.timeout(300)
 def test_a_schedule_is_the_same_each_time_it_is_run() -> None:
-    def lines(number: int) -> list[str]:
-        schedule = Schedule.numbered(number)
-        with temporary_home() as home:
-            world = World(Place(Path(home)), schedule.start)
-            found: list[str] = []
-            world.tell = found.append
-            world.run(schedule.steps)
-            facts = world.place.reader.execute("SELECT sequence, number, outcome, deliveries FROM entry ORDER BY id")
-            return [*found, *map(str, facts.fetchall())]
-
-    assert [lines(number) for number in range(10)] == [lines(number) for number in range(10)]
+    once, again, other = (run_all(range(first, first + 20), workers=1) for first in (1, 1, 21))
+    assert once[:2] == again[:2]
+    assert once.checksum != other.checksum
 
 
-def test_a_schedule_that_fails_is_cut_down_to_the_steps_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STEPS, "sweeps", lambda _world, _draw: 1 / 0)
-    with temporary_home() as home:
-        place, number = Place(Path(home)), 1
-        while run_one(place, Schedule.numbered(number), Counter()) is None:
-            number += 1
-        assert len(shortest(place, Schedule.numbered(number)).steps) == 1
+def test_a_schedule_that_fails_is_cut_down_to_the_steps_that_it_takes() -> None:
+    needed = random.Random(1).sample(range(60), 5)
+    found = shortest(Schedule(1, tuple(range(60))), lambda fewer: set(needed) <= set(fewer.steps))
+    assert sorted(found.steps) == sorted(needed)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["the cursor moves twice", "the cache outlives the commit of another process"])
-def test_a_planted_mistake_is_found(name: str) -> None:
-    assert name in all_faults()
-    command = [sys.executable, "-m", "tests.simulator", "--plant", name, "--schedules", "250"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.returncode == 1, found.stdout + found.stderr
-    assert "its shortest form:" in found.stdout
+@pytest.mark.parametrize("name", SOON)
+def test_a_planted_mistake_is_found_and_told_as_a_schedule_that_can_be_replayed(name: str) -> None:
+    failure = run_all(range(1, 501), workers=1, fault=name).failure
+    assert failure is not None
+    assert len(failure.schedule.steps) < 40
+    assert f"its shortest form has {len(failure.schedule.steps)} steps:" in failure.told
+    assert f"make simulate SEED={failure.number} SCHEDULES=1" in failure.told
+    again = run_all(range(failure.number, failure.number + 1), workers=1, fault=name).failure
+    assert again is not None
+    assert again.schedule == failure.schedule
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", [name for name in all_faults() if name not in SOON])
+def test_every_planted_mistake_is_found(name: str) -> None:
+    assert run_all(range(1, 20_001), workers=2, fault=name).failure is not None
 
 
 def test_every_planted_mistake_stands_in_the_code_once() -> None:
+    assert len(all_faults()) >= 15
     for fault in all_faults().values():
         compile(fault.mutated(), fault.file, "exec")

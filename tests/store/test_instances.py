@@ -14,7 +14,7 @@ from tests.store.conftest import Python
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import instances
 from wsrm_mq.store.beside import beside
-from wsrm_mq.store.instances import Neighbours, Presence, is_alive, wake
+from wsrm_mq.store.instances import InstanceFiles, Neighbours, Presence, is_alive, wake
 from wsrm_mq.store.store import Store
 
 ANOTHER = """
@@ -185,7 +185,7 @@ def test_a_missing_lock_is_no_death_until_it_is_missing_for_long(
     path: Path, presence: Presence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instances, "MISSING_SECONDS", 0.2)
-    others = Neighbours(path)
+    others = Neighbours(InstanceFiles(path))
     assert not others.is_dead(presence.name)
     (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()
     assert not others.is_dead(presence.name)
@@ -200,7 +200,7 @@ def test_a_missing_lock_is_no_death_until_it_is_missing_for_long(
 
 def test_a_free_lock_is_a_death_at_once(path: Path, presence: Presence) -> None:
     presence.abandon()
-    assert Neighbours(path).is_dead(presence.name)
+    assert Neighbours(InstanceFiles(path)).is_dead(presence.name)
 
 
 def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_store_that_a_newer_version_brings_forward_before_this_process_can_be_
         threading.Timer(0.3, upgraded).start()
         return Presence(store)
 
-    monkeypatch.setattr("wsrm_mq.store.store.Presence", overtaken)
+    monkeypatch.setattr("wsrm_mq.store.instances.Presence", overtaken)
     with pytest.raises(SchemaMismatch, match="has schema 9999"):
         Store(path).open()
     db = sqlite3.connect(path)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.database import connect_writer
+from wsrm_mq.store.database import connect_writer, file_of
+from wsrm_mq.store.instances import InstanceFiles
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork
 
 
@@ -26,7 +27,7 @@ def db(path: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def unit(db: sqlite3.Connection, cache: Cache) -> Iterator[UnitOfWork]:
     db.execute("BEGIN IMMEDIATE")
-    tx = UnitOfWork(Session(db, cache, 1, "one"), 7)
+    tx = UnitOfWork(Session(db, cache, 1, "one", InstanceFiles(file_of(db))), 7)
     yield tx
     tx.flush()
     db.execute("COMMIT")

@@ -21,9 +21,10 @@ from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import instances, lanes, queues
-from wsrm_mq.store.instances import Neighbours, Presence
+from wsrm_mq.store import lanes, queues
+from wsrm_mq.store.instances import Neighbours
 from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.port import Presence
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -64,7 +65,7 @@ class Watch:
         self._duty = duty
         self._stopping = threading.Event()
         self._indexing = Indexing(store, self._stopping.is_set)
-        self._neighbours = Neighbours(store.path)
+        self._neighbours = Neighbours(store.instances)
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
         self._is_counting = False
@@ -95,7 +96,7 @@ class Watch:
         """Look again now, to learn when the next retry is due."""
         presence = self._store.presence
         if presence is not None:
-            instances.wake(self._store.path, [presence.name])
+            self._store.instances.wake([presence.name])
 
     def look(self) -> None:
         """One turn, in this thread: at the start, so that what is wrong with the store ends that."""
@@ -244,12 +245,12 @@ class Watch:
             live = db.execute(queues.LIVE_INSTANCES).fetchall()
             ended = db.execute(queues.ENDED_OWNERS).fetchall()
         dead = [one for one in live if self._neighbours.is_dead(one[1])]
-        dead += [one for one in ended if not instances.is_alive(self._store.path, one[1])]
+        dead += [one for one in ended if not self._store.instances.lives(one[1])]
         for key, name in dead:
             if key == self._store.instance:
                 continue
             freed = self._store.call(lambda tx, key=key: broken_run.take_over(tx, key, self._policy_of))  # type: ignore[misc]
-            instances.bury(self._store.path, name)
+            self._store.instances.bury(name)
             self._store.refusals.take_up_left(self._store.path)
             self._events.tell("instance.gone", name=name, sequences=freed)
         return any(key > self._store.instance and (key, name) not in dead for key, name in live)

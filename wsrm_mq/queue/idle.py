@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.store import instances, queues
-from wsrm_mq.store.database import file_of
+from wsrm_mq.store import queues
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
@@ -33,5 +32,5 @@ def make_idle(tx: Transaction, lane: Lane) -> bool:
 def owner_lives(tx: Transaction, owner: int) -> bool | None:
     """Whether the instance with this key does; ``None``: it is not known."""
     name, has_ended = tx.execute(queues.INSTANCE, {"key": owner}).fetchone()
-    holds_lock = instances.holds_lock(file_of(tx.db), name)
-    return False if holds_lock is None and has_ended else holds_lock
+    lives = tx.instances.lives(name)
+    return False if lives is None and has_ended else lives

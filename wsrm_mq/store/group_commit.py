@@ -21,6 +21,7 @@ from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.database import begin, connect_writer, translate
 from wsrm_mq.store.guard import Guard
 from wsrm_mq.store.identity import ADVANCE
+from wsrm_mq.store.port import Instances
 from wsrm_mq.store.rescue import FileIds
 from wsrm_mq.store.reserve import Reserve
 from wsrm_mq.store.transaction import Transaction
@@ -52,6 +53,7 @@ class GroupCommit:
         events: Events,
         reserve: Reserve | None,
         serving: Serving,
+        instances: Instances,
     ) -> None:
         self.path = path
         self.instance = 0
@@ -59,6 +61,7 @@ class GroupCommit:
         self.tally = tally
         self.guard = Guard(path, events)
         self._cache = Cache(serving)
+        self._instances = instances
         self._clock = clock
         self._believed = believed
         self._events = events
@@ -118,7 +121,7 @@ class GroupCommit:
             self.at_lock = False
             if not self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0]):
                 self.guard.check_newest(db)
-            session = Session(db, self._cache, self.instance, self.instance_name, self.tally)
+            session = Session(db, self._cache, self.instance, self.instance_name, self._instances, self.tally)
             now = self._clock()
             tx = Transaction(session, now, self._believed.by(now))
             for write in batch:

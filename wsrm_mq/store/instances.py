@@ -26,9 +26,10 @@ from typing import Final
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import opened
 from wsrm_mq.store.beside import beside, is_locked
+from wsrm_mq.store.port import Instances
 from wsrm_mq.store.rescue import FileId, FileIds, file_id
 
-__all__ = ["Neighbours", "Presence", "bury", "holds_lock", "in_use", "is_alive", "wake"]
+__all__ = ["InstanceFiles", "Neighbours", "Presence", "bury", "holds_lock", "in_use", "is_alive", "wake"]
 
 MISSING_SECONDS: Final = 5.0
 """So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
@@ -138,15 +139,15 @@ def _locked(path: Path, files: FileIds) -> int:
 class Neighbours:
     """The other instances of a store, as one of them sees them over time."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
         self._missing_since: dict[str, float] = {}
 
     def is_dead(self, name: str) -> bool:
-        locked = holds_lock(self._store, name)
-        if locked is not None:
+        lives = self._instances.lives(name)
+        if lives is not None:
             self._missing_since.pop(name, None)
-            return not locked
+            return not lives
         since = self._missing_since.setdefault(name, time.monotonic())
         return time.monotonic() - since > MISSING_SECONDS
 
@@ -192,3 +193,22 @@ def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
         return
     finally:
         os.close(directory)
+
+
+class InstanceFiles:
+    """The port's ``Instances`` of a store that is a file: their lock files and sockets beside it."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+
+    def enter(self) -> Presence:
+        return Presence(self._store)
+
+    def lives(self, name: str) -> bool | None:
+        return holds_lock(self._store, name)
+
+    def bury(self, name: str) -> None:
+        bury(self._store, name)
+
+    def wake(self, names: Iterable[str], word: str = "look") -> None:
+        wake(self._store, names, word)

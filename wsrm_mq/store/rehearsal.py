@@ -11,6 +11,7 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import BUSY_TIMEOUT_MS, begin, refuse_place, store_errors, why_not_written
 from wsrm_mq.store.identity import admit
+from wsrm_mq.store.instances import InstanceFiles
 from wsrm_mq.store.looking import connect_looker, temporary_copy
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
@@ -43,19 +44,19 @@ def rehearse(path: Path, verb: Verb[R], now: int) -> R:
     with closing(connect_looker(path)) as db, store_errors(path):
         obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)
         if obstacle is None:
-            return _taken_back(db, verb, now)
+            return _taken_back(db, path, verb, now)
         if not obstacle.is_of_asker:
             raise StoreBusy(f"{path}: {obstacle.what}.")
         with closing(temporary_copy(db, path)) as copy:
-            return _taken_back(copy, verb, now)
+            return _taken_back(copy, path, verb, now)
 
 
-def _taken_back(db: sqlite3.Connection, verb: Verb[R], now: int) -> R:
+def _taken_back(db: sqlite3.Connection, path: Path, verb: Verb[R], now: int) -> R:
     db.execute("PRAGMA query_only = OFF")
     db.execute("PRAGMA busy_timeout = 0")
     begin(db)
     try:
-        tx = Transaction(Session(db, Cache(), 0, "cli"), now)
+        tx = Transaction(Session(db, Cache(), 0, "cli", InstanceFiles(path)), now)
         result = verb(tx)
         tx.flush()
         return result

@@ -13,15 +13,15 @@ from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store import applications, identity, instances, queues, schema
+from wsrm_mq.store import applications, identity, queues, schema
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.beside import beside, clock_file, keep_private
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.cut_off import dropped_pages
 from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
 from wsrm_mq.store.identity import Witness
-from wsrm_mq.store.instances import Presence, holds_lock
-from wsrm_mq.store.port import Database
+from wsrm_mq.store.instances import InstanceFiles
+from wsrm_mq.store.port import Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.rehearsal import rehearse
 from wsrm_mq.store.reserve import Reserve, is_spent
@@ -68,8 +68,11 @@ class Store:
         max_queued_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
         serving: Serving = NAMELESS,
+        instances: Instances | None = None,
     ) -> None:
+        """``instances``: liveness and doorbell of the store's instances; if none are given, their files beside it."""
         self.path = store_path(where)
+        self.instances = instances or InstanceFiles(self.path)
         self.serving = serving
         self.clock = clock
         self.believed = believed_of(clock, clock_file(self.path))
@@ -90,6 +93,7 @@ class Store:
             events=self._events,
             refusals=self.refusals,
             serving=serving,
+            instances=self.instances,
         )
         self.call = self.writer.call
         self.submit = self.writer.submit
@@ -123,7 +127,7 @@ class Store:
         schema.ensure(self.path)
         self._witness = identity.admit(self.path)
         self._closing = False
-        presence = Presence(self.path)
+        presence = self.instances.enter()
         try:
             key = self._register(presence.name)
             self._witness.tell_of(self.path)
@@ -158,7 +162,7 @@ class Store:
                 key = int(db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
-                if not any(holds_lock(self.path, other) for (other,) in db.execute(_OTHERS, (key,))):
+                if not any(self.instances.lives(other) for (other,) in db.execute(_OTHERS, (key,))):
                     identity.begin_epoch(db)
                 db.execute("COMMIT")
         finally:
@@ -265,7 +269,7 @@ class Store:
             with self.reader() as db:
                 names = tuple(name for _key, name in db.execute(queues.LIVE_INSTANCES))
         mine = self.presence.name if self.presence else ""
-        instances.wake(self.path, (name for name in names if name != mine), word)
+        self.instances.wake((name for name in names if name != mine), word)
 
 
 def run_once(
@@ -276,6 +280,7 @@ def run_once(
     what is allowed on an ``unconfirmed`` store."""
     if dry_run:
         return rehearse(path, verb, clock())
+    instances = InstanceFiles(path)
     witness = Witness(path) if unconfirmed else identity.admit(path, for_act=True)
     db = connect_writer(path)
     try:
@@ -283,7 +288,7 @@ def run_once(
             db.execute("PRAGMA busy_timeout = 0")
             begin(db)
             try:
-                tx = Transaction(Session(db, Cache(), 0, "cli"), clock())
+                tx = Transaction(Session(db, Cache(), 0, "cli", instances), clock())
                 result = verb(tx)
                 tx.flush()
                 db.execute(identity.ADVANCE).fetchall()
@@ -296,5 +301,5 @@ def run_once(
     finally:
         db.close()
     witness.tell_of(path)
-    instances.wake(path, names)
+    instances.wake(names)
     return result

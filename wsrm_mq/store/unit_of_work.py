@@ -17,7 +17,7 @@ from wsrm_mq.store.bodies import write_body
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Key, Tally
-from wsrm_mq.store.port import Database, Parameters, Rows
+from wsrm_mq.store.port import Database, Instances, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
 from wsrm_mq.store.space import space
 
@@ -35,6 +35,8 @@ class Session(NamedTuple):
     instance: int
     """Key of the instance that writes."""
     instance_name: str
+    instances: Instances
+    """Those of the store, to be asked whether one lives."""
     tally: Tally | None = None
 
 
@@ -43,7 +45,7 @@ class UnitOfWork:
     what ends for ever: another time while the clock is doubted."""
 
     def __init__(self, session: Session, now: int, reached: int | None = None) -> None:
-        self.db, cache, self.instance, self.instance_name, tally = session
+        self.db, cache, self.instance, self.instance_name, self.instances, tally = session
         self.now = now
         self.reached = now if reached is None else reached
         self.connections = cache.connections

@@ -36,8 +36,9 @@ from wsrm_mq.store.believed import Believed, since_boot
 from wsrm_mq.store.cache import MaySend
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.group_commit import Clock, GroupCommit
+from wsrm_mq.store.instances import InstanceFiles
 from wsrm_mq.store.lasting import Lasting
-from wsrm_mq.store.port import Database
+from wsrm_mq.store.port import Database, Instances
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.rescue import FileIds
@@ -85,6 +86,7 @@ class Writer:
         events: Events | None = None,
         refusals: Refusals | None = None,
         serving: Serving = NAMELESS,
+        instances: Instances | None = None,
     ) -> None:
         self.path = path
         self._reserve = reserve
@@ -98,6 +100,7 @@ class Writer:
             events=self._events,
             reserve=reserve,
             serving=serving,
+            instances=instances or InstanceFiles(path),
         )
         self._queue = WriteQueue(max_requests, max_request_bytes)
         self._refused_at = 0.0

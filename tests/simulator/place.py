@@ -1,0 +1,101 @@
+"""The store of a schedule: one real file, and connections that stay open from schedule to schedule. Making them would
+take most of the time."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.stored import empty_store
+from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.events.telling import Events
+from wsrm_mq.store import queues
+from wsrm_mq.store.beside import beside
+from wsrm_mq.store.database import connect_reader, connect_writer
+from wsrm_mq.store.group_commit import GroupCommit
+from wsrm_mq.store.port import Instances
+from wsrm_mq.store.store import Store
+from wsrm_mq.testing import ManualClock
+
+BEGINNING: Final = 1_700_000_000_000
+PROCESSES: Final = 3
+PAGE_BYTES: Final = 1024
+"""Smaller than usual: what is written here is small, and each page that a commit touches is copied twice."""
+CHECKPOINT_EVERY: Final = 10
+"""Schedules; a longer log makes every read slower."""
+_KEPT: Final = {"alembic_version", "identity", "epoch", "watermark"}
+
+
+class Files:
+    """The connections of one process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer = connect_writer(path)
+        self.writer.execute("PRAGMA busy_timeout = 0")
+        self.writer.execute("PRAGMA synchronous = OFF")
+        self.reader = connect_reader(path)
+
+
+class Place:
+    def __init__(self, home: Path) -> None:
+        self.path = home / "store.db"
+        beside(self.path).mkdir()
+        whole = home / "whole.db"
+        whole.write_bytes(empty_store())
+        with closing(sqlite3.connect(whole)) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+            db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            db.execute("VACUUM INTO ?", (str(self.path),))
+        self.clock = ManualClock(BEGINNING)
+        self.files = [Files(self.path) for _ in range(PROCESSES)]
+        self.operator = Files(self.path)
+        self.reader = connect_reader(self.path)
+        found = self.operator.writer.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        self._emptied = 0
+        self._tables = [name for (name,) in found if name not in _KEPT and not name.startswith("sqlite_")]
+
+    def empty(self) -> None:
+        db = self.operator.writer
+        db.execute("BEGIN IMMEDIATE")
+        for name in self._tables:
+            db.execute(f'DELETE FROM "{name}"')
+        db.execute("COMMIT")
+        self._emptied += 1
+        if self._emptied % CHECKPOINT_EVERY == 0:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.clock.now = BEGINNING
+
+
+class OpenStore(Store):
+    """The product's store, opened with connections that are there. Its writer's thread begins with ``begin``."""
+
+    def __init__(self, files: Files, clock: ManualClock, events: Events, instances: Instances) -> None:
+        super().__init__(files.path, clock=clock, events=events, instances=instances)
+        self.presence = instances.enter()
+        name = self.presence.name
+        row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
+        self.committing: GroupCommit = self.writer._commit
+        self.committing._db = files.writer
+        self.committing.instance = int(files.writer.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
+        self.committing.instance_name = name
+        self.committing.guard.opened()
+        self._idle_readers.append(files.reader)
+
+    def begin(self) -> None:
+        self.writer.resume()
+
+    @property
+    def has_writes(self) -> bool:
+        """Something waits for its commit."""
+        return len(self.writer._queue) > 0
+
+    def end(self) -> None:
+        """The process is gone: nothing is taken any more, nor is anything written."""
+        self.submit = self.call = _gone
+
+
+def _gone(*_arguments: Any, **_options: Any) -> Any:
+    raise StoreUnavailable("the process was killed", "")

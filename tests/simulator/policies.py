@@ -1,0 +1,55 @@
+"""Nine partners, and how the service treats each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.settle import ServiceReply
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
+from wsrm_mq.sequence.terms import DeliveryAssurance
+
+NO_DISCARD, ENTIRE, FOLLOWING = IncompleteSequenceBehavior
+ONCE, REPEATEDLY, AT_MOST = (
+    DeliveryAssurance.EXACTLY_ONCE,
+    DeliveryAssurance.AT_LEAST_ONCE,
+    DeliveryAssurance.AT_MOST_ONCE,
+)
+STORED, DELIVERED = Acknowledge.STORED, Acknowledge.DELIVERED
+HOUR: Final = 3_600_000
+
+POLICIES: Final = {
+    str(index): QueuePolicy(
+        retry=(1_000,) * tries,
+        on_poison=on_poison,
+        behavior=behavior,
+        ordered=ordered,
+        assurance=assurance,
+        acknowledge=acknowledge,
+        max_expires=2 * HOUR,
+        retain=HOUR,
+        retain_ended=2 * HOUR,
+    )
+    for index, (tries, on_poison, behavior, ordered, assurance, acknowledge) in enumerate(
+        [
+            (1, OnPoison.BLOCK, NO_DISCARD, True, ONCE, STORED),
+            (0, OnPoison.DEAD_LETTER, NO_DISCARD, True, ONCE, STORED),
+            (2, OnPoison.TERMINATE, NO_DISCARD, True, ONCE, STORED),
+            (1, OnPoison.DEAD_LETTER, FOLLOWING, True, ONCE, STORED),
+            (1, OnPoison.BLOCK, ENTIRE, True, ONCE, STORED),
+            (1, OnPoison.DEAD_LETTER, NO_DISCARD, False, ONCE, STORED),
+            (2, OnPoison.BLOCK, NO_DISCARD, True, ONCE, DELIVERED),
+            (1, OnPoison.DEAD_LETTER, NO_DISCARD, True, REPEATEDLY, STORED),
+            (0, OnPoison.DEAD_LETTER, NO_DISCARD, True, AT_MOST, STORED),
+        ]
+    )
+}
+TWO_WAY: Final = frozenset("026")
+"""Partners that want replies."""
+FATES: Final = (0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 9)
+"""How often the service fails before it takes a message; 9: always."""
+REPLY: Final = ServiceReply("200 OK", (("Content-Type", "text/xml"),), b"<reply/>")
+
+
+def policy_of(partner: str | None) -> QueuePolicy:
+    return POLICIES[partner or "0"]

@@ -1,0 +1,105 @@
+"""What the oracle and the steps ask of the store, through a connection of their own: outcomes of entries, states of
+sequences, and what is left to do. All SQL of the simulator that names columns stands here."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final, NamedTuple
+
+from wsrm_mq.store import lanes
+from wsrm_mq.store.invariants import INVARIANTS, Invariant
+
+CHECKED: Final[tuple[Invariant, ...]] = tuple(
+    one for one in INVARIANTS if one.table in ("lane", "sequence", "entry", "message")
+)
+
+
+class Entry(NamedTuple):
+    number: int
+    outcome: str | None
+    is_late: int
+    reason: str | None
+
+
+class Stored:
+    def __init__(self, reader: sqlite3.Connection) -> None:
+        self._reader = reader
+
+    def entries(self, identifier: str) -> list[Entry]:
+        """Those that came in a sequence."""
+        found = self._reader.execute(
+            "SELECT e.number, e.outcome, e.late, e.reason FROM lane l JOIN entry e ON e.lane = l.id "
+            "WHERE l.identifier = ?",
+            (identifier,),
+        )
+        return list(map(Entry._make, found))
+
+    def state(self, identifier: str) -> str | None:
+        found = self._reader.execute(
+            "SELECT iif(l.ended IS NULL, s.state, 'ended') FROM lane l JOIN sequence s ON s.lane = l.id "
+            "WHERE l.identifier = ?",
+            (identifier,),
+        ).fetchone()
+        return None if found is None else found[0]
+
+    def outcome(self, position: int) -> str | None:
+        """``nowhere`` for an entry that is not there."""
+        found = self._reader.execute("SELECT outcome FROM entry WHERE id = ?", (position,)).fetchone()
+        return "nowhere" if found is None else found[0]
+
+    def place(self, position: int) -> tuple[str, int] | None:
+        """The identifier of its sequence, and its number."""
+        return self._reader.execute(
+            "SELECT l.identifier, e.number FROM entry e JOIN lane l ON l.id = e.lane WHERE e.id = ?",
+            (position,),
+        ).fetchone()  # type: ignore[no-any-return]
+
+    def unsettled_of_others(self, instance: int) -> list[int]:
+        """Positions in sequences that other instances have claimed."""
+        found = self._reader.execute(
+            "SELECT e.id FROM entry e JOIN lane l ON l.id = e.lane WHERE e.outcome IS NULL AND l.owner <> ?",
+            (instance,),
+        )
+        return [position for (position,) in found]
+
+    def for_acts(self) -> list[int]:
+        """Positions that an operator may act on."""
+        found = self._reader.execute(
+            "SELECT id FROM entry WHERE outcome IS NULL OR outcome IN ('dead', 'discarded') ORDER BY id"
+        )
+        return [position for (position,) in found]
+
+    def blocked(self, identifier: str) -> int | None:
+        """The number that blocks a sequence."""
+        found = self._reader.execute(
+            "SELECT e.number FROM lane l JOIN entry e ON e.id = l.blocked WHERE l.identifier = ?", (identifier,)
+        ).fetchone()
+        return None if found is None else found[0]
+
+    def delivers_below(self, identifier: str) -> int:
+        """0 where the sequence is stopped: by an operator, a failure, a retry that is to come, or its end."""
+        return self._reader.execute(  # type: ignore[no-any-return]
+            "SELECT iif(on_hold_since IS NULL AND blocked IS NULL AND retry_at IS NULL AND discard_from IS NULL, "
+            '"limit", 0) FROM lane WHERE identifier = ?',
+            (identifier,),
+        ).fetchone()[0]
+
+    def runnable(self, now: int) -> list[int]:
+        """Keys of free sequences that have something to deliver."""
+        search = {"now": now, "count": 10, "foreign": "[]", "after": 0}
+        return [key for key, *_ in self._reader.execute(lanes.RUNNABLE, search)]
+
+    def next_retry(self) -> int | None:
+        return self._reader.execute(lanes.NEXT_RETRY, {"foreign": "[]"}).fetchone()[0]  # type: ignore[no-any-return]
+
+    def owned(self) -> list[int]:
+        """Keys of the sequences that a process has claimed."""
+        return [key for (key,) in self._reader.execute("SELECT id FROM lane WHERE owner IS NOT NULL")]
+
+    def broken(self) -> str | None:
+        """The first invariant of the store that does not hold, and where."""
+        for one in CHECKED:
+            found = self._reader.execute(one.question, {"lower": 0, "upper": 2**62}).fetchone()
+            if found is not None:
+                return f"{one.name}: {one.table} {found[0]}, {found[1]}"
+        return None
