@@ -86,7 +86,7 @@ def test_a_query_redrives_all_that_fit_in_the_order_of_their_sequences(service: 
     done = document(wsrm("dead-letter", "redrive", "queue:/orders", "reason:skipped", *WHY, "--json"))
     assert (done["messages"], done["done"], done["refused"]) == (3, 3, [])
     assert letters(wsrm) == []
-    replays = service.instance.rows("SELECT replay_of FROM entry WHERE replay_of IS NOT NULL ORDER BY sequence, number")
+    replays = service.instance.rows("SELECT replay_of FROM entry WHERE replay_of IS NOT NULL ORDER BY lane, number")
     assert [row["replay_of"] for row in replays] == [2, 1, 3]
     assert [row["actor"] for row in service.instance.ledger("redriven")] == ["alice"] * 3
     again = wsrm("dead-letter", "redrive", "queue:/orders", *WHY)

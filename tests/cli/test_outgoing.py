@@ -23,7 +23,7 @@ from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer, SequenceAcknowledgement
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store.looking import connect_looker
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.views.outgoing import unsent_since
 from wsrm_mq.views.overview import overview
@@ -143,17 +143,22 @@ def test_explain_names_what_was_sent_about_a_sequence_and_given_up(
     identifier, to = answered.terms.identifier, "http://127.0.0.1:9/replies"
     message = OutgoingMessage(EndpointReference(to), "urn:uuid:1", "urn:example:reply", "text/xml", b"<e:Envelope/>")
 
-    def named(tx: Transaction, identifier: str) -> SequenceRecord:
+    def about(tx: Transaction) -> SequenceRecord:
         record = tx.sequence_named(identifier)
         assert record is not None
         return record
+
+    def named(tx: Transaction, identifier: str) -> Lane:
+        lane = tx.lane_named(identifier)
+        assert lane is not None
+        return lane
 
     def served(tx: Transaction, identifier: str) -> Claim:
         record = named(tx, identifier)
         record.owner = tx.instance
         return Claim(record.id, record.fence)
 
-    position = service.instance.run(lambda tx: send(tx, named(tx, identifier), message)).position
+    position = service.instance.run(lambda tx: send(tx, about(tx), message)).position
     assert position is not None
     told = " ".join(wsrm("sequence", "explain", identifier).stdout.split())
     assert told.endswith(f"sent: to {to}: 1 message waits")

@@ -8,8 +8,10 @@ import gzip
 import hashlib
 import itertools
 import json
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.export.conftest import ODD, SECURITY, Filled
+from tests.store.conftest import OLDER
 from wsrm_mq.errors import (
     ConfigurationError,
     ExportError,
@@ -28,7 +31,6 @@ from wsrm_mq.errors import (
 )
 from wsrm_mq.export import TABLES, Asked, Kind, export, load, pieces
 from wsrm_mq.export.schema import CONTENT
-from wsrm_mq.store import schema
 
 Rows = list[dict[str, Any]]
 
@@ -312,8 +314,9 @@ def test_a_full_disk_is_told_and_the_export_goes_on_when_there_is_room(
 def test_what_is_no_store_of_this_version_is_told(filled: Filled, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="there is no such store"):
         export(tmp_path / "none.db", tmp_path / "out", Asked())
-    schema.upgrade(tmp_path / "older.db", "0009")
-    with pytest.raises(SchemaMismatch, match="has schema 0009, this version reads"):
+    with closing(sqlite3.connect(tmp_path / "older.db")) as db:
+        db.executescript((OLDER / "0014.sql").read_text())
+    with pytest.raises(SchemaMismatch, match="has schema 0014, this version reads"):
         export(tmp_path / "older.db", tmp_path / "out", Asked())
     assert not (tmp_path / "out").exists()
 

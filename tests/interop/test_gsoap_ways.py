@@ -156,7 +156,7 @@ def assert_both_sequences_end(server: OrdersServer, talk: Talk, rm: RMVersion) -
     assert (ended.error, ended.state) == (0, "terminated")
     query = (
         "select sequences.state, outgoing.state from sequences, outgoing"
-        " where sequence.identifier = ? and outgoing.identifier = ?"
+        " where sequences.sequence = ? and outgoing.identifier = ?"
     )
     assert Stored(server.store).rows(query, ended.seq, talk.offered) == [("ended", offered)]
 

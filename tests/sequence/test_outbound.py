@@ -93,7 +93,7 @@ def test_ranges_release_exactly_what_they_name_in_whatever_form(rm: RMVersion) -
     assert step.sequence.unacknowledged.ranges == ((6, 6), (9, 9))
     again = acknowledge(step.sequence, (5, 6))
     assert again.released.ranges == ((6, 6),)
-    assert again.lane.acknowledged.ranges == ((1, 8),)
+    assert again.sequence.acknowledged.ranges == ((1, 8),)
 
 
 @BOTH

@@ -449,8 +449,8 @@ def test_however_much_was_written_off_what_was_not_is_told(service: Service) -> 
         for statement in (
             f"INSERT INTO message (id, environ, received_at, body_size) {numbers}"
             "SELECT m.id + 1000 + n.i, m.environ, m.received_at, 0 FROM n, message m WHERE m.id = :message",
-            "INSERT INTO entry (id, queue, message, sequence, number, outcome, reason, settled_at, confirmed_at) "
-            f"{numbers} SELECT e.id + 1000 + n.i, e.queue, e.message + 1000 + n.i, e.sequence, 2 + n.i, 'dead', "
+            "INSERT INTO entry (id, queue, message, lane, number, outcome, reason, settled_at, confirmed_at) "
+            f"{numbers} SELECT e.id + 1000 + n.i, e.queue, e.message + 1000 + n.i, e.lane, 2 + n.i, 'dead', "
             "'skipped', :now, iif(n.i < :many, :now, NULL) FROM n, entry e WHERE e.id = :first",
             "UPDATE entry SET confirmed_at = :now WHERE id = :first",
         ):
