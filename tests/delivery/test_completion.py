@@ -7,6 +7,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,8 @@ def test_a_close_lets_operations_finish_and_answers_those_that_have_not_begun(
     async def conversation() -> list[int]:
         identifiers = [await create(middleware) for _ in range(5)]
         requests = [asyncio.ensure_future(timed(middleware, two_way(each, 1))) for each in identifiers]
+        all_are_stored = partial(until, lambda: stored.rows("SELECT count(*) FROM entry") == [(5,)], 10)
+        assert await asyncio.to_thread(all_are_stored), "one that is not stored yet is told to come again"
         await asyncio.sleep(0.4)
         middleware.stop_waiting()
         closing = asyncio.ensure_future(asyncio.to_thread(middleware.close, 10))
