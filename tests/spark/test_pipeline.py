@@ -51,7 +51,7 @@ def test_a_directory_is_used_again_by_the_same_job_only(filled: Filled, out: Pat
         (lambda path: None, 5, "there is no such store or export. Name files that this machine has."),
         (lambda path: path.write_text("text"), 5, "file is not a database."),
         (lambda path: path.touch(), 5, "is empty. Make it a store with `wsrm-mq store init"),
-        (lambda path: path.mkdir(), 3, "has no export."),
+        (lambda path: path.mkdir(), 3, "has no export and no archive."),
     ],
     ids=["nothing", "no store", "an empty file", "an empty directory"],
 )
