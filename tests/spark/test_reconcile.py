@@ -57,7 +57,9 @@ def _message(draw: st.DrawFn) -> Row:
 def _placed(rows: list[Row]) -> list[Row]:
     """In the order of receipt; a part of what one store has another has as a copy."""
     placed = [{**row, "position": place + 1} for place, row in enumerate(rows)]
-    return placed + [{**row, "store": "b", "node": "node b"} for row in placed[: len(placed) // 4] if row["store"] == "a"]
+    return placed + [
+        {**row, "store": "b", "node": "node b"} for row in placed[: len(placed) // 4] if row["store"] == "a"
+    ]
 
 
 MESSAGE_LOGS = st.lists(_message(), max_size=60).map(_placed)
