@@ -15,22 +15,6 @@ from wsrm_mq.delivery.service_reply import UnusableReply, check_size
 from wsrm_mq.destination.description import Described
 from wsrm_mq.queue.arrival import Body
 
-__all__ = [
-    "ASGIApplication",
-    "Message",
-    "Receive",
-    "Scope",
-    "Send",
-    "alike",
-    "call_asgi",
-    "decoded",
-    "environ_of",
-    "replayed",
-    "send_described",
-    "status_line",
-    "whole_answer",
-]
-
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["replacing", "sync_directory"]
-
 
 @contextmanager
 def replacing(file: Path) -> Iterator[BinaryIO]:

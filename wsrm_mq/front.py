@@ -55,14 +55,6 @@ from wsrm_mq.store.fetching import is_anything_waiting
 from wsrm_mq.store.refusals import reason_of
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = [
-    "DELIVERY",
-    "REFUSED",
-    "Front",
-    "Served",
-    "refuse_delivery",
-]
-
 Refused = BodyRefused | StoreError | NotAuthenticated | ConfigurationError | NameServerSilent
 REFUSED: Final = (BodyRefused, StoreError, NotAuthenticated, ConfigurationError, NameServerSilent)
 """What ends a request before anything of it is stored; see ``Front.refusal``."""

@@ -9,8 +9,6 @@ import re
 import shlex
 from pathlib import Path
 
-__all__ = ["about", "store_flag", "with_flags"]
-
 
 def about(store: Path, hint: str) -> str:
     """``hint``, whose commands stand in backquotes, so that each means the store at this path wherever it is run."""

@@ -15,8 +15,6 @@ from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.writer import Clock, wall_clock
 
-__all__ = ["Authenticate", "Hooks", "KeywordHooks", "answering_text"]
-
 P = ParamSpec("P")
 Authenticate = Callable[[Environ, Headers], str | None]
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["KEPT_HEADERS", "NEVER_KEPT", "KeptHeaders", "as_json", "refusal_to_keep"]
-
 KEPT_HEADERS: Final = (
     "Accept",
     "Accept-Charset",

@@ -11,8 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Sized
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Recent", "are_small", "remembered"]
-
 A = TypeVar("A", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 
-__all__ = ["Shares"]
-
 
 class Shares:
     """At most ``most`` of one thing are lent at a time, each under some names, such as its sender and its host.

@@ -18,8 +18,6 @@ from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import LINGER_SECONDS, Verb
 
-__all__ = ["LoopCompletion", "Tick"]
-
 R = TypeVar("R")
 S = TypeVar("S")
 

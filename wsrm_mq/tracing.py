@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from wsrm_mq.delivery.delivery import Delivery, Outcome
 
-__all__ = ["RECEIVED_IN", "flush", "look", "processing", "receive", "settle", "tracer"]
-
 SCOPE: Final = "wsrm_mq"
 SYSTEM: Final = "messaging.system"
 DESTINATION: Final = "messaging.destination.name"

@@ -9,27 +9,6 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = [
-    "ADDRESSING_OF_LABEL",
-    "ADDRESSING_VERSIONS",
-    "MAKE_CONNECTION",
-    "MAKE_CONNECTION_NAMESPACE",
-    "MAX_MESSAGE_NUMBER",
-    "RM_OF_NAMESPACE",
-    "RM_VERSIONS",
-    "SOAP_OF_LABEL",
-    "SOAP_VERSIONS",
-    "UNSEQUENCED",
-    "WSA_2004",
-    "WSA_2005",
-    "WSRM_1_0",
-    "WSRM_1_1",
-    "AddressingVersion",
-    "MakeConnectionVersion",
-    "RMVersion",
-    "SOAPVersion",
-]
-
 MAX_MESSAGE_NUMBER: Final = 2**63 - 1
 """The largest MessageNumber (WS-RM 1.1 §3.7; the 1.0 schema allows more, the prose does not)."""
 

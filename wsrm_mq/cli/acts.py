@@ -18,8 +18,6 @@ from wsrm_mq.errors import NotAllowed
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["PLACEHOLDERS", "ask", "careful", "login", "reason_given", "rehearse", "signed"]
-
 C = TypeVar("C", bound=Callable[..., None])
 
 

@@ -8,8 +8,6 @@ from wsrm_mq.cli.acts import PLACEHOLDERS, ask, careful, login, reason_given, re
 from wsrm_mq.cli.output import as_json, say
 from wsrm_mq.cli.place import Place, in_store, json_option
 
-__all__ = ["application"]
-
 
 @click.command()
 @in_store

@@ -15,8 +15,6 @@ from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, directory_argument, in_store, json_option, looking, now_ms
 from wsrm_mq.errors import StoreError
 
-__all__ = ["archive", "tell_store"]
-
 SHOWN: Final = 20
 """So many differences are told."""
 

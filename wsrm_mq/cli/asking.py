@@ -10,8 +10,6 @@ import click
 
 from wsrm_mq.cli import completing
 
-__all__ = ["Asking", "query_argument", "term_option"]
-
 C = TypeVar("C", bound=Callable[..., Any])
 
 _NEGATED: Final = re.compile(r"-[a-z]{2,}:")

@@ -9,8 +9,6 @@ from wsrm_mq.cli.columns import Column, known, when
 from wsrm_mq.cli.output import as_json, say, table
 from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, one_look
 
-__all__ = ["audit"]
-
 REASON = 200
 """So many characters of a reason fit a line."""
 

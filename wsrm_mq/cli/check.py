@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from wsrm_mq.views.sight import Sight
     from wsrm_mq.views.thresholds import Range
 
-__all__ = ["check"]
-
 WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 """By status."""
 

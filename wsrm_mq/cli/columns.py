@@ -14,8 +14,6 @@ from wsrm_mq.events.inert import inert
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Column", "cell", "drawn", "end_of", "key", "known", "when", "word"]
-
 BETWEEN: Final = 2
 """Blanks between two columns."""
 PLAIN_SECONDS: Final = 300 * 86_400

@@ -17,8 +17,6 @@ from wsrm_mq.errors import ConfigurationError, NotAllowed
 if TYPE_CHECKING:
     from wsrm_mq.config import Settings
 
-__all__ = ["config"]
-
 
 @click.group()
 def config() -> None:

@@ -9,8 +9,6 @@ from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import BEHIND, Place, in_store, json_option, one_look
 
-__all__ = ["connection"]
-
 
 @click.group()
 def connection() -> None:

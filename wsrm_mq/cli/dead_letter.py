@@ -15,8 +15,6 @@ from wsrm_mq.cli.message_acts import add_act
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
 
-__all__ = ["dead_letter"]
-
 
 @click.group("dead-letter")
 def dead_letter() -> None:

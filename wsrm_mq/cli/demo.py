@@ -17,8 +17,6 @@ from wsrm_mq.cli.output import SCHEMA_VERSION
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.hints import store_flag
 
-__all__ = ["demo"]
-
 _CHANCE = click.FloatRange(0, 0.9)
 
 

@@ -11,8 +11,6 @@ from wsrm_mq.cli.output import as_json, prose, write
 from wsrm_mq.cli.place import Place, in_store, json_option, looking
 from wsrm_mq.cli.sight import see
 
-__all__ = ["doctor"]
-
 MARGIN: Final = 9
 
 

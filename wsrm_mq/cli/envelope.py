@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from wsrm_mq.decoding.decode import Decoded, Problem
     from wsrm_mq.decoding.elements import Block
 
-__all__ = ["envelope"]
-
 _LARGEST: Final = 64 * 1024 * 1024
 _MARGIN: Final = 12
 _SHOWN: Final = ("content-type", "content-encoding", "transfer-encoding", "content-length", "soapaction")

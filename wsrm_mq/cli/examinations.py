@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from wsrm_mq.views.requests import StoredRequest
     from wsrm_mq.views.sight import Sight
 
-__all__ = ["EXAMINATIONS", "Patient", "Report", "Trouble"]
-
 LOOKED_AT: Final = 200
 """So many of the newest messages are looked at."""
 AHEAD_MS: Final = 2_000

@@ -19,8 +19,6 @@ from wsrm_mq.errors import (
     WSRMError,
 )
 
-__all__ = ["Exit", "Stopped", "in_a_line", "stopped"]
-
 
 class Exit(enum.IntEnum):
     OK = 0

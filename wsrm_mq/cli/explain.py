@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from wsrm_mq.views.together import Together
     from wsrm_mq.views.verdict import Verdict
 
-__all__ = ["explain", "on_terminal", "renamed", "show_steps", "show_verdict", "source_of", "told_source"]
-
 _ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
 """What the end of an offered sequence means, where the word does not say it."""
 

@@ -15,8 +15,6 @@ from wsrm_mq.cli.place import Place, directory_argument, in_store, json_option
 if TYPE_CHECKING:
     from wsrm_mq.export import Segment
 
-__all__ = ["export_messages", "export_store"]
-
 # As `export.schema` and `export.formats` have them, which `--help` need not import; a test compares.
 TABLES: Final = (
     *("messages", "sequences", "ranges", "attempts", "ledger", "replies"),

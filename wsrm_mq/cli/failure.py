@@ -18,8 +18,6 @@ from wsrm_mq.cli.place import Place, in_store, json_option, one_look
 if TYPE_CHECKING:
     from wsrm_mq.views.failures import Attempt, Failure
 
-__all__ = ["attempt_lines", "failure", "shown_place"]
-
 SHOWN: Final = 6
 """Keys that are named; characters of a key that are shown, at least."""
 PLACE: Final = 14

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
     from wsrm_mq.views.attention import Finding
 
-__all__ = ["as_documents", "shorter_names", "show_findings"]
-
 SHOWN: Final = 3
 """Findings of a kind on the screen."""
 TOLD: Final = 100

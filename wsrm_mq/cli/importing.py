@@ -10,8 +10,6 @@ from typing import Any
 from wsrm_mq.cli.exits import Exit, Stopped, in_a_line
 from wsrm_mq.errors import WSRMError
 
-__all__ = ["imported"]
-
 
 def imported(name: str) -> Any:
     """The application that ``name`` means: ``module:attribute``."""

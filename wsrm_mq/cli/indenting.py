@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["indented"]
-
 _TOKEN: Final = re.compile(
     r"""
     (?P<aside> <!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <[?!][^<>]*> )

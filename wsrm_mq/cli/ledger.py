@@ -11,8 +11,6 @@ from wsrm_mq.cli.output import table, write
 if TYPE_CHECKING:
     from wsrm_mq.views.rows import LedgerView
 
-__all__ = ["show_ledger"]
-
 REASON: Final = 100
 """So many characters of a reason, which may be a traceback, fit a line."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
     from wsrm_mq.serving.admission import ConnectionBounds
 
-__all__ = ["Listener"]
-
 
 class Listener:
     """Listens from the start; ``run`` answers requests until a signal asks it to stop.

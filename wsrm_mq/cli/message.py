@@ -27,8 +27,6 @@ from wsrm_mq.errors import NotAllowed
 if TYPE_CHECKING:
     from wsrm_mq.views.rows import MessageView
 
-__all__ = ["message"]
-
 LISTED: Final = 50
 SHOWN_BYTES: Final = 65_536
 

@@ -18,8 +18,6 @@ from wsrm_mq.errors import NotAllowed
 if TYPE_CHECKING:
     from wsrm_mq.replay.acts import Acted
 
-__all__ = ["add_act"]
-
 SOME: Final = 1_000
 """Acts on so many messages are over before a bar would say anything."""
 

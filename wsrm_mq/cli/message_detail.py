@@ -16,8 +16,6 @@ from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking, o
 if TYPE_CHECKING:
     from wsrm_mq.envelope.blocks import Block
 
-__all__ = ["message_attempts", "message_headers"]
-
 READ: Final = 1024 * 1024
 """So many bytes of an envelope, expanded, are read for its headers."""
 _PLAIN: Final = {"CONTENT_TYPE": "Content-Type"}

@@ -11,8 +11,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from wsrm_mq.cli.exits import Exit, Stopped
 
-__all__ = ["observed"]
-
 SECONDS: Final = 10.0
 """So long a client may take to send its request."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.probe import Description, Spoken
 
-__all__ = ["partner"]
-
 _MARKS = ("principal", "path", "address")
 _FOR_PEOPLE = ("description", "contact")
 

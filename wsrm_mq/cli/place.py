@@ -26,20 +26,6 @@ if TYPE_CHECKING:
     from wsrm_mq.views.next_steps import Step
     from wsrm_mq.views.query import Query
 
-__all__ = [
-    "BEHIND",
-    "POSITION",
-    "Place",
-    "config_option",
-    "directory_argument",
-    "in_store",
-    "json_option",
-    "looking",
-    "now_ms",
-    "one_look",
-    "unconfirmed",
-]
-
 _LARGEST: Final = 2**63 - 1
 POSITION: Final = click.IntRange(1, _LARGEST)
 """A position, or a number of a message: what SQLite can hold, else it is no error of the store."""

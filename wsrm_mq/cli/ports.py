@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["listening"]
-
 _LISTENS: Final = "0A"
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Of a server that listens on every address."""

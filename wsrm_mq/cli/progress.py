@@ -14,8 +14,6 @@ from wsrm_mq.cli.output import inert, say
 if TYPE_CHECKING:
     from wsrm_mq.replay.run import Progress
 
-__all__ = ["messages_shown", "shown", "tasks_shown"]
-
 EVERY_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0
 

@@ -7,8 +7,6 @@ import click
 from wsrm_mq.cli.replay_plan import plan, show
 from wsrm_mq.cli.replay_run import cancel, list_, run, status
 
-__all__ = ["replay"]
-
 
 @click.group()
 def replay() -> None:

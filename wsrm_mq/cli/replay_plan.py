@@ -22,8 +22,6 @@ from wsrm_mq.cli.upkeep import Age
 if TYPE_CHECKING:
     from wsrm_mq.replay.plan import About, Line
 
-__all__ = ["plan", "show", "show_header"]
-
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _LINES: Final = 20
 WIDTH: Final = 79

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from wsrm_mq.replay.run import Progress
     from wsrm_mq.views.plans import PlanView
 
-__all__ = ["cancel", "list_", "run", "status"]
-
 _MAY_RUN: Final = {"planned": "Run it", "stopped": "Go on where it was"}
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 WIDTH: Final = 79

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
     from wsrm_mq.views.sight import Room
 
-__all__ = ["AGES", "expected", "kept_as", "lent", "room"]
-
 AGES: Final = (("P7D", 7 * 86_400_000), ("P1D", 86_400_000), ("PT1H", 3_600_000), ("PT1M", 60_000))
 """Ages to name, the longest first. What was settled in the last minute stays."""
 WORTH: Final = 0.1

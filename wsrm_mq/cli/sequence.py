@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from wsrm_mq.views.rows import SequenceView
     from wsrm_mq.views.verdict import Verdict
 
-__all__ = ["sequence"]
-
 UNSHOWN = ("key", "owner", "held", "delivery")
 """Of a sequence's row: what is not for people, or is told in other words."""
 

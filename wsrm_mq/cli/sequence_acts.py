@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from wsrm_mq.queue.operate import Ended, Forced
     from wsrm_mq.replay.sequences import SequenceAct
 
-__all__ = ["ACTS"]
-
 Act = Callable[..., "list[SequenceAct]"]
 """An act of ``replay.sequences`` with all its own options: ``act(store, which, actor=, reason=, dry_run=)``."""
 Wording = Callable[[Any], str]

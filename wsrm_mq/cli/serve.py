@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Loaded, Settings
     from wsrm_mq.front import Served
 
-__all__ = ["serve", "spare_the_collector"]
-
 _ITS_OWN: Final = {
     "store": "--store",
     "paths": "--path",

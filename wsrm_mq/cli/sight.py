@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
     from wsrm_mq.views.sight import Sight
 
-__all__ = ["see"]
-
 LOCK_SECONDS: Final = 1.0
 """So long it tries to get the write lock: services hold it for much less."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from wsrm_mq.views.overview import Counted
     from wsrm_mq.views.sight import Sight
 
-__all__ = ["status"]
-
 SAMPLE_SECONDS: Final = 1.0
 SHOWN: Final = 10
 """Reasons of refusals on the screen."""

@@ -18,8 +18,6 @@ from wsrm_mq.cli.upkeep import adopt, backup, prune, rehearse_on, vacuum
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
 
-__all__ = ["store"]
-
 
 @click.group()
 def store() -> None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from wsrm_mq.delivery.delivery import Call
     from wsrm_mq.queue.policy import QueuePolicy
 
-__all__ = ["call_of", "check_target", "named", "policy_of"]
-
 
 def check_target(place: Place, target: str) -> None:
     """Raises what ``call_of`` does, and for an address that does not answer."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from wsrm_mq.queue.retention import Kept, Pruned
     from wsrm_mq.store.port import Database
 
-__all__ = ["adopt", "backup", "prune", "rehearse_on", "vacuum"]
-
 
 class Age(click.ParamType):  # type: ignore[type-arg]
     """A length of time as in the configuration, in ms."""

@@ -10,8 +10,6 @@ from wsrm_mq.queue.policy import Acknowledge, OnFault
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
 
-__all__ = ["contradictions"]
-
 Of = Callable[[str], Any]
 
 

@@ -14,8 +14,6 @@ from wsrm_mq.queue.policy import Acknowledge, OnFault, OnPoison
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
 
-__all__ = ["Names", "OptionKeywords", "PartnerKeywords", "SharedKeywords", "Time"]
-
 Time = float | str
 """Seconds, or a duration such as ``"PT30S"``."""
 Names = list[str] | tuple[str, ...] | set[str] | frozenset[str]

@@ -13,8 +13,6 @@ from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings
 from wsrm_mq.errors import ConfigurationError
 
-__all__ = ["FILE_NAME", "Loaded", "examine", "find_file", "load", "named_operations", "read", "settings_from"]
-
 FILE_NAME: Final = "wsrm-mq.toml"
 PREFIX: Final = "WSRM_MQ_"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"

@@ -34,8 +34,6 @@ from wsrm_mq.envelope.duration import parse_duration
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.kept_headers import NEVER_KEPT, refusal_to_keep
 
-__all__ = ["Count", "Kind", "Seconds", "Size", "described", "kinds", "option_value", "toml"]
-
 Count = Annotated[int, Meta(ge=1)]
 Size = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=1e10)]

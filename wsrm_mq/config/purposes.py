@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["PURPOSES", "Purpose"]
-
 DEVELOPER: Final = "developer"
 INTEGRATOR: Final = "integration engineer"
 OPERATOR: Final = "operator"

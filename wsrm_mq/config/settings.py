@@ -15,8 +15,6 @@ from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
 
-__all__ = ["OPTIONS", "PARTNER_DEFAULTS", "PARTNER_OPTIONS", "Partner", "Settings", "under"]
-
 OnIncomplete = Literal["deliver", "dead_letter"]
 
 

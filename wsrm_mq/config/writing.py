@@ -12,8 +12,6 @@ from wsrm_mq.config.options import toml
 from wsrm_mq.config.purposes import PURPOSES
 from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS, Settings
 
-__all__ = ["as_toml", "as_values"]
-
 
 def as_values(settings: Settings) -> dict[str, Any]:
     """Every option, as JSON has it; of a partner only its own."""

@@ -20,8 +20,6 @@ from importlib.util import find_spec, spec_from_loader
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["application_of", "has_replies", "is_spyne", "one_way_operations", "speaks_soap", "understood_headers"]
-
 _MOVES: Final = "spyne.util.six.moves"
 _INSTALL: Final = "Install what Spyne needs on this Python: pip install 'wsrm-mq[spyne]'."
 

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from wsrm_mq.contrib.spyne_compat import application_of
 
-__all__ = ["tell_all_failures", "tell_failures"]
-
 _RAISED: Final = "method_exception_object"
 """The event of an operation that raised; Spyne fires it while the exception is handled."""
 

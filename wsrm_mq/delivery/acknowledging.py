@@ -28,8 +28,6 @@ from wsrm_mq.store.channels import ACKS_DUE, NEXT_ACK_DUE
 from wsrm_mq.store.refusals import ACK_NOT_SENT
 from wsrm_mq.store.store import Store
 
-__all__ = ["Acknowledging"]
-
 BATCH: Final = 200
 TOLD_EVERY_SECONDS: Final = 60.0
 WAITS_SECONDS: Final = 30.0

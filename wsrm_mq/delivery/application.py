@@ -50,8 +50,6 @@ from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL
 
-__all__ = ["Application", "CallApplication", "Environ", "StartResponse", "WSGIApplication", "call_wsgi"]
-
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
 WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]

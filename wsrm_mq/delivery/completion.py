@@ -12,8 +12,6 @@ from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["LOOK_SECONDS", "Completion", "Patience", "ThreadCompletion"]
-
 R = TypeVar("R")
 
 LOOK_SECONDS: Final = 0.05

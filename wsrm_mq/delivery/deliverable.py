@@ -15,8 +15,6 @@ from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 
-__all__ = ["RUN_LENGTH", "deliverable"]
-
 RUN_LENGTH: Final = 64
 
 

@@ -11,8 +11,6 @@ from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.store.channels import Channel
 
-__all__ = ["Call", "Delivery", "Key", "Outcome"]
-
 
 class Key(NamedTuple):
     """What the application knows a message by: identifier and number that it came under, and the plan that makes it a

@@ -35,8 +35,6 @@ from wsrm_mq.store import lanes
 from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.store import Store
 
-__all__ = ["Dispatcher", "OnDuty"]
-
 RUN_SECONDS: Final = 0.050
 LOOK_SECONDS: Final = 0.050
 """Between two looks of a run whether an operator has stopped its sequence."""

@@ -11,8 +11,6 @@ from wsrm_mq.queue.gaps import tell_gaps
 from wsrm_mq.store.gaps import OLD_GAPS
 from wsrm_mq.store.store import Store
 
-__all__ = ["Gaps"]
-
 _BATCH: Final = 200
 _LOOKS: Final = 10
 """In the time that a gap may stay open."""

@@ -23,8 +23,6 @@ from wsrm_mq.errors import LeftAlone, NotAnswered
 from wsrm_mq.remembered import Recent
 from wsrm_mq.shares import Shares
 
-__all__ = ["SENDING", "Patient"]
-
 HUNG_SECONDS: Final = 1.0
 """What fails more quickly keeps no thread from others."""
 SOON_SECONDS: Final = 0.05

@@ -15,8 +15,6 @@ from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.store.store import Store
 
-__all__ = ["Hearing", "tell_of_fault", "tell_of_wrong"]
-
 HandOver = Callable[[Receipt], object]
 """Has done what a receipt leaves to do: a claim is run, the watch looks."""
 

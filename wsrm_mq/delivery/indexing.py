@@ -15,8 +15,6 @@ from wsrm_mq.store.late_index import BATCH, BY_CONNECTION, BY_LANE, LOOK, piece
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Indexing"]
-
 LOOK_SECONDS: Final = 0.5
 """Between two looks, at least."""
 FAR_BEHIND: Final = 10 * BATCH

@@ -26,8 +26,6 @@ from wsrm_mq.store.pruning import OLD_INSTANCE
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 
-__all__ = ["Janitor", "rest_after"]
-
 WITNESS_SECONDS: Final = 5.0
 SWEEP_SECONDS: Final = 60.0
 _RESTS: Final = 3.0

@@ -11,8 +11,6 @@ from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, Terminat
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["own_message", "service_message", "tell_end", "tell_end_of_offered", "with_end_of_offered"]
-
 
 def service_message(to: EndpointReference, body: bytes, content_type: str, limits: Limits) -> OutgoingMessage:
     """An envelope that a service wrote: it may have given it a MessageID and an Action of its own."""

@@ -12,8 +12,6 @@ from wsrm_mq.queue.ownership import RUN_AHEAD
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["Pipeline"]
-
 R = TypeVar("R")
 B = TypeVar("B")
 

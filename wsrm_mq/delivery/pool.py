@@ -10,8 +10,6 @@ from typing import Final, Generic, TypeVar
 
 from wsrm_mq.events.telling import Events
 
-__all__ = ["Pool"]
-
 W = TypeVar("W")
 
 EXHAUSTED_EVERY_SECONDS: Final = 60.0

@@ -27,8 +27,6 @@ from wsrm_mq.queue.hearing import Said
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["Answered", "Post", "Posted", "posted"]
-
 _SUCCESS: Final = range(200, 300)
 _ENVELOPES: Final = frozenset(("text/xml", *(soap.media_type for soap in SOAPVersion), "multipart/related"))
 _LIMITS: Final = Limits()

@@ -20,8 +20,6 @@ from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
 
-__all__ = ["Posting", "has_taken"]
-
 _CODE_LENGTH = 200
 """Characters of a fault's code."""
 _ENDS: Final = frozenset(rm.action("TerminateSequence") for rm in RM_VERSIONS.values())

@@ -8,8 +8,6 @@ from typing import Final
 
 from wsrm_mq.delivery.delivery import Delivery
 
-__all__ = ["Prefetch"]
-
 _MESSAGES: Final = 1_000
 _BYTES: Final = 16 * 1024 * 1024
 

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from wsrm_mq.events.inert import as_error, type_name
 from wsrm_mq.store.storable import storable
 
-__all__ = ["Raised", "raised"]
-
 _TEXT_LENGTH: Final = 2_000
 """Characters of what it says, and as many of its traceback."""
 _NAME_LENGTH: Final = 200

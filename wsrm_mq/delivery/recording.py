@@ -39,8 +39,6 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["Recording"]
-
 _UNSTORABLE: Final = Diagnosis("unstorable")
 """Of an attempt whose outcome could not be stored."""
 _LONGEST: Final = 500

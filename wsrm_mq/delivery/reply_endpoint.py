@@ -8,8 +8,6 @@ from typing import Final
 from wsrm_mq.remembered import remembered
 from wsrm_mq.sequence.elements import EndpointReference
 
-__all__ = ["REPLY_ENDPOINTS", "reply_endpoint", "with_reply_endpoints"]
-
 REPLY_ENDPOINTS: Final = "wsrm.reply_endpoints"
 """In the stored part of a request: that of its reply and that of a fault, each as a list of its address and its
 parameters. One alone is that of both."""

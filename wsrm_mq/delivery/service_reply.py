@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from wsrm_mq.store.storable import storable
 
-__all__ = ["UnusableReply", "check_is_of_a_service", "check_size", "expanded", "reply_headers", "status_of"]
-
 _LEAST_STATUS: Final = 200
 _STATUS: Final = re.compile(r"([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]{0,1000})?")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -15,8 +15,6 @@ from wsrm_mq.sequence.faults import ServiceFailure
 from wsrm_mq.store.fetching import WAITER
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["UNDELIVERED", "tell_undelivered"]
-
 UNDELIVERED: Final = ServiceFailure("The message could not be delivered to the service; it was set aside.")
 _STATUS: Final = "500 Internal Server Error"
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-__all__ = ["Settable", "Signal", "Waiters"]
-
 
 class Settable(Protocol):
     """An event, as threads or an event loop have it. ``set`` comes from another thread and must not block."""

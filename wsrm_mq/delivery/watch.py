@@ -29,8 +29,6 @@ from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Watch"]
-
 POLL_SECONDS: Final = 1.0
 BATCH: Final = 200
 """Sequences taken or ended in one turn, each in one transaction."""

@@ -30,25 +30,6 @@ from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, Sequence
 from wsrm_mq.sequence.selection import within
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = [
-    "EMPTY",
-    "LINES",
-    "Answer",
-    "acknowledgement",
-    "as_it_is",
-    "created",
-    "ended",
-    "fault",
-    "fetched",
-    "forwarded",
-    "plain",
-    "refused",
-    "replied",
-    "terminating",
-    "unavailable",
-    "unreadable",
-]
-
 RETRY_AFTER_SECONDS: Final = 5
 
 

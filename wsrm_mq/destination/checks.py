@@ -20,24 +20,6 @@ from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 
-__all__ = [
-    "check_body",
-    "check_create",
-    "check_reply_to",
-    "check_understood",
-    "fault_endpoint_of",
-    "fault_place",
-    "is_sent_to",
-    "is_without_effect",
-    "needs_reading",
-    "own_fault_place",
-    "reply_endpoint_of",
-    "shows_its_end",
-    "source_of",
-    "usable_offer",
-]
-
-
 _WITHOUT_EFFECT: Final = frozenset(
     (
         WSRM_1_0.action("LastMessage"),

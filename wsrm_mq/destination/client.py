@@ -14,8 +14,6 @@ from wsrm_mq.destination.operations import Operations
 from wsrm_mq.queue.arrival import Arrival
 from wsrm_mq.queue.policy import QueuePolicy
 
-__all__ = ["Client", "Peer"]
-
 _KINDS: Final = 16
 """Kinds of messages remembered of a client."""
 

@@ -17,8 +17,6 @@ from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, SequenceHeader, TerminateSequence
 from wsrm_mq.versions import UNSEQUENCED, WSA_2005, RMVersion
 
-__all__ = ["acknowledging", "asking", "last_reply", "sender_of", "unsequenced"]
-
 _UNNUMBERED: Final = SequenceHeader("", 0)
 """Stands in an ``Arrival`` until the transaction has given it its place."""
 

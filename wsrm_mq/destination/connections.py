@@ -26,8 +26,6 @@ except ImportError:
 if not hasattr(uwsgi, "connection_fd"):  # a directory of that name can be imported too
     uwsgi = None
 
-__all__ = ["Connections", "correct_peer"]
-
 Environ = dict[str, Any]
 
 _PORTS: Final = 10_000

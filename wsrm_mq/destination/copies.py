@@ -11,8 +11,6 @@ from typing import Final, TypeVar
 
 from wsrm_mq.remembered import Recent
 
-__all__ = ["Copies"]
-
 K = TypeVar("K", bound=Hashable)
 
 _OLD_REPLY_MS: Final = 60_000

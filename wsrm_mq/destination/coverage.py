@@ -13,18 +13,6 @@ from wsrm_mq.destination.answers import Answer, plain
 from wsrm_mq.destination.request_body import told_length
 from wsrm_mq.versions import RM_OF_NAMESPACE
 
-__all__ = [
-    "DISGUISED_BYTES",
-    "NOT_SOAP",
-    "Business",
-    "Coverage",
-    "carries_rm",
-    "is_disguised",
-    "may_be_disguised",
-    "not_rm",
-    "path_of",
-]
-
 DISGUISED_BYTES: Final = 64 * 1024
 _RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_OF_NAMESPACE)
 _SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")

@@ -18,8 +18,6 @@ from wsrm_mq.envelope.wsdl import move_ports, parsed, remove_outputs, written
 from wsrm_mq.events.telling import Events
 from wsrm_mq.remembered import Recent
 
-__all__ = ["LARGEST", "UNASKED", "Described", "Description", "asks_for_wsdl", "question"]
-
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a document that is read; a tree of it takes several times as much."""
 _DOCUMENTS: Final = 8

@@ -72,8 +72,6 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.store.refusals import limit_named
 
-__all__ = ["RMDestination"]
-
 _NO_BODY: Final = Body(b"")
 """Stands in an ``Arrival`` that says what messages have in common."""
 

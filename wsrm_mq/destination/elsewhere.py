@@ -12,8 +12,6 @@ from wsrm_mq.queue.sending import send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["created_there", "ended_there"]
-
 
 def created_there(
     tx: Transaction, verb: Callable[[Transaction], CreateReceipt], headers: Headers, to: EndpointReference

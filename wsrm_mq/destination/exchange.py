@@ -16,8 +16,6 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Commit", "Forward", "Request", "Wait", "delivery_of"]
-
 
 class Request(NamedTuple):
     """A SOAP POST to a covered path, whose headers are read and whose sender is known."""

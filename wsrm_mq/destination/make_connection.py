@@ -16,8 +16,6 @@ from wsrm_mq.queue.polling import FetchReceipt, fetch
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import EndpointReference, MakeConnection
 
-__all__ = ["Fetching", "check_selection"]
-
 
 class Fetching:
     """``is_waiting`` looks whether anything waits for an address, and ``left`` writes down that the message at a

@@ -16,8 +16,6 @@ from wsrm_mq.destination.description import LARGEST, question
 from wsrm_mq.envelope import Headers
 from wsrm_mq.remembered import Recent
 
-__all__ = ["Operations", "OwnDescription"]
-
 _PATHS: Final = 64
 _ANSWER_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 60.0

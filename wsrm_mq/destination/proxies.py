@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
-__all__ = ["Proxies"]
-
 _FOR: Final = re.compile(r'(?:^|;)\s*for="?([^;"]*)', re.IGNORECASE)
 """The client in an element of Forwarded (RFC 7239); X-Forwarded-For has nothing but that."""
 _ADDRESS: Final = re.compile(r"\[([^\]]+)\](?::\d+)?|([\d.]+):\d+")

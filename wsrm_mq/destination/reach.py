@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from wsrm_mq.outbound.addresses import Allowed
     from wsrm_mq.outbound.names import Names
 
-__all__ = ["OPTION", "Reach"]
-
 OPTION: Final = "decoupled"
 _SCHEMES: Final = ("http", "https")
 _SYMBOLS: Final = (MAKE_CONNECTION_NAMESPACE, *ADDRESSING_VERSIONS)

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from wsrm_mq.queue.arrival import Body
 
-__all__ = ["SPOOL_OVER", "BodyRefused", "Spool", "read_body", "told_length", "too_large"]
-
 SPOOL_OVER: Final = 1024 * 1024
 """Bytes above which a body goes to a temporary file."""
 _PIECE: Final = 65_536

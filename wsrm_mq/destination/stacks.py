@@ -6,8 +6,6 @@ from typing import Final
 
 from wsrm_mq.destination.exchange import Request
 
-__all__ = ["takes_an_acknowledgement_for_the_reply", "takes_the_end_on_a_response"]
-
 _PRODUCTS: Final[tuple[tuple[str, str], ...]] = (("Apache-CXF/", "cxf"), ("Apache CXF ", "cxf"))
 """How the User-Agent of a stack begins (RFC 9110 §10.1.5): the newer and the older one of CXF."""
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-__all__ = ["GRACE_SECONDS", "Duty"]
-
 GRACE_SECONDS: Final = 1.0
 
 

@@ -51,8 +51,6 @@ from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.writer import Clock, wall_clock
 
-__all__ = ["Engine", "standing_aside"]
-
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
 _CALL_SECONDS: Final = 2.0

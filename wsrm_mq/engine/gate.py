@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 
-__all__ = ["Gate"]
-
 
 class Gate:
     """Calls the application while it is open. ``runs_here`` answers whether it is this very thread, an event loop's,

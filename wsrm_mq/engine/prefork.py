@@ -13,8 +13,6 @@ from typing import Any
 
 from wsrm_mq.errors import ConfigurationError
 
-__all__ = ["defer"]
-
 
 def defer(start: Callable[[], None]) -> bool:
     """Whether this process is one that workers are forked from; then each of them calls ``start``, once it is one.

@@ -18,8 +18,6 @@ from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
 
-__all__ = ["read_fault"]
-
 _CODE_PLACES: Final = frozenset((("SequenceFault", "FaultCode"), ("Fault", "faultcode"), ("Subcode", "Value")))
 """(parent, element), by local name."""
 _FAULTS: Final = frozenset(("SequenceFault", "Fault"))

@@ -11,8 +11,6 @@ from wsrm_mq.envelope.rewrite import header_blocks
 from wsrm_mq.envelope.spans import locate
 from wsrm_mq.errors import EnvelopeError
 
-__all__ = ["Block", "blocks"]
-
 _LIMITS: Final = Limits()
 
 

@@ -16,8 +16,6 @@ from wsrm_mq.envelope.multipart import root_part
 from wsrm_mq.envelope.spans import locate
 from wsrm_mq.errors import EnvelopeError
 
-__all__ = ["body_digest"]
-
 _LIMITS: Final = Limits()
 _HEADER_THEN_BODY: Final = re.compile(rb"</((?:[\w.-]+:)?)Header\s*>\s*<\1Body(?:\s[^<>]*)?>")
 _ANY_BODY: Final = re.compile(rb"<(?:[\w.-]+:)?Body[\s/>]")

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["ContentType", "content_type_of", "parse_content_type", "soap_version_of"]
-
 _PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]*))')
 _ESCAPED = re.compile(r"\\(.)")
 

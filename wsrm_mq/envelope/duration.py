@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["MAX_DURATION", "parse_duration", "render_duration"]
-
 MAX_DURATION: Final = 10**14
 """Milliseconds; some 3,170 years. Whatever is longer is taken for this."""
 

@@ -9,8 +9,6 @@ import codecs
 import re
 from typing import Final
 
-__all__ = ["codec_of", "expat_encoding"]
-
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),

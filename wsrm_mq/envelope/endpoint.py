@@ -12,8 +12,6 @@ from wsrm_mq.envelope.parameters import PARAMETER_CONTAINERS, parameter_texts
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.versions import ADDRESSING_VERSIONS, AddressingVersion
 
-__all__ = ["read_endpoint"]
-
 _ADDRESS: Final = {f"{ns}{NAME_SEPARATOR}Address": version for ns, version in ADDRESSING_VERSIONS.items()}
 
 

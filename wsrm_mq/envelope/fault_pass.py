@@ -7,8 +7,6 @@ from xml.parsers import expat
 from wsrm_mq.envelope.outline import split_name
 from wsrm_mq.envelope.text import WHITE_SPACE
 
-__all__ = ["FaultPass"]
-
 
 class FaultPass:
     """``path`` has the expanded names of the elements that are open, ``started`` and ``ended`` are called while the one

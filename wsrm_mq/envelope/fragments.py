@@ -18,19 +18,6 @@ from wsrm_mq.envelope.text import escape
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, WSA_2004, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = [
-    "acknowledgements",
-    "addressing_elements",
-    "addressing_headers",
-    "endpoint",
-    "envelope",
-    "message_pending",
-    "new_message_id",
-    "own_names",
-    "parameter_headers",
-    "sequence_header",
-]
-
 _UNMARKED: Final = (WSA_2004,)
 """Versions without IsReferenceParameter."""
 _BUFFER_REMAINING: Final = (

@@ -23,8 +23,6 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-__all__ = ["Headers", "RMBody"]
-
 RMBody = CreateSequence | CloseSequence | TerminateSequence | MakeConnection | SequenceFault
 
 _FAULT_ACTIONS: Final = frozenset(

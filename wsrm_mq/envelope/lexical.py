@@ -8,8 +8,6 @@ from xml.etree.ElementTree import Element
 
 from wsrm_mq.envelope.text import WHITE_SPACE
 
-__all__ = ["is_absolute_uri", "is_true", "parse_identifier", "parse_unsigned", "simple_text"]
-
 _URI: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f-\x9f"<>\\^`{|}\u2028\u2029]+""")
 _MAX_DIGITS: Final = 20
 _MAX_UNSIGNED_LONG: Final = 2**64 - 1

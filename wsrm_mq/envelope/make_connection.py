@@ -12,8 +12,6 @@ from wsrm_mq.sequence.elements import MakeConnection
 from wsrm_mq.sequence.faults import MalformedMessage
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
 
-__all__ = ["read_make_connection"]
-
 _ADDRESS: Final = f"{MAKE_CONNECTION_NAMESPACE}{NAME_SEPARATOR}Address"
 _MOST_NAMED: Final = 16
 """Selections that a fault names: the sender chooses how many there are."""

@@ -16,8 +16,6 @@ from wsrm_mq.envelope.source import Source, readable
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["Part", "PartStream", "Window", "check_closed", "ends_closed", "root_part"]
-
 _PIECE: Final = 8 * 1024
 _PLAIN: Final = frozenset(("", "7bit", "8bit", "binary"))
 _MAX_BOUNDARY: Final = 200

@@ -19,8 +19,6 @@ from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage, VersionMismatch
 from wsrm_mq.versions import RM_OF_NAMESPACE, SOAP_VERSIONS, SOAPVersion
 
-__all__ = ["NAME_SEPARATOR", "Outline", "read_outline", "split_name"]
-
 NAME_SEPARATOR: Final = "\n"
 """Between namespace and local name in every expanded name: no namespace name holds a line end."""
 

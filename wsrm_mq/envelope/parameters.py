@@ -15,8 +15,6 @@ from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.envelope.text import escape_attribute
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS
 
-__all__ = ["PARAMETER_CONTAINERS", "parameter_texts"]
-
 _WSSE: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
 _NOT_ECHOED: Final = frozenset(("", *SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, _WSSE))
 """A parameter in one of these would become a header block that its receiver takes for ours (§7)."""

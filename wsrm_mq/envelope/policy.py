@@ -17,8 +17,6 @@ from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, wsdl_name
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
 
-__all__ = ["Announcement", "announce"]
-
 _WSP_2004: Final = "http://schemas.xmlsoap.org/ws/2004/09/policy"
 """WS-Policy 1.2: what the clients of 2005 know, and those of today too."""
 _WSP_1_5: Final = "http://www.w3.org/ns/ws-policy"

@@ -36,8 +36,6 @@ from wsrm_mq.sequence.faults import (
 )
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
 
-__all__ = ["Reader"]
-
 _ENDINGS: Final[Mapping[str, type[CloseSequence] | type[TerminateSequence]]] = {
     "CloseSequence": CloseSequence,
     "TerminateSequence": TerminateSequence,

@@ -13,8 +13,6 @@ from wsrm_mq.envelope.rewrite import cut, header_blocks
 from wsrm_mq.envelope.spans import locate
 from wsrm_mq.errors import EnvelopeError
 
-__all__ = ["without_security"]
-
 _SECURITY: Final = "Security"
 """The block's local name in every version of WS-Security, and in the drafts that some stacks still send."""
 _LIMITS: Final = Limits()

@@ -19,8 +19,6 @@ from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import ADDRESSING_VERSIONS, SOAP_VERSIONS, AddressingVersion, SOAPVersion
 
-__all__ = ["HeaderPlace", "NotAnEnvelope", "ServiceFault", "complete_reply", "excerpt", "fault_in", "piggyback"]
-
 _LIMITS: Final = Limits()
 _TAG: Final = re.compile(r"<[^>]*>")
 _BODY: Final = re.compile(rb"<(?:[\w.-]+:)?Body\b")

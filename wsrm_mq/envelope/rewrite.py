@@ -15,8 +15,6 @@ from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.envelope.text import WHITE_SPACE
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_VERSIONS
 
-__all__ = ["cut", "demote", "header_blocks", "strip"]
-
 _OFF: Final = {"1": "0", "true": "false"}
 _ATTRIBUTE: Final = re.compile(r"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 

@@ -24,8 +24,6 @@ from wsrm_mq.sequence.faults import (
 )
 from wsrm_mq.versions import MAKE_CONNECTION, RM_VERSIONS, WSA_2004, WSA_2005, RMVersion
 
-__all__ = ["first_fault"]
-
 _TO_REQUIRED: Final = (WSA_2004,)
 _REPLY_TO_REQUIRED: Final = (WSA_2004,)
 _HTTP_ACTION_BINDS: Final = (WSA_2005,)

@@ -27,8 +27,6 @@ from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, Seq
 from wsrm_mq.sequence.faults import MalformedMessage
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RM_VERSIONS, WSA_2005, WSRM_1_1, SOAPVersion
 
-__all__ = ["scan"]
-
 _DEFAULT_LIMITS: Final = Limits()
 _MAKE_CONNECTION: Final = (MAKE_CONNECTION_NAMESPACE, "MakeConnection")
 _SECURITY_MARKERS: Final = ("UsesSequenceSTR", "UsesSequenceSSL")

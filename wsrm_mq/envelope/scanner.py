@@ -24,8 +24,6 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence.elements import SequenceHeader
 
-__all__ = ["Scanner"]
-
 _KINDS: Final = 256
 """Kinds of messages in the cache."""
 _LONGEST: Final = 8_192

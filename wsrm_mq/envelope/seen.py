@@ -18,8 +18,6 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-__all__ = ["Seen"]
-
 _ADDRESSING_HEADERS: Final = {
     f"{ns}{NAME_SEPARATOR}{local}": (version, local)
     for ns, version in ADDRESSING_VERSIONS.items()

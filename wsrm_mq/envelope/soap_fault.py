@@ -28,8 +28,6 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-__all__ = ["fault"]
-
 _WITHOUT_DETAIL: Final = (WSA_2004,)
 """Addressing versions whose faults have neither a third-level code nor ProblemHeaderQName."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-__all__ = ["Readable", "Source", "pieces", "readable"]
-
 _FIRST_PIECE: Final = 4_096
 
 

@@ -15,8 +15,6 @@ from wsrm_mq.envelope.encoding import codec_of, expat_encoding
 from wsrm_mq.envelope.outline import NAME_SEPARATOR
 from wsrm_mq.versions import SOAP_VERSIONS
 
-__all__ = ["Document", "Span", "locate"]
-
 _BODY: Final = frozenset(f"{ns}{NAME_SEPARATOR}Body" for ns in SOAP_VERSIONS)
 _PIECE: Final = 64 * 1024
 _MAX_DECLARATIONS: Final = 1_000

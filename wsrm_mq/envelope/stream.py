@@ -10,8 +10,6 @@ from wsrm_mq.envelope.source import Readable, Source, readable
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["Expanded", "content_coding", "expand"]
-
 _PIECE: Final = 16 * 1024
 _RATIO_FROM: Final = 1024 * 1024
 """Expanded bytes from which on the ratio counts: a small envelope full of spaces is no bomb."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["WHITE_SPACE", "escape", "escape_attribute"]
-
 WHITE_SPACE: Final = " \t\r\n"
 """What XML calls white space; ``str.strip()`` alone would take more."""
 

@@ -14,8 +14,6 @@ from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 
-__all__ = ["check_well_formed"]
-
 _LONGEST_PIECE: Final = 256 * 1024
 
 

@@ -15,8 +15,6 @@ from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import Expanded
 from wsrm_mq.envelope.wellformed import check_well_formed
 
-__all__ = ["TAIL_BYTES", "check_whole", "ends_once", "looks_whole"]
-
 TAIL_BYTES: Final = 512
 _END: Final = b"Envelope>"
 

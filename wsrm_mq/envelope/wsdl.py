@@ -13,17 +13,6 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
-__all__ = [
-    "SOAP_BINDINGS",
-    "WSDLOperations",
-    "move_ports",
-    "operations_in",
-    "parsed",
-    "remove_outputs",
-    "written",
-    "wsdl_name",
-]
-
 _WSDL: Final = "http://schemas.xmlsoap.org/wsdl/"
 SOAP_BINDINGS: Final = ("http://schemas.xmlsoap.org/wsdl/soap/", "http://schemas.xmlsoap.org/wsdl/soap12/")
 _XSD: Final = "{http://www.w3.org/2001/XMLSchema}"

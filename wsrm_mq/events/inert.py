@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["as_error", "as_text", "inert", "type_name"]
-
 _UNSAFE: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories that a terminal may act upon or hide: control, format (bidi overrides), surrogates, …"""
 

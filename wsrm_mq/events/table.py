@@ -9,8 +9,6 @@ from __future__ import annotations
 from logging import CRITICAL, DEBUG, ERROR, INFO, WARNING
 from typing import Final, NamedTuple
 
-__all__ = ["EVENTS", "FROM_LEDGER", "EventKind"]
-
 
 class EventKind(NamedTuple):
     """``is_reported``: ``on_event`` gets it too."""

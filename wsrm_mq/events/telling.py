@@ -24,8 +24,6 @@ from typing import Final, NamedTuple
 from wsrm_mq.events.inert import as_error, as_text, inert
 from wsrm_mq.events.table import EVENTS
 
-__all__ = ["Event", "Events", "OnEvent", "line", "tell"]
-
 LONGEST: Final = 4_000
 """Characters of a value in a line."""
 MOST_WAITING: Final = 1_000

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.errors import StoreError
 
-__all__ = ["Check", "Health"]
-
 WRITE_SECONDS: Final = 2.0
 """A transaction that takes longer says that the store cannot be written."""
 WATCH_SECONDS: Final = 15.0

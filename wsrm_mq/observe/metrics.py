@@ -18,8 +18,6 @@ from wsrm_mq.store.database import snapshot
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.overview import OTHER, Counted, Overview, counters, overview, shown_queues
 
-__all__ = ["METRICS", "Metric", "StoreCollector"]
-
 
 class Scrape(NamedTuple):
     """One look at the store."""

@@ -18,8 +18,6 @@ from urllib3.util import Url, parse_url
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.outbound.special import SPECIAL
 
-__all__ = ["PUBLIC", "Allowed", "LookUp", "check_url", "is_public"]
-
 _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 _SLASHES: Final = re.compile(r"[/\\]")

@@ -24,8 +24,6 @@ from wsrm_mq.errors import NameNotKnown, NameServerSilent
 from wsrm_mq.remembered import Recent
 from wsrm_mq.shares import Shares
 
-__all__ = ["SECONDS", "Names"]
-
 SECONDS: Final = 3.0
 """So long a look-up is waited for."""
 _MOST: Final = 32

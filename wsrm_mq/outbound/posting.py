@@ -21,8 +21,6 @@ from wsrm_mq.errors import ConfigurationError, NameServerSilent, NotAllowed, Not
 from wsrm_mq.outbound.addresses import Allowed, check_url
 from wsrm_mq.outbound.names import Names
 
-__all__ = ["Answer", "Poster", "tls"]
-
 _CONNECT_SECONDS: Final = 10.0
 _LOOK_UPS: Final = 64
 _WHO: ContextVar[str | None] = ContextVar("who", default=None)

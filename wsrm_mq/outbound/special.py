@@ -10,8 +10,6 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-__all__ = ["SPECIAL"]
-
 _V4: Final = """
 0.0.0.0/8        this network
 10.0.0.0/8       private

@@ -26,8 +26,6 @@ from wsrm_mq.store import entries
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["accept", "accepted_into", "store", "turn_away"]
-
 _STUCK: Final = (DeliveryState.HELD, DeliveryState.BLOCKED, DeliveryState.RETRYING)
 
 

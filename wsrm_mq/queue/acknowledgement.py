@@ -22,15 +22,6 @@ from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.replies import ANSWERED_WITH
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = [
-    "DueAcknowledgement",
-    "acknowledged",
-    "answer_ack_requested",
-    "due_elsewhere",
-    "fall_due",
-    "is_due",
-]
-
 _COLLECTED_FOR: Final = 200
 """How long acknowledgements are collected that are sent by themselves, in ms, where no interval is configured."""
 _UNCONFIRMED: Final = 1_000

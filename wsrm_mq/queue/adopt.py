@@ -18,8 +18,6 @@ from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries, identity, lanes, queues
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["ADOPTED", "Adopted", "adopt", "confirm", "rehearse"]
-
 ADOPTED = "store_adopted"
 """What dead letters are marked with, and how their sequences ended."""
 

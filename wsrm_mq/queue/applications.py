@@ -6,8 +6,6 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.store.applications import hand_over, served
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["rename"]
-
 
 def rename(tx: Transaction, old: str | None, new: str | None, reason: str, actor: str) -> int:
     """What was stored for ``old`` is for ``new``; ``None`` is an application without a name. Answers how many queues

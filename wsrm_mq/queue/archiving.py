@@ -10,8 +10,6 @@ from wsrm_mq.store import archiving as sql
 from wsrm_mq.store.identity import epoch_at, identify, is_of_another_past
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["Archived", "confirm", "withdraw"]
-
 
 class Archived(NamedTuple):
     """What an archive says that it holds of a store."""

@@ -23,8 +23,6 @@ from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 if TYPE_CHECKING:
     from wsrm_mq.queue.sending import OutgoingMessage
 
-__all__ = ["Arrival", "Body", "CreateReceipt", "EndReceipt", "MessageReceipt", "Receipt", "Sender"]
-
 
 class Sender(NamedTuple):
     """Who speaks, in which versions, to which queue: what a sequence is bound to."""

@@ -14,8 +14,6 @@ from wsrm_mq.store import entries, lanes, queues, repairs
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["let_go", "let_go_dropped", "mark_redelivery", "take_from_dead", "take_over"]
-
 _DIED: Final = "its process died while it ran: instance {} (process {} on {})"
 _DROPPED: Final = "its run was dropped: an error came where none was expected"
 _BROKE_OFF: Final = "broke_off"

@@ -10,8 +10,6 @@ from typing import Final
 
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BOUNDS", "RECEIVED", "delivered", "failed", "took"]
-
 RECEIVED: Final = ("accepted", "held", "duplicate", "discarded", "no_room", "refused")
 """What is counted of a message with a Sequence header, by what became of it: deliverable at once, held, known already,
 dropped as its sequence promises, sent away with 503, answered with a fault. The label is the version of RM."""

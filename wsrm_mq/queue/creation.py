@@ -26,8 +26,6 @@ from wsrm_mq.store import lanes
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["create", "new_identifier"]
-
 UNUSED_AFTER: Final = 3_600_000
 """Milliseconds without traffic."""
 _MOST: Final = 100

@@ -9,8 +9,6 @@ from wsrm_mq.store import entries
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["count_unsettled", "move_past", "settle_cursor"]
-
 
 def settle_cursor(tx: Transaction, lane: Lane) -> None:
     """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""

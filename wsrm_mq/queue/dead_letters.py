@@ -19,8 +19,6 @@ from wsrm_mq.store import entries, repairs
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BY_OPERATOR", "Act", "confirm", "discard", "redrive", "restore", "retry"]
-
 Act = Callable[..., None]
 """``act(tx, position, actor=, reason=)``. Raises ``NotFound``, or ``NotAllowed`` with what to do instead; then nothing
 is changed."""

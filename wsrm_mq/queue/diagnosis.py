@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["NEVER_ANSWERED", "NOT_TOLD", "UNKNOWN", "Diagnosis"]
-
 
 class Diagnosis(NamedTuple):
     kind: str = ""

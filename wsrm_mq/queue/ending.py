@@ -16,8 +16,6 @@ from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["apply_step", "bury", "bury_tails", "due", "end_lane", "expire", "expire_due", "give_up"]
-
 
 def apply_step(
     tx: Transaction,

@@ -18,9 +18,6 @@ from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Aftermath", "Failed", "after_failure", "fail", "leave_alone"]
-
-
 _PUT_ASIDE: Final = (ANSWERED_WITH_FAULT, NEVER_ANSWERED)
 """What has failed so is no longer tried."""
 

@@ -6,8 +6,6 @@ from wsrm_mq.store.fetching import FORGET, FORGOTTEN
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["forget"]
-
 
 def forget(tx: Transaction, channel: Lane) -> None:
     """Nothing of what waits to be fetched there is kept any longer, and the ledger says so (MC-009). It is no dead

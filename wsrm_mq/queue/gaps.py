@@ -14,8 +14,6 @@ from wsrm_mq.sequence.states import State
 from wsrm_mq.store.gaps import GAP_OPEN
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["tell_gaps"]
-
 _MOST_ASKED: Final = 128
 """So many numbers are asked for at a time: the first ones."""
 

@@ -17,8 +17,6 @@ from wsrm_mq.store import queues
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import RMVersion
 
-__all__ = ["Said", "hear"]
-
 
 class Said(NamedTuple):
     """What an answer says of sequences, in the version ``rm``."""

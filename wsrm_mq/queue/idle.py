@@ -8,8 +8,6 @@ from wsrm_mq.store import queues
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["make_idle", "owner_lives"]
-
 
 def make_idle(tx: Transaction, lane: Lane) -> bool:
     """See that no live process runs the sequence; answers whether it was taken from one that died. That needs no other

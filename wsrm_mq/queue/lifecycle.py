@@ -28,8 +28,6 @@ from wsrm_mq.store import entries, queues
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["lifecycle", "take_fault"]
-
 _CODES: Final = frozenset(
     (
         faults.SequenceTerminated.subcode,

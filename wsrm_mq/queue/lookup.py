@@ -11,8 +11,6 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane, SequenceRecord, load
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["find", "look_around", "may_take"]
-
 
 def may_take(db: Database, sender: Sender, identifier: str) -> bool:
     """Whether a sequence of this name may still take messages of ``sender``: asked before a message is read to its end,

@@ -9,8 +9,6 @@ from wsrm_mq.store import channels
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["acknowledged", "give_up", "is_sent", "wanted"]
-
 ENDED = "sequence_ended"
 """Reason of dead letters: the sequence that they had their numbers in was closed or has ended, and they were not
 acknowledged."""

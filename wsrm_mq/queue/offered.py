@@ -28,20 +28,6 @@ from wsrm_mq.store.outgoing import Outgoing
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = [
-    "accept_offer",
-    "acknowledged_with",
-    "answered_by",
-    "end_of",
-    "end_outgoing",
-    "is_answered_with_end",
-    "is_ended_there",
-    "is_open",
-    "may_end",
-    "number_reply",
-    "take_outgoing",
-]
-
 R = TypeVar("R", bound=Receipt)
 
 

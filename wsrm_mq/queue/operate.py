@@ -23,8 +23,6 @@ from wsrm_mq.store import entries
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["TERMINATED", "Ended", "Forced", "close", "force", "hold", "note", "resume", "skip", "terminate"]
-
 TERMINATED: Final = "terminated_by_operator"
 """What dead letters are marked with, where the rest of a sequence was given up."""
 

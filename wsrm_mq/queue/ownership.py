@@ -20,19 +20,6 @@ from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = [
-    "RUN_AHEAD",
-    "Claim",
-    "claim",
-    "free",
-    "give_back",
-    "leave",
-    "runnable",
-    "still_mine",
-    "take",
-    "wait_for_host",
-]
-
 RUN_AHEAD: Final = 64
 """How many settlements may be under way. One message more may have been called: so many may be repeated after a
 crash."""

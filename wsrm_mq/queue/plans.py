@@ -27,23 +27,6 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = [
-    "Entered",
-    "Plan",
-    "Planned",
-    "Withdrawn",
-    "begin",
-    "cancel",
-    "enter",
-    "is_held_by_plan",
-    "leave",
-    "let_go_on",
-    "plan_of",
-    "refuse",
-    "try_again",
-    "withdraw_entered",
-]
-
 CANCELLED: Final = "replay_cancelled"
 SERVICE: Final = "app"
 """The target of a plan that the running service delivers."""

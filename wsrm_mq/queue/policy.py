@@ -11,8 +11,6 @@ from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
 
-__all__ = ["MAX_RANGES", "Acknowledge", "OnFault", "OnPoison", "PolicyOf", "QueuePolicy"]
-
 MAX_RANGES: Final = 4_096
 """Separate ranges of numbers in one sequence: what an acknowledgement says, and a row each."""
 

@@ -21,8 +21,6 @@ from wsrm_mq.store import entries, fetching
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["FetchReceipt", "Fetched", "fetch", "leave_to_fetch", "taken"]
-
 _MOST: Final = 16
 """Acknowledgements in one answer."""
 

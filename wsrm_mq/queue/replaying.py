@@ -17,8 +17,6 @@ from wsrm_mq.store.records import Lane
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["REPLAYED", "add_replay", "replays_of"]
-
 REPLAYED = "replayed"
 """Reason of what was not delivered and is settled: its replay is delivered in its place."""
 

@@ -11,8 +11,6 @@ from wsrm_mq.queue.settle import Settled
 from wsrm_mq.store import channels
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["NOT_ACKNOWLEDGED", "sent"]
-
 NOT_ACKNOWLEDGED: Final = "not_acknowledged"
 """Reason of a dead letter: it was sent as often as ``resend`` says."""
 

@@ -27,17 +27,6 @@ from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = [
-    "Batch",
-    "Kept",
-    "KeptOf",
-    "Pruned",
-    "batches",
-    "forget_instances",
-    "forget_queues",
-    "unused_queues",
-]
-
 BATCH: Final = 200
 SEQUENCES: Final = 50
 """Forgotten in one transaction."""

@@ -22,8 +22,6 @@ from wsrm_mq.store.late_index import BY_CONNECTION
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Room", "buffer_remaining", "crowded", "full", "lack_of_room", "not_ours", "too_many_sequences"]
-
 MOST_REMAINING: Final = 4_096
 """The largest BufferRemaining that is told."""
 _FEW: Final = 64

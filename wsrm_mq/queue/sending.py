@@ -21,8 +21,6 @@ from wsrm_mq.store.fetching import LEND
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = ["LENT_FOR", "NOT_SENT", "OutgoingMessage", "Sent", "send"]
-
 LENT_FOR: Final = 3_000
 """Milliseconds for which what is fetched is on its way and no other request gets it: longer than a response is under
 way, and about as long as a client waits that polls again."""

@@ -26,19 +26,6 @@ from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction, as_json
 
-__all__ = [
-    "KNOWN",
-    "Done",
-    "ServiceReply",
-    "Settled",
-    "Settlement",
-    "add_reply",
-    "keep_reply",
-    "remarked",
-    "settle",
-    "settlement",
-]
-
 KNOWN = "known"
 """Reason of a replay that the application had done before, and has not done again."""
 

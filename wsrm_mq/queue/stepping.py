@@ -8,8 +8,6 @@ from wsrm_mq.sequence.inbound import Input, Step, receive
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["step_of"]
-
 
 def step_of(tx: Transaction, record: SequenceRecord, event: Input, **asked: Any) -> Step:
     """What ``receive`` answers now: the clock ends the sequence first, as far as it is believed."""

@@ -19,8 +19,6 @@ from wsrm_mq.store import lanes
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["accept_unsequenced", "end_connections"]
-
 
 def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None = None) -> MessageReceipt:
     """Take one message as the next of its connection. Its header is made here: ``MessageReceipt.given``. ``asking``: in

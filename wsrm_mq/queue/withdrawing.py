@@ -11,8 +11,6 @@ from wsrm_mq.store import entries, repairs
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["Stored", "check_body", "put_back", "stored", "withdraw"]
-
 
 class Stored(NamedTuple):
     """An entry, as far as an operator's act depends on it. ``queue``, ``origin`` and ``message`` are keys."""

@@ -9,20 +9,6 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = [
-    "AckRequested",
-    "CloseSequence",
-    "CreateSequence",
-    "EndpointReference",
-    "IncompleteSequenceBehavior",
-    "MakeConnection",
-    "Offer",
-    "SequenceAcknowledgement",
-    "SequenceFault",
-    "SequenceHeader",
-    "TerminateSequence",
-]
-
 
 class IncompleteSequenceBehavior(enum.StrEnum):
     """What the destination does with a sequence that ends with numbers missing (WS-RM 1.1 §3.4)."""

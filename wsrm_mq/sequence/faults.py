@@ -12,30 +12,6 @@ from typing import ClassVar
 
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 
-__all__ = [
-    "ActionMismatch",
-    "ActionNotSupported",
-    "AddressingHeaderRequired",
-    "CreateSequenceRefused",
-    "Fault",
-    "FaultCode",
-    "FaultFamily",
-    "InvalidAcknowledgement",
-    "InvalidAddressingHeader",
-    "LastMessageNumberExceeded",
-    "MalformedMessage",
-    "MessageNumberRollover",
-    "MissingSelection",
-    "NotUnderstood",
-    "SequenceClosed",
-    "SequenceTerminated",
-    "ServiceFailure",
-    "UnknownSequence",
-    "UnsupportedSelection",
-    "VersionMismatch",
-    "WSRMRequired",
-]
-
 
 class FaultCode(enum.Enum):
     """Who is to blame: SOAP 1.2 (code), SOAP 1.1 (faultcode)."""

@@ -31,22 +31,6 @@ from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, State, Trigger
 from wsrm_mq.sequence.terms import NO_BOUNDS, Bounds, DeliveryAssurance, Terms
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER
 
-__all__ = [
-    "Disposition",
-    "GaveUp",
-    "InboundSequence",
-    "Lapsed",
-    "Late",
-    "OperatorClose",
-    "Outgrew",
-    "Step",
-    "TimePassed",
-    "decline",
-    "forced",
-    "grant",
-    "receive",
-]
-
 _ABANDONING: Final = frozenset(("SequenceTerminated", "UnknownSequence"))
 """Codes of faults with which a source says that a sequence is gone (F-025, F-026)."""
 _LARGEST_NUMBER: Final = MAX_MESSAGE_NUMBER - 1

@@ -29,8 +29,6 @@ from wsrm_mq.sequence.outbound_states import (
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, RMVersion
 
-__all__ = ["NewMessage", "OutboundSequence", "OutboundStep", "OutboundTerms", "Own", "take"]
-
 
 @dataclass(frozen=True, slots=True)
 class OutboundTerms:

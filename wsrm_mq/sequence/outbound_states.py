@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 
-__all__ = ["OUTBOUND_ENDED", "OUTBOUND_TRANSITIONS", "OutboundAct", "OutboundCell", "OutboundState", "OutboundTrigger"]
-
 
 class OutboundState(enum.StrEnum):
     """Where a sequence stands at its RM Source."""

@@ -10,8 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["EMPTY", "AckRange", "AckRanges"]
-
 AckRange = tuple[int, int]
 """(lower, upper), both inclusive, as AcknowledgementRange writes them."""
 

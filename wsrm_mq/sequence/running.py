@@ -11,18 +11,6 @@ import enum
 from itertools import product
 from typing import Final, TypeVar
 
-__all__ = [
-    "ANY",
-    "DELIVERY",
-    "ENTRY",
-    "DeliveryState",
-    "Row",
-    "decide",
-    "delivery_state",
-    "is_paused",
-    "is_unsettled",
-]
-
 
 class DeliveryState(enum.StrEnum):
     """What the delivery of a sequence does now."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 
-__all__ = ["MOST_RANGES", "within"]
-
 MOST_RANGES: Final = 512
 """Of all acknowledgements in one answer."""
 

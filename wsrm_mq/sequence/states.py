@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 from wsrm_mq.sequence import faults
 from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1
 
-__all__ = ["ENDED", "TRANSITIONS", "Act", "Cell", "State", "Trigger"]
-
 
 class State(enum.StrEnum):
     """Where a sequence stands at its RM Destination; it ends in one of four ways."""

@@ -9,8 +9,6 @@ from typing import Final
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["NO_BOUNDS", "Bounds", "DeliveryAssurance", "Terms"]
-
 
 class DeliveryAssurance(enum.StrEnum):
     """What the destination promises its application (WS-RM 1.1 §2.4). ``ordered`` is separate."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
-__all__ = ["Admission", "Closable", "ConnectionBounds", "files_for"]
-
 SPARE_FILES: Final = 256
 """Files that a process needs beside its connections: the store's, those of large bodies, the application's own."""
 _REFUSED_PART: Final = 10

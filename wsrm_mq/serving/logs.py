@@ -12,8 +12,6 @@ from typing import Final
 
 from wsrm_mq.events.inert import inert
 
-__all__ = ["JSONLines", "TextLines", "keep_quiet", "log_to_stderr", "silence"]
-
 
 class TextLines(logging.Formatter):
     """``time LEVEL logger message``. A traceback follows, indented."""

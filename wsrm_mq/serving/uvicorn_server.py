@@ -16,8 +16,6 @@ from wsrm_mq.events.telling import tell
 from wsrm_mq.serving.admission import Admission, ConnectionBounds
 from wsrm_mq.serving.http_protocol import BoundedProtocol
 
-__all__ = ["BoundedServer"]
-
 _SWEEP_TICKS: Final = 50
 _LOOK_TICKS: Final = 10
 """Of 0.1 s each, as uvicorn counts."""

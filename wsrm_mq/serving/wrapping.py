@@ -15,8 +15,6 @@ from typing import Any, Final
 from wsrm_mq.front import Served
 from wsrm_mq.wsgi import WSRMMiddleware
 
-__all__ = ["found_in", "named_by", "outermost"]
-
 _INNER: Final = ("app", "wsgi_app", "application", "wsgi_application", "__wrapped__")
 """Where a middleware keeps what it calls; Flask, what it serves."""
 _MOST: Final = 100

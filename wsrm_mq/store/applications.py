@@ -18,22 +18,6 @@ from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import is_alive
 from wsrm_mq.store.port import Database
 
-__all__ = [
-    "FETCHED",
-    "NAMELESS",
-    "OUTGOING",
-    "Serving",
-    "admit",
-    "fetched_queue",
-    "foreign",
-    "hand_over",
-    "outgoing_queue",
-    "queue_name",
-    "sent_queue",
-    "served",
-    "take_queues",
-]
-
 _WITH_BACKLOG: Final = """SELECT DISTINCT queue FROM entry INDEXED BY entry_live
     WHERE outcome IS NULL AND lane IS NOT NULL"""
 

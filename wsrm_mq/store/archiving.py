@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["held_by_archive"]
-
 
 def held_by_archive(kind: str, column: str, key: str) -> str:
     """A condition: some archive holds the row of this ``kind`` with this ``key`` as it is now. ``column``: that of the

@@ -29,8 +29,6 @@ from wsrm_mq.store import identity, instances
 from wsrm_mq.store.beside import is_locked
 from wsrm_mq.store.database import checkpoint, connect_reader, store_errors
 
-__all__ = ["MAX_LOG_GROWTH", "Progress", "Verify", "backup"]
-
 STEP_PAGES: Final = 1024
 MAX_LOG_GROWTH: Final = 1024 * 1024 * 1024
 LEAST_FREE: Final = 16 * 1024 * 1024

@@ -18,8 +18,6 @@ from typing import Final
 
 from wsrm_mq.store.beside import content_of
 
-__all__ = ["GRACE", "JUMP", "Believed", "since_boot"]
-
 JUMP: Final = 600_000
 """ms. Further on than that from one look to the next, the clock has jumped."""
 GRACE: Final = 600.0

@@ -10,8 +10,6 @@ from pathlib import Path
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 
-__all__ = ["beside", "clock_file", "content_of", "is_locked", "keep_private", "rehearsal_file", "witness_file"]
-
 
 def beside(store: Path) -> Path:
     """The directory of the store at ``store``."""

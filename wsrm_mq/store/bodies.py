@@ -9,8 +9,6 @@ from typing import BinaryIO, Final, cast
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store.port import Database
 
-__all__ = ["body_at", "open_body", "write_body"]
-
 _PIECE: Final = 1024 * 1024
 _BODY_OF: Final = (
     "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = ?"

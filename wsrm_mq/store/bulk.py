@@ -19,23 +19,6 @@ from wsrm_mq.store.compiling import positional
 from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.tables import counter, entry, lane, message, range_, refusal, sequence
 
-__all__ = [
-    "CHANGED",
-    "COUNTERS",
-    "DELIVERED",
-    "ENTRIES",
-    "MESSAGES",
-    "PROGRESS",
-    "PROTOCOL",
-    "RANGES",
-    "REFUSALS",
-    "REPLAYS",
-    "STEADY",
-    "Bulk",
-    "BulkInsert",
-    "Row",
-]
-
 Row = Sequence[Any]
 _FEW, _MANY = 16, 32
 """Rows in one statement: any number up to the one, else the other. So few sizes that each statement stays prepared."""

@@ -14,8 +14,6 @@ from wsrm_mq.errors import LeftAlone
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.records import Lane
 
-__all__ = ["Cache", "ConnectionCache", "LaneCache"]
-
 MAX_WEIGHT: Final = 40_000
 """Of the lanes: 20,000 received in order, fewer that have gaps."""
 MAX_QUEUES: Final = 1_000

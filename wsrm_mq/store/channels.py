@@ -11,23 +11,6 @@ from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
-__all__ = [
-    "ACKS_DUE",
-    "ADD_CHANNEL",
-    "ANSWERED_THERE",
-    "CHANNEL",
-    "CHANNELS_NUMBERED",
-    "DROP_CHANNEL",
-    "LEAVING",
-    "NEXT_ACK_DUE",
-    "SEND_AGAIN",
-    "SENT",
-    "SETTLE_RANGE",
-    "Channel",
-    "endpoint_from",
-    "endpoint_text",
-]
-
 _LOOKED_AT: Final = 100
 p = bindparam
 _P: Final[dict[str, Any]] = {column.name: p(column.name) for column in channel.columns}

@@ -12,8 +12,6 @@ from sqlalchemy import ClauseElement
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ["bound", "compiled", "positional"]
-
 _DIALECT: Final = sqlite.dialect(paramstyle="named")
 
 

@@ -14,8 +14,6 @@ from typing import Final
 
 from wsrm_mq.store.refusals import Refusal, Refusals
 
-__all__ = ["SHOWN", "Key", "Tally"]
-
 Key = tuple[str, int, str]
 """What is counted, the key of its queue (0 where there is none), and a label."""
 

@@ -15,8 +15,6 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from wsrm_mq.store import published
 from wsrm_mq.store.tables import metadata
 
-__all__ = ["statements"]
-
 _REVISION: Final = """
 CREATE TABLE alembic_version (
     version_num VARCHAR(32) NOT NULL,

@@ -16,8 +16,6 @@ from wsrm_mq.store.beside import beside, is_locked
 from wsrm_mq.store.database import connect_writer, store_errors
 from wsrm_mq.store.rescue import removed
 
-__all__ = ["dropped_pages"]
-
 _HEADER: Final = struct.Struct(">8xI4x8s8x")
 """Of the log: the size of a page, and the salt that its frames have."""
 _FRAME: Final = struct.Struct(">8x8s8x")

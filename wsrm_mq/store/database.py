@@ -23,25 +23,6 @@ from wsrm_mq.store.opened import refuse_divided
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import lost, removed
 
-__all__ = [
-    "BUSY_TIMEOUT_MS",
-    "CopyConnection",
-    "Obstacle",
-    "begin",
-    "checkpoint",
-    "connect_reader",
-    "connect_writer",
-    "create_file",
-    "file_of",
-    "only_reading",
-    "refuse_place",
-    "snapshot",
-    "store_errors",
-    "translate",
-    "why_not_written",
-    "write_ahead",
-]
-
 BUSY_TIMEOUT_MS: Final = 5_000
 _LOOK_AGAIN_SECONDS: Final = (0.0005, 0.0015)
 """Between two looks at a lock that another process holds: about as long as a commit."""

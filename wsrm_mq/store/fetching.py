@@ -11,18 +11,6 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
-__all__ = [
-    "ACKNOWLEDGEMENTS",
-    "ENVELOPE",
-    "FORGET",
-    "FORGOTTEN",
-    "LEND",
-    "TAKEN",
-    "WAITER",
-    "WAITING",
-    "is_anything_waiting",
-]
-
 FORGOTTEN: Final = "not_fetched"
 """Reason of what was not fetched in time."""
 

@@ -9,8 +9,6 @@ from sqlalchemy import bindparam, exists, func, or_, select
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, lane, ledger, message, range_, sequence
 
-__all__ = ["GAP_OPEN", "OLD_GAPS"]
-
 GAP_OPEN: Final = "gap_open"
 """The event in the ledger that tells of one; its number is that of the first message that is missing."""
 

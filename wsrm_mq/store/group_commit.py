@@ -28,8 +28,6 @@ from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Write, total_size
 
-__all__ = ["Clock", "GroupCommit"]
-
 Clock = Callable[[], int]
 """ms since the epoch."""
 

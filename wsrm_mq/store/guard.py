@@ -21,8 +21,6 @@ from wsrm_mq.store.identity import Identity, convict, identify
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import FileIds, file_id, file_ids, put_back, rescue, rescued_path
 
-__all__ = ["LOOK_SECONDS", "Guard"]
-
 LOOK_SECONDS: Final = 0.02
 """So often, at most, the files are looked up. A look gives up the interpreter's lock, and getting that back costs more
 than the look."""

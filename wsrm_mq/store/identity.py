@@ -38,30 +38,6 @@ from wsrm_mq.store.port import Database
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = [
-    "ADVANCE",
-    "UNFINISHED",
-    "Identity",
-    "Witness",
-    "admit",
-    "advance",
-    "begin_epoch",
-    "begin_rehearsal",
-    "convict",
-    "end_rehearsal",
-    "epoch_at",
-    "identify",
-    "is_for_rehearsal",
-    "is_of_another_past",
-    "is_older",
-    "mark_for_rehearsal",
-    "may_be_rehearsed",
-    "rename",
-    "stamp",
-    "why_unconfirmed",
-]
-
-
 EPOCHS: Final = 10_000
 """So many are kept, the newest."""
 _BEGIN: Final = "INSERT OR REPLACE INTO epoch (mark, token) SELECT mark, lower(hex(randomblob(8))) FROM identity"

@@ -29,8 +29,6 @@ from wsrm_mq.store.beside import beside, is_locked
 from wsrm_mq.store.port import Instances
 from wsrm_mq.store.rescue import FileId, FileIds, file_id
 
-__all__ = ["InstanceFiles", "Neighbours", "Presence", "bury", "holds_lock", "in_use", "is_alive", "wake"]
-
 MISSING_SECONDS: Final = 5.0
 """So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
 

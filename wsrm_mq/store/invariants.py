@@ -16,18 +16,6 @@ from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.schema import HEAD, revision
 
-__all__ = [
-    "ACCOUNTED_FOR",
-    "HAS_MESSAGE",
-    "INVARIANTS",
-    "IN_RANGES",
-    "ONE_OUTCOME",
-    "Finding",
-    "Invariant",
-    "all_findings",
-    "first_wrong",
-]
-
 ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
 IN_RANGES: Final = "every entry's number is in the ranges"
 ONE_OUTCOME: Final = "a settled entry has one outcome, a time, and may be acknowledged"

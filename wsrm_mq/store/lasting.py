@@ -13,8 +13,6 @@ from typing import Final
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.repeated import Repeated
 
-__all__ = ["Lasting"]
-
 _PAUSE_SECONDS: Final = 0.05
 
 

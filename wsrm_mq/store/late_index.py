@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["BATCH", "BY_CONNECTION", "BY_LANE", "LOOK", "LateIndex", "piece"]
-
 BATCH: Final = 200
 """Rows in one transaction, at least: half a millisecond, and where each is of another connection some for the disk."""
 _SHARE: Final = 8

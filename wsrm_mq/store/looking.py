@@ -22,8 +22,6 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.beside import is_locked
 from wsrm_mq.store.database import CopyConnection, connect_reader, only_reading, store_errors
 
-__all__ = ["connect_looker", "temporary_copy"]
-
 _FOR_WANT_OF_PERMISSION: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _PREFIX: Final = "wsrm-mq-look-"
 _LOCK: Final = "in-use"

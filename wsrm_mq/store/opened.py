@@ -17,8 +17,6 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.beside import beside, content_of, is_locked
 from wsrm_mq.store.rescue import FileIds, file_ids
 
-__all__ = ["refuse_divided", "tell"]
-
 _SIZE: Final = 256
 """Bytes of what is told: always the same number, so that no reader sees half of it."""
 

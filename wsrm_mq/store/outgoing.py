@@ -16,8 +16,6 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import lane, outgoing
 from wsrm_mq.versions import RMVersion
 
-__all__ = ["ADD_OUTGOING", "ANSWERED_BY", "DROP_OUTGOING", "IDENTIFIER_IN_USE", "SAVE_OUTGOING", "Outgoing"]
-
 _P: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in outgoing.columns}
 _SAVED: Final = {name: value for name, value in _P.items() if name != "sequence"}
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Database", "Instances", "Parameters", "Presence", "Rows"]
-
 Parameters = Mapping[str, Any] | Sequence[Any]
 
 

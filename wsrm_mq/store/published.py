@@ -57,32 +57,6 @@ from wsrm_mq.store.tables import (
 )
 from wsrm_mq.versions import UNSEQUENCED
 
-__all__ = [
-    "VERSION",
-    "archives",
-    "attempts",
-    "bodies",
-    "connection_messages",
-    "connections",
-    "counters",
-    "drop_views",
-    "faulted",
-    "instances",
-    "ledger_events",
-    "make_views",
-    "messages",
-    "outgoing_sequences",
-    "plans",
-    "queues",
-    "ranges",
-    "refusals",
-    "replies",
-    "sequence_messages",
-    "sequences",
-    "texts",
-    "undelivered",
-]
-
 VERSION: Final = 1
 """Grows when a column goes or changes its meaning; a view or a column more leaves it as it is."""
 

@@ -23,8 +23,6 @@ from wsrm_mq.store.outgoing import Outgoing
 from wsrm_mq.store.port import Database
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, WSRM_1_0, WSRM_1_1, AddressingVersion, SOAPVersion
 
-__all__ = ["Lane", "SequenceRecord", "load", "read"]
-
 _RM: Final = {version.label: version for version in (WSRM_1_0, WSRM_1_1)}
 _TERMS: Final = ("queue", "kind", "identifier", "principal", "peer", "partner", "inactivity", "created_at")
 _ORIGIN: Final = ("connection", "replay_of", "plan")

@@ -27,19 +27,6 @@ from wsrm_mq.errors import (
 )
 from wsrm_mq.store.beside import beside, content_of, is_locked
 
-__all__ = [
-    "ACK_NOT_SENT",
-    "FILE_BYTES",
-    "MOST",
-    "OTHER",
-    "SAID",
-    "Refusal",
-    "Refusals",
-    "in_files",
-    "limit_named",
-    "reason_of",
-]
-
 _LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
 _REASONS: Final = (
     (StoreOverloaded, "overloaded"),

@@ -17,8 +17,6 @@ from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.writer import Verb
 
-__all__ = ["refuse_unwritable", "rehearse"]
-
 R = TypeVar("R")
 
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from wsrm_mq.events.telling import Events
 
-__all__ = ["Repeated"]
-
 AGAIN_SECONDS: Final = 60.0
 
 

@@ -9,8 +9,6 @@ from sqlalchemy import bindparam, func, insert, select
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, reply
 
-__all__ = ["ADD_REPLY", "ANSWERED_WITH", "OUTCOME_AND_REPLY"]
-
 ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.name) for column in reply.columns}))
 OUTCOME_AND_REPLY: Final = compiled(
     select(

@@ -20,8 +20,6 @@ from wsrm_mq.errors import StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.hints import about
 from wsrm_mq.store.beside import witness_file
 
-__all__ = ["FileId", "FileIds", "file_id", "file_ids", "lost", "put_back", "removed", "rescue", "rescued_path"]
-
 FileId = tuple[int, int] | None
 """Device and inode of a file; ``None`` for one that is not there."""
 FileIds = tuple[FileId, ...]

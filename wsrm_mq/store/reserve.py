@@ -15,8 +15,6 @@ from typing import Final
 
 from wsrm_mq.store.beside import beside
 
-__all__ = ["Reserve", "is_spent"]
-
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE
 _TIGHT: Final = _SIZE // 2

@@ -10,8 +10,6 @@ from sqlalchemy import Case, ColumnElement, and_, case, not_, or_
 from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row
 from wsrm_mq.store.tables import entry, lane
 
-__all__ = ["delivery_is", "delivery_state", "entry_reason", "entry_state", "is_paused"]
-
 _UNSETTLED: Final = and_(
     lane.c.cursor < lane.c.limit,
     or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),

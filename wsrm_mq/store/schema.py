@@ -18,8 +18,6 @@ from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.rescue import lost, removed
 
-__all__ = ["HEAD", "KNOWN", "ensure", "known_revision", "migrate", "revision", "upgrade"]
-
 KNOWN: Final = ("0014", "0015")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.store.port import Database
 
-__all__ = ["Space", "space"]
-
 SLACK: Final = 1024 * 1024
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TEXT_LENGTH", "storable"]
-
 TEXT_LENGTH: Final = 8_000
 """Characters of an error, a remark or a status: enough for people to read."""
 

@@ -29,8 +29,6 @@ from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.writer import Clock, Verb, Writer, believed_of, wall_clock
 
-__all__ = ["Store", "store_path"]
-
 R = TypeVar("R")
 
 _OTHERS = "SELECT name FROM instance WHERE ended_at IS NULL AND id <> ?"

@@ -21,8 +21,6 @@ from wsrm_mq.store.port import Database, Instances, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
 from wsrm_mq.store.space import space
 
-__all__ = ["Session", "UnitOfWork", "as_json"]
-
 _LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
 """That of a deleted row is not used again."""
 

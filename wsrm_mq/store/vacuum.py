@@ -18,8 +18,6 @@ from wsrm_mq.store.database import connect_writer, store_errors
 from wsrm_mq.store.looking import connect_looker
 from wsrm_mq.store.space import Space, space
 
-__all__ = ["refuse", "vacuum"]
-
 
 def vacuum(path: Path) -> tuple[int, int]:
     """Write the file anew without free pages; answers its size before and after, in bytes. A crash leaves it as it

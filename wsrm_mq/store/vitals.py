@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.store.port import Database
 
-__all__ = ["Opener", "openers", "unsound"]
-
 STEPS: Final = 10_000
 """Instructions of SQLite from one look at the clock to the next."""
 PROC: Final = Path("/proc")

@@ -10,8 +10,6 @@ from typing import Any, Final, Generic, TypeVar
 
 from wsrm_mq.store.transaction import Transaction
 
-__all__ = ["LINGERING", "OnCommit", "Verb", "Write", "WriteQueue", "total_size"]
-
 R = TypeVar("R")
 Verb = Callable[[Transaction], R]
 OnCommit = Callable[[R | None, BaseException | None], None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
     """Milliseconds since the epoch that pass only when told to; a negative step is a clock set back."""

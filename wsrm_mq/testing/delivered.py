@@ -9,8 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Undelivered", "wait_until_delivered"]
-
 _PAUSE_SECONDS: Final = 0.02
 
 

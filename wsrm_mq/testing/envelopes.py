@@ -15,8 +15,6 @@ from uuid import uuid4
 
 from wsrm_mq.versions import MAKE_CONNECTION, WSA_2005, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = ["FRESH", "EnvelopeFactory", "Operation"]
-
 FRESH: Final = "fresh"
 """As ``message_id``: a new one."""
 _PUT: Final = '<p:put xmlns:p="urn:example:orders"><p:text>hello</p:text></p:put>'

@@ -12,8 +12,6 @@ from urllib.parse import unquote_to_bytes
 
 from wsrm_mq.testing.wire import HTTPAnswer
 
-__all__ = ["ASGIWire", "Lifespan", "WSGIWire"]
-
 Message = MutableMapping[str, Any]
 ASGIApplication = Callable[
     [Any, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]

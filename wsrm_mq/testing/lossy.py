@@ -14,8 +14,6 @@ from typing import Final
 
 from wsrm_mq.testing.wire import HTTPAnswer, Wire
 
-__all__ = ["Fate", "Line", "LossyWire", "Traffic"]
-
 _NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
 
 

@@ -17,8 +17,6 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-__all__ = ["Ack", "Created", "Place", "Reply", "ReplyFault"]
-
 
 class Ack(NamedTuple):
     """A SequenceAcknowledgement: ``ranges`` of (lower, upper) in the order written."""

@@ -18,8 +18,6 @@ from wsrm_mq.testing.envelopes import EnvelopeFactory
 from wsrm_mq.testing.reply import Reply
 from wsrm_mq.testing.wire import HTTPAnswer, Wire
 
-__all__ = ["RMSender", "Refused", "Unacknowledged", "shuffled_windows"]
-
 W = TypeVar("W", bound=Wire)
 
 _ACCEPTED = (200, 202)

@@ -14,8 +14,6 @@ from lxml import etree
 from wsrm_mq.testing.reply import Reply
 from wsrm_mq.versions import SOAPVersion
 
-__all__ = ["HTTPAnswer", "HTTPWire", "Wire", "http_request"]
-
 _NO_BODY: Final = (204, 304)
 _SOAP_TYPES: Final = tuple(version.media_type for version in SOAPVersion)
 

@@ -11,8 +11,6 @@ from wsrm_mq.store.applications import served
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 
-__all__ = ["Unserved", "unserved"]
-
 
 class Unserved(NamedTuple):
     """A queue in which something waits that no live process may run."""

@@ -11,8 +11,6 @@ from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 
-__all__ = ["ArchiveView", "archives", "find_archive"]
-
 
 class ArchiveView(NamedTuple):
     """A row of the view ``archives``; times in ms since the epoch."""

@@ -14,8 +14,6 @@ from wsrm_mq.views import findings, store_findings
 from wsrm_mq.views.sight import Fact, Sight
 from wsrm_mq.views.thresholds import Range
 
-__all__ = ["MEASURES", "Finding", "Measure", "Severity", "Thresholds", "attention", "bounds", "severities"]
-
 
 class Severity(enum.IntEnum):
     """How bad it is, in the words of Nagios; a notice alarms nobody."""

@@ -13,8 +13,6 @@ from wsrm_mq.views.filters import conditions
 from wsrm_mq.views.query import Query
 from wsrm_mq.views.reading import LAST, having_verdict, resolved
 
-__all__ = ["Act", "acts"]
-
 
 class Act(NamedTuple):
     key: int

@@ -17,8 +17,6 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.naming import ELLIPSIS
 
-__all__ = ["ConnectionView", "connection", "connections", "find_connection", "names_from"]
-
 
 class ConnectionView(NamedTuple):
     """A connection's inbound queue."""

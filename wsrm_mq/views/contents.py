@@ -11,8 +11,6 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.rows import LIVE
 
-__all__ = ["Contents", "Oldest", "contents"]
-
 
 class Oldest(NamedTuple):
     """A message without an outcome."""

@@ -15,8 +15,6 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import Query
 
-__all__ = ["Letter", "Original", "letter", "letters", "originals"]
-
 PIECE: Final = 500
 """Positions in one statement."""
 

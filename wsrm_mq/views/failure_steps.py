@@ -10,8 +10,6 @@ from wsrm_mq.views.failures import REFUSED, Failure
 from wsrm_mq.views.next_steps import Step
 from wsrm_mq.views.typed import typed
 
-__all__ = ["failure_steps"]
-
 
 class _Choice(NamedTuple):
     """``command`` has a place for the ``messages`` that it is about, as a query of which ``words`` are a part, or for

@@ -23,8 +23,6 @@ from wsrm_mq.views.query import Query, Term, parse
 from wsrm_mq.views.reading import what_fits
 from wsrm_mq.views.refusals import Refusal, key_of, option_named, refusals
 
-__all__ = ["LOOKED_AT", "REFUSED", "Attempt", "Failure", "Failures", "attempts", "failures", "find_failures"]
-
 LOOKED_AT: Final = 20_000
 """So many attempts, the newest that fit, are grouped."""
 MOST: Final = 1_000

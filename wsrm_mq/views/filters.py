@@ -17,8 +17,6 @@ from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, SEQUENCE_STATES
 from wsrm_mq.views.query import MESSAGE_STATES, PART, Bounds, Query, Term
 from wsrm_mq.views.rows import LIVE
 
-__all__ = ["conditions", "failed_like"]
-
 Condition = Callable[[Any], ColumnElement[bool]]
 
 _m: Final = views.messages.c

@@ -14,26 +14,6 @@ from wsrm_mq.views.situation import BACKLOG, Situation
 from wsrm_mq.views.typed import queue_word, typed
 from wsrm_mq.views.verdict import Cause, Verdict
 
-__all__ = [
-    "backlog",
-    "blocked",
-    "dead_letters",
-    "deadly",
-    "expiring",
-    "faulted",
-    "gaps",
-    "oldest",
-    "on_hold",
-    "replays",
-    "retrying",
-    "running",
-    "silent",
-    "stopped_plans",
-    "unacknowledged",
-    "unarchived",
-    "waiting",
-]
-
 WAITING_FOR: Final = 300_000
 """A gap of less, in ms, needs no attention: its source sends again."""
 NAMED: Final = 3

@@ -13,8 +13,6 @@ from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import holds_lock
 from wsrm_mq.store.port import Database
 
-__all__ = ["Instance", "instance", "known_instances", "live_instances"]
-
 
 class Instance(NamedTuple):
     """A process that uses the store, or did; ``started_at``: ms since the epoch."""

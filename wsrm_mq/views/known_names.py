@@ -17,8 +17,6 @@ from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views.query import Query, meant
 from wsrm_mq.views.refusals import refusals
 
-__all__ = ["refuse_unknown"]
-
 LISTED: Final = 12
 """So many names are listed where none is near to what was written."""
 _DEAD: Final = "#dead"

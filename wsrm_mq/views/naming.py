@@ -15,8 +15,6 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.query import PART, Query
 
-__all__ = ["ELLIPSIS", "SHORTEST", "find_sequence", "is_sequence", "named_alone", "names", "queues", "shortened"]
-
 SHORTEST: Final = 6
 """So many characters of an identifier may stand for it, at least."""
 

@@ -15,8 +15,6 @@ from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.situation import Situation
 from wsrm_mq.views.verdict import Cause
 
-__all__ = ["ADOPT", "REHEARSE", "Step", "steps"]
-
 
 class Step(NamedTuple):
     """A command line, and what it is good for."""

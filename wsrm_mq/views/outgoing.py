@@ -16,17 +16,6 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import delivery_is
 from wsrm_mq.store.tables import channel, entry, lane, queue, sequence
 
-__all__ = [
-    "UNACKNOWLEDGED_FOR",
-    "OutgoingView",
-    "SentView",
-    "outgoing",
-    "outgoing_of",
-    "sent_about",
-    "unacknowledged",
-    "unsent_since",
-]
-
 UNACKNOWLEDGED_FOR: Final = 300_000
 """A source that goes on for so long, in ms, and acknowledges no reply, needs attention."""
 UNSENT_FOR: Final = 60_000

@@ -28,19 +28,6 @@ from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
-__all__ = [
-    "OTHER",
-    "Counted",
-    "Overview",
-    "Verdicts",
-    "Waiting",
-    "counters",
-    "overview",
-    "rates",
-    "shown_queues",
-    "verdicts",
-]
-
 FAULTED_WITHIN: Final = 86_400_000
 """So long, in ms, a message that was answered with a fault alarms."""
 

@@ -13,8 +13,6 @@ from wsrm_mq.views.sentences import counted, moment
 from wsrm_mq.views.situation import Situation
 from wsrm_mq.views.verdict import Cause, Verdict
 
-__all__ = ["partner_report"]
-
 
 def partner_report(verdict: Verdict, replies: OutgoingView | None = None) -> str:
     """Plain text, in lines that fit 80 columns but for identifiers and long lists of numbers. Times are UTC.

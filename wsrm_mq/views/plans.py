@@ -14,8 +14,6 @@ from wsrm_mq.store.database import file_of
 from wsrm_mq.store.instances import holds_lock
 from wsrm_mq.store.port import Database
 
-__all__ = ["PlanView", "find_plan", "outcomes", "plans"]
-
 
 class PlanView(NamedTuple):
     """A plan; times in ms since the epoch."""

@@ -23,8 +23,6 @@ from wsrm_mq.store.tables import OUTCOMES, SEQUENCE_STATES
 from wsrm_mq.views.rows import LIVE
 from wsrm_mq.views.verdict import WORDS
 
-__all__ = ["KEYS", "PART", "Key", "Query", "Term", "meant", "parse", "words"]
-
 LONGEST: Final = 4_000
 """Characters of a query."""
 MOST: Final = 200

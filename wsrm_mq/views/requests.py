@@ -12,8 +12,6 @@ from wsrm_mq.store.applications import FETCHED, SENT
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 
-__all__ = ["StoredRequest", "last_told", "newest_requests", "overdue"]
-
 
 class StoredRequest(NamedTuple):
     """What the store keeps of the HTTP request that brought a message."""

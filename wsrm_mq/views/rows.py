@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.sequence.ranges import AckRanges
 
-__all__ = ["LIVE", "LedgerView", "MessageDetail", "MessageView", "SequenceView"]
-
 LIVE: Final = "live"
 """Asks for messages without an outcome."""
 

@@ -14,8 +14,6 @@ from wsrm_mq.views.rows import SequenceView
 from wsrm_mq.views.situation import Act, Head, Situation
 from wsrm_mq.views.verdict import Cause, Verdict
 
-__all__ = ["Explanation", "counted", "explanation", "first_line", "moment", "operation_of", "size", "span"]
-
 LINE: Final = 200
 """So many characters of an error are told in a sentence."""
 

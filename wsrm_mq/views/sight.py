@@ -11,8 +11,6 @@ from wsrm_mq.views.overview import Overview, Verdicts
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.rows import SequenceView
 
-__all__ = ["LITTLE_SPACE", "Fact", "Room", "Sight"]
-
 LITTLE_SPACE: Final = 100_000_000
 """Bytes on the disk: with less, what would make room is looked for."""
 _WITHOUT_ROOM: Final = ("max_store", "disk_full")

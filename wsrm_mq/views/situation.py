@@ -22,19 +22,6 @@ from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, instance
 from wsrm_mq.views.rows import SequenceView
 
-__all__ = [
-    "BACKLOG",
-    "EXPIRING_WITHIN",
-    "SILENT_WITHOUT",
-    "SILENT_WITH_GAP",
-    "Act",
-    "Faults",
-    "Head",
-    "Situation",
-    "Undelivered",
-    "situation",
-]
-
 EXPIRING_WITHIN: Final = 600_000
 """A sequence expires soon if it does so within these ms, or within a tenth of its life where that is shorter."""
 

@@ -12,25 +12,6 @@ from wsrm_mq.views.refusals import Refusal, key_of
 from wsrm_mq.views.sentences import counted, moment, size, span
 from wsrm_mq.views.sight import Fact, Room, Sight
 
-__all__ = [
-    "dead_instances",
-    "disk_free",
-    "doubt",
-    "instances",
-    "locked",
-    "make_room",
-    "not_sent",
-    "nothing_taken",
-    "over_max_store",
-    "recovered",
-    "refused",
-    "reserve_spent",
-    "strangers_turned_away",
-    "turned_away",
-    "unsent",
-    "unserved",
-]
-
 _DOCTOR: Final = Step("wsrm-mq doctor", "looks at processes, proxy, clock and store, and says how to mend them")
 _FREE: Final = "Free space on the disk: delete other files there."
 _LETTERS: Final = Step("wsrm-mq dead-letter list", "what is discarded of them may be pruned a minute later")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["Range"]
-
 
 class Range(NamedTuple):
     """``10`` (0 to 10), ``10:``, ``~:10``, ``10:20``, ``@10:20``. What lies outside alarms; with ``@`` what lies

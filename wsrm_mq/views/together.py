@@ -16,8 +16,6 @@ from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.typed import typed
 from wsrm_mq.views.verdict import WORDS, Cause
 
-__all__ = ["LOOKED_AT", "Together", "together"]
-
 LOOKED_AT: Final = 10_000
 """So many sequences, the newest, are judged."""
 NAMED: Final = 5

@@ -8,8 +8,6 @@ from typing import Final
 
 from wsrm_mq.views.query import words
 
-__all__ = ["queue_word", "typed"]
-
 _PLAIN: Final = re.compile(r"[\w/.%~-]+")
 """What needs no quotes in a query."""
 

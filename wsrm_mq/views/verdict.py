@@ -19,18 +19,6 @@ from wsrm_mq.views.instances import Instance, live_instances
 from wsrm_mq.views.rows import SequenceView
 from wsrm_mq.views.situation import EXPIRING_WITHIN, SILENT_WITHOUT, Situation, situation
 
-__all__ = [
-    "UNREMARKABLE",
-    "WORDS",
-    "Cause",
-    "Verdict",
-    "is_alarming",
-    "is_busy",
-    "is_quiet",
-    "is_to_judge",
-    "judge",
-]
-
 
 class Cause(enum.Enum):
     """Why a verdict is what it is; one for each sentence."""

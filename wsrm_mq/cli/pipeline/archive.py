@@ -11,8 +11,6 @@ from wsrm_mq.cli.archive import SHOWN, tell_store
 from wsrm_mq.cli.output import say
 from wsrm_mq.cli.pipeline.work import Result, Work, job
 
-__all__ = ["archive"]
-
 
 @click.command()
 @job

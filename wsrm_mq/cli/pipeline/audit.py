@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from wsrm_mq.spark.jobs.audit import Tables
 
-__all__ = ["audit"]
-
 SHOWN: Final = 20
 """Violations; the table has all."""
 

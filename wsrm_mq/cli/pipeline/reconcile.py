@@ -14,8 +14,6 @@ from wsrm_mq.cli.pipeline.work import Result, Work, job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["reconcile"]
-
 REPORT: Final = "report.html"
 UNITS: Final = (("minute", 6 * 3_600), ("hour", 21 * 86_400))
 """Latencies are told by this unit where all of it came within so many seconds, else by ``day``."""

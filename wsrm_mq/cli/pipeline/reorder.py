@@ -6,8 +6,6 @@ import click
 
 from wsrm_mq.cli.pipeline.work import Result, Work, job
 
-__all__ = ["reorder"]
-
 
 @click.command()
 @job

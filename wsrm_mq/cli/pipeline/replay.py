@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from wsrm_mq.replay.divided import Standing
     from wsrm_mq.replay.parts import Tally
 
-__all__ = ["replay"]
-
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 _RUN: Final = "wsrm-mq pipeline replay run"
 _PARTS: Final = 1_000

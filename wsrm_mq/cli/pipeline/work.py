@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from wsrm_mq.export import Manifest
 
-__all__ = ["LOG", "SETTINGS", "Result", "Work", "check_sources", "directory", "in_session", "job"]
-
 SUMMARY: Final = "summary.json"
 LOG: Final = "spark.log"
 

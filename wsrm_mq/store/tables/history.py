@@ -9,8 +9,6 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Text
 from wsrm_mq.store.tables.table import one_of, table
 from wsrm_mq.store.tables.words import ATTEMPTS, PLAN_STATES
 
-__all__ = ["archive", "archived", "ledger", "plan"]
-
 ledger: Final = table(
     "ledger",
     Column("id", Integer, primary_key=True),

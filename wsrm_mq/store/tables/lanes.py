@@ -9,8 +9,6 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Text
 from wsrm_mq.store.tables.table import one_of, table
 from wsrm_mq.store.tables.words import LANE_KINDS
 
-__all__ = ["lane", "range_"]
-
 lane: Final = table(
     "lane",
     Column("id", Integer, primary_key=True),

@@ -9,8 +9,6 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Larg
 from wsrm_mq.store.tables.table import one_of, table
 from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, OUTCOMES, QUEUE_KINDS
 
-__all__ = ["connection_message", "entry", "lane_entry", "message", "queue", "reply", "watermark"]
-
 queue: Final = table(
     "queue",
     Column("id", Integer, primary_key=True),

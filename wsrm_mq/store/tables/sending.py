@@ -9,8 +9,6 @@ from sqlalchemy import Column, ForeignKey, Index, Integer, Text, text
 from wsrm_mq.store.tables.table import one_of, table
 from wsrm_mq.store.tables.words import OUTGOING_STATES
 
-__all__ = ["channel", "outgoing"]
-
 # The sequence that the source of an inbound one has offered with it: the replies to that one go out in it.
 outgoing: Final = table(
     "outgoing",

@@ -9,8 +9,6 @@ from sqlalchemy import Column, ForeignKey, Index, Integer, Text, text
 from wsrm_mq.store.tables.table import one_of, table
 from wsrm_mq.store.tables.words import LATE, OPEN_STATES
 
-__all__ = ["sequence"]
-
 sequence: Final = table(
     "sequence",
     Column("lane", Integer, ForeignKey("lane.id"), primary_key=True, autoincrement=False),

@@ -8,8 +8,6 @@ from sqlalchemy import Column, Index, Integer, Text, text
 
 from wsrm_mq.store.tables.table import table
 
-__all__ = ["counter", "epoch", "identity", "instance", "refusal"]
-
 # One row: which store this is, see ``identity``.
 identity: Final = table(
     "identity",

@@ -6,8 +6,6 @@ from typing import Any, Final, cast
 
 from sqlalchemy import CheckConstraint, Column, MetaData, Table
 
-__all__ = ["metadata", "one_of", "table"]
-
 metadata: Final = MetaData()
 
 
