@@ -33,7 +33,8 @@ help:
 	@echo "make quick          while you change something: the tests of one room, most in less than a minute; ROOM=events"
 	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
 	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT="
-	@echo "make simulate       100,000 schedules of processes, partners, crashes and an operator; SEED= SCHEDULES= PLANT="
+	@echo "make simulate       100,000 schedules of processes, partners, crashes and an operator; SEED= SCHEDULES=;"
+	@echo "                    PLANT=each: each planted mistake has to be found"
 	@echo "make fuzz           mutated envelopes for a minute; TARGET=envelope: only what reads them; SECONDS= SEED= PLANT="
 	@echo "make conformance    which acceptance rows are covered by a test that ran; none may fall unsaid"
 	@echo "make floor          what it covered has to be covered from now on"
@@ -118,8 +119,8 @@ soak: $(if $(AUDIT),$(SPARK_STAMP),$(STAMP))
 	@$(BIN)/python -m tests.soak $(if $(AUDIT),--audit) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FRONT),--front $(FRONT)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
-# SEED=N: number of the first schedule. SCHEDULES=N. PLANT=: a mistake of tests/simulator/faults.toml, to be found;
-# PLANT=each: each of them.
+# SEED=N: number of the first schedule. SCHEDULES=N. PLANT=: a mistake of tests/simulator/faults.toml, to be found
+# within 20,000 schedules; PLANT=each: each of them, and it fails where one is not found.
 simulate: $(STAMP)
 	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
 		$(if $(PLANT),--plant "$(PLANT)") $(ARGS)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tests.simulator.machine import Bell, Neighbourhood
+from tests.simulator.oracle import Violation
 from tests.simulator.place import Files, OpenStore
 from tests.simulator.tasks import Tasks
 from wsrm_mq.delivery.delivery import Delivery, Outcome
@@ -46,6 +47,8 @@ NEVER: Final = frozenset(
 )
 """What a process tells only where it is broken itself."""
 WRITER: Final = "wsrm-mq-writer"
+MOST_STEPS: Final = 10_000
+"""More than any process takes without time passing."""
 
 
 class Told(Events):
@@ -169,9 +172,12 @@ class Process:
 
     def run_on(self) -> None:
         """All that is ready runs, and what comes of it is written together."""
-        while self.tasks.ready:
+        for _ in range(MOST_STEPS):
+            if not self.tasks.ready:
+                return
             self.tasks.ready.sort(key=lambda task: task.name == WRITER)
             self.tasks.step(0)
+        raise Violation(f"{self.name} never comes to rest")
 
     @property
     def has_writes(self) -> bool:

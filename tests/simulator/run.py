@@ -28,6 +28,9 @@ from tests.simulator.world import STEPS, World
 MEMORY: Final = Path("/dev/shm")
 LEAST, MOST = 22, 60
 """Steps of a schedule."""
+ENOUGH: Final = 100_000
+FINDS_WITHIN: Final = 20_000
+"""Schedules in which a planted mistake has to be found."""
 CHUNK: Final = 250
 
 
@@ -178,11 +181,12 @@ def find_each(numbers: range, workers: int) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="number of the first schedule")
-    parser.add_argument("--schedules", type=int, default=100_000)
+    parser.add_argument("--schedules", type=int, help=f"{ENOUGH}; for a mistake {FINDS_WITHIN}")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--plant", choices=[*all_faults(), "each"], help="a mistake that is to be found; each of them")
     known = parser.parse_args(argv)
-    numbers = range(known.seed, known.seed + known.schedules)
+    schedules = known.schedules or (FINDS_WITHIN if known.plant else ENOUGH)
+    numbers = range(known.seed, known.seed + schedules)
     if known.plant == "each":
         return find_each(numbers, known.workers)
     begun = time.monotonic()
