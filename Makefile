@@ -23,7 +23,7 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
@@ -54,6 +54,7 @@ help:
 	@echo "make java           clients in Java, with their defaults"
 	@echo "make test-peers     clients of Apache CXF and Metro over a bad line, killed and restarted; needs Maven and Java"
 	@echo "make test-spark     stores and exports in Spark; installs PySpark (500 MB), needs Java"
+	@echo "make pictures       draws docs/pictures, the rooms among them, from ROOMS.md"
 	@echo "make lint types docs"
 
 $(VENV)/bin/python:
@@ -175,6 +176,9 @@ types: $(STAMP)
 docs: $(STAMP)
 	$(call INSTALL,Sphinx; half a minute) '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+pictures: $(STAMP)
+	@$(BIN)/python docs/pictures/draw.py
 
 # Needs gcc and gSOAP (Debian: gcc gsoap libgsoap-dev). ARGS=--quick: everything once, small.
 bench: $(BENCH_STAMP)

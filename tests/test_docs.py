@@ -43,6 +43,7 @@ TEXTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     ROOT / "ARCHITECTURE.md",
+    ROOT / "ROOMS.md",
     *PAGES,
     *HOWTO,
     *PARTNERS,

@@ -1,4 +1,4 @@
-"""Imports point inward: the table of ARCHITECTURE.md, held against the code."""
+"""Imports point inward: the table of ROOMS.md, held against the code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "wsrm_mq"
 
 ARCHITECTURE = PACKAGE.parent / "ARCHITECTURE.md"
+ROOMS_PAGE = PACKAGE.parent / "ROOMS.md"
 
 OUTSIDE = {"__init__", "__main__"}
 EVERYTHING = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
@@ -25,7 +26,7 @@ def table() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Room → the rooms it may import; package of others → the rooms that may import it."""
     rooms: dict[str, set[str]] = {}
     homes: dict[str, set[str]] = defaultdict(set)
-    rows = ARCHITECTURE.read_text(encoding="utf-8").partition("| room |")[2].splitlines()[2:]
+    rows = ROOMS_PAGE.read_text(encoding="utf-8").partition("| room |")[2].splitlines()[2:]
     for row in rows:
         _, names, inner, others, _ = row.split("|")
         whole = {"everything above": set(rooms), "everything, inside functions": EVERYTHING}
@@ -92,6 +93,10 @@ def test_what_the_page_names_is_a_module_or_defined_in_one() -> None:
     named = set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", ARCHITECTURE.read_text(encoding="utf-8"))) - set(sources)
     for module, _, name in (one.rpartition(".") for one in named):
         assert re.search(rf"^(?:def|class) {name}\b", sources.get(module, ""), re.MULTILINE), f"{module}.{name}"
+
+
+def test_the_page_is_one_page() -> None:
+    assert len(ARCHITECTURE.read_text(encoding="utf-8").split()) <= 900
 
 
 def test_the_table_names_what_there_is_and_nothing_else() -> None:

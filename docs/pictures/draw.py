@@ -1,15 +1,19 @@
-"""Draws the pictures of README and documentation: python docs/pictures/draw.py writes the SVG files beside it.
+"""Draws the pictures of README and documentation: ``make pictures`` writes the SVG files beside it.
 
 Each has a ground of its own, light or dark as its reader's screen is, so it can be read wherever it is shown.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).parent
+ROOMS = HERE.parent.parent / "ROOMS.md"
 LIGHT = {
     "paper": "#ffffff",
     "ink": "#1f2933",
@@ -191,7 +195,44 @@ def owner() -> str:
     return picture("Who owns a sequence", 870, bottom + 46, parts)
 
 
-PICTURES = {"gap": gap, "way": way, "owner": owner}
+# the rooms, from the table of what each may import
+
+
+def rooms() -> str:
+    table = [row.split("|")[1:3] for row in ROOMS.read_text(encoding="utf-8").partition("|---|")[2].splitlines()[1:]]
+    names = [(_quoted(named), may_import) for named, may_import in table]
+    imports: dict[str, set[str]] = {}
+    for named, may_import in names:
+        found = set(imports) if may_import.strip().startswith("everything") else set(_quoted(may_import))
+        imports |= dict.fromkeys(named, found)
+
+    @cache
+    def storey(room: str) -> int:
+        return 1 + max((storey(one) for one in imports[room] if room not in imports.get(one, ())), default=-1)
+
+    storeys: dict[int, list[str]] = defaultdict(list)
+    for room in imports:
+        storeys[storey(room)].append(room)
+    optional = set([*imports][[*imports].index("serving") + 1 :])
+    width, top = 24 + 116 * max(map(len, storeys.values())), 44 * len(storeys)
+    parts = [
+        box((width - 116 * len(row)) / 2 + 116 * at + 4, top - 44 * level, 108, 34, room, bold=False, of=of)
+        for level, row in sorted(storeys.items())
+        for at, room in enumerate(row)
+        for of in ("waits" if room in optional else "plain",)
+    ]
+    parts += [
+        text(24, top + 62, "A room imports only from storeys below its own.", of="soft", anchor="start"),
+        text(24, top + 82, "Yellow ones are optional: no grey one imports them.", of="soft", anchor="start"),
+    ]
+    return picture("The rooms, in storeys", width, top + 100, parts)
+
+
+def _quoted(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+PICTURES = {"gap": gap, "way": way, "owner": owner, "rooms": rooms}
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():
