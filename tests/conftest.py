@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.memory",
     "tests.support.pages",
     "tests.support.policies",
+    "tests.support.postgres",
     "tests.support.synced",
     "pytester",
 ]

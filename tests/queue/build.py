@@ -64,7 +64,7 @@ class Instance:
         self.name = name
         self.db = connect_writer(path)
         row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
-        self.key = int(self.db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
+        self.key = self.db.execute(queues.ADD_INSTANCE, row).fetchone()[0]
         self._cache = Cache(serving)
         self._instances = InstanceFiles(path)
 

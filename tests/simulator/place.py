@@ -79,7 +79,7 @@ class OpenStore(Store):
         row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
         self.committing: GroupCommit = self.writer._commit
         self.committing._db = files.writer
-        self.committing.instance = int(files.writer.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
+        self.committing.instance = files.writer.execute(queues.ADD_INSTANCE, row).fetchone()[0]
         self.committing.instance_name = name
         self.committing.guard.opened()
         self._idle_readers.append(files.reader)

@@ -9,17 +9,31 @@ at all, lies on its paths too.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import OtherApplication
 from wsrm_mq.store.database import file_of
+from wsrm_mq.store.dialects import written
 from wsrm_mq.store.instances import is_alive
 from wsrm_mq.store.port import Database
 
-_WITH_BACKLOG: Final = """SELECT DISTINCT queue FROM entry INDEXED BY entry_live
-    WHERE outcome IS NULL AND lane IS NOT NULL"""
+_WITH_BACKLOG: Final = written(
+    "SELECT DISTINCT queue FROM entry by_index(entry_live) WHERE outcome IS NULL AND lane IS NOT NULL"
+)
+_LIVE: Final = "SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL"
+_HAND_OVER: Final = written(
+    "UPDATE queue SET application = ? WHERE kind = 'app' AND application IS NOT DISTINCT FROM ?"
+)
+_OF_OTHERS: Final = written(
+    "SELECT id, name, application FROM queue WHERE kind = 'app' AND application IS DISTINCT FROM ?"
+)
+_TAKE: Final = "UPDATE queue SET application = ? WHERE id = ?"
+_ALL: Final = "SELECT id, name, application FROM queue WHERE kind IN ('app', 'outgoing')"
+_PERHAPS_FOREIGN: Final = written("""
+SELECT id, name, application FROM queue
+WHERE kind = 'outgoing' OR (kind = 'app' AND application IS NOT NULL AND application IS DISTINCT FROM ?)
+""")
 
 
 def queue_name(path: str) -> str:
@@ -105,7 +119,7 @@ def _is_below(name: str, path: str) -> bool:
 def _live(db: Database) -> list[tuple[int, Serving]]:
     """The processes that live, each with what it serves."""
     store = file_of(db)
-    rows = db.execute("SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL").fetchall()
+    rows = db.execute(_LIVE).fetchall()
     return [(pid, Serving.load(application, paths)) for name, pid, application, paths in rows if is_alive(store, name)]
 
 
@@ -126,20 +140,19 @@ def admit(db: Database, serving: Serving) -> None:
 
 def hand_over(db: Database, old: str | None, new: str | None) -> int:
     """The queues of the application ``old`` are those of ``new``; answers how many that are."""
-    return db.execute("UPDATE queue SET application = ? WHERE kind = 'app' AND application IS ?", (new, old)).rowcount
+    return db.execute(_HAND_OVER, (new, old)).rowcount
 
 
-def take_queues(db: sqlite3.Connection, serving: Serving) -> list[tuple[str, str]]:
+def take_queues(db: Database, serving: Serving) -> list[tuple[str, str]]:
     """Make the queues on its paths its own where they have no application, or nothing of another's waits there.
     Answers the others, each with its application."""
-    rows = db.execute(
-        "SELECT id, name, application FROM queue WHERE kind = 'app' AND application IS NOT ?", (serving.application,)
-    ).fetchall()
+    rows = db.execute(_OF_OTHERS, (serving.application,)).fetchall()
     others = [row for row in rows if serving.covers(row[1])]
     waiting = {key for (key,) in db.execute(_WITH_BACKLOG)} if any(row[2] is not None for row in others) else set()
     left = [(name, application) for key, name, application in others if application is not None and key in waiting]
-    mine = [(serving.application, key) for key, name, _application in others if name not in dict(left)]
-    db.executemany("UPDATE queue SET application = ? WHERE id = ?", mine)
+    for key, name, _application in others:
+        if name not in dict(left):
+            db.execute(_TAKE, (serving.application, key))
     return left
 
 
@@ -147,15 +160,9 @@ def foreign(db: Database, serving: Serving, *, sends: bool = True) -> list[int]:
     """The keys of the queues that this process may not run, or not now, where it ``sends`` nothing more."""
     serving = serving if sends else serving._replace(sends=False)
     if serving.paths:
-        rows: Iterable[tuple[int, str, str | None]] = db.execute(
-            "SELECT id, name, application FROM queue WHERE kind IN ('app', 'outgoing')"
-        )
+        rows: Iterable[tuple[int, str, str | None]] = db.execute(_ALL)
     else:
-        rows = db.execute(
-            """SELECT id, name, application FROM queue
-            WHERE kind = 'outgoing' OR (kind = 'app' AND application IS NOT NULL AND application IS NOT ?)""",
-            (serving.application,),
-        )
+        rows = db.execute(_PERHAPS_FOREIGN, (serving.application,))
     return [key for key, name, application in rows if not serving.may_run(name, application)]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from wsrm_mq.store.dialects import written
+
 
 def held_by_archive(kind: str, column: str, key: str) -> str:
     """A condition: some archive holds the row of this ``kind`` with this ``key`` as it is now. ``column``: that of the
@@ -26,7 +28,7 @@ OLDEST_UNARCHIVED: Final = """
 WITH gap AS (
     SELECT upper AS after, lead(lower, 1, 9223372036854775807) OVER (ORDER BY lower) AS before
     FROM (SELECT 0 AS lower, 0 AS upper UNION ALL SELECT lower, upper FROM archived
-          WHERE kind = 'messages' AND archive = (SELECT id FROM archive ORDER BY read_at DESC LIMIT 1))
+          WHERE kind = 'messages' AND archive = (SELECT id FROM archive ORDER BY read_at DESC LIMIT 1)) held
 )
 SELECT e.settled_at FROM gap JOIN entry e ON e.id > gap.after AND e.id < gap.before
 WHERE e.outcome IS NOT NULL AND e.outcome <> 'dead' ORDER BY e.id LIMIT 1
@@ -36,11 +38,11 @@ WHERE e.outcome IS NOT NULL AND e.outcome <> 'dead' ORDER BY e.id LIMIT 1
 # what an archive has still to hold; ``?`` is a JSON list of ranges, or of keys
 
 _IN: Final = """
-json_each(?) g JOIN entry e ON e.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
+pairs_in(?) g JOIN entry e ON e.id BETWEEN g.lower AND g.upper
 """
 LAST_POSITION: Final = "SELECT coalesce(max(id), 0) FROM entry"
 LAST_LANE: Final = "SELECT coalesce(max(id), 0) FROM lane"
-UNSETTLED_IN: Final = f"SELECT e.id FROM {_IN} WHERE e.outcome IS NULL"
+UNSETTLED_IN: Final = written(f"SELECT e.id FROM {_IN} WHERE e.outcome IS NULL")
 NOT_OVER: Final = """
 SELECT id FROM lane
 WHERE ended IS NULL OR owner IS NOT NULL OR discarding = 1 OR EXISTS (
@@ -50,38 +52,37 @@ WHERE ended IS NULL OR owner IS NOT NULL OR discarding = 1 OR EXISTS (
 TOLD_SINCE: Final = (
     "SELECT id, position, sequence FROM ledger WHERE id > ? AND (position IS NOT NULL OR sequence IS NOT NULL)"
 )
-REPLAYED_IN: Final = f"""
-SELECT DISTINCT iif(o.reason = 'replayed' OR o.confirmed_at IS NOT NULL, o.id, NULL), e.lane
+REPLAYED_IN: Final = written(f"""
+SELECT DISTINCT CASE WHEN o.reason = 'replayed' OR o.confirmed_at IS NOT NULL THEN o.id END, e.lane
 FROM {_IN} JOIN entry o ON o.id = e.replay_of
-"""
+""")
 """Entries that may have been changed by a replay, and lanes that got one: the ledger need not tell of either."""
-WITH_BODY_OF: Final = """
+WITH_BODY_OF: Final = written("""
 SELECT e.id FROM entry e JOIN message m ON m.id = e.message
-WHERE e.id IN (SELECT value FROM json_each(?)) AND m.body IS NOT NULL
-"""
-LANES_OF: Final = "SELECT id FROM lane WHERE id IN (SELECT value FROM json_each(?))"
-COUNT_ENTRIES: Final = f"SELECT count(*) FROM {_IN}"
-OF_LANES_IN: Final = f"""
-SELECT e.id FROM {_IN} JOIN json_each(?) s
-ON e.lane BETWEEN json_extract(s.value, '$[0]') AND json_extract(s.value, '$[1]')
-"""
+WHERE e.id IN (SELECT value FROM keys_in(?) k) AND m.body IS NOT NULL
+""")
+LANES_OF: Final = written("SELECT id FROM lane WHERE id IN (SELECT value FROM keys_in(?) k)")
+COUNT_ENTRIES: Final = written(f"SELECT count(*) FROM {_IN}")
+OF_LANES_IN: Final = written(f"""
+SELECT e.id FROM {_IN} JOIN pairs_in(?) s
+ON e.lane BETWEEN s.lower AND s.upper
+""")
 """Entries in the first ranges whose lane is in the others."""
-REPLAYS_IN: Final = f"""
+REPLAYS_IN: Final = written(f"""
 SELECT e.id FROM {_IN} WHERE e.replay_of IS NOT NULL AND EXISTS (
-    SELECT 1 FROM entry f JOIN json_each(?) s
-    ON f.id BETWEEN json_extract(s.value, '$[0]') AND json_extract(s.value, '$[1]') WHERE f.message = e.message
+    SELECT 1 FROM entry f JOIN pairs_in(?) s
+    ON f.id BETWEEN s.lower AND s.upper WHERE f.message = e.message
 )
-"""
+""")
 """Entries in the first ranges that are replays of the same message as one in the others."""
-BEGUN_BY_PARTNERS: Final = """
-SELECT s.id, s.partner, s.created_at FROM json_each(?) g
-JOIN lane s ON s.id BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
+BEGUN_BY_PARTNERS: Final = written("""
+SELECT s.id, s.partner, s.created_at FROM pairs_in(?) g JOIN lane s ON s.id BETWEEN g.lower AND g.upper
 WHERE s.partner IS NOT NULL
-"""
-LANES_OF_REPLAYS: Final = """
-SELECT s.id FROM lane s JOIN json_each(?) g
-ON s.replay_of BETWEEN json_extract(g.value, '$[0]') AND json_extract(g.value, '$[1]')
-"""
+""")
+LANES_OF_REPLAYS: Final = written("""
+SELECT s.id FROM lane s JOIN pairs_in(?) g
+ON s.replay_of BETWEEN g.lower AND g.upper
+""")
 """In which lanes with these keys are replayed."""
 COUNT_TOLD: Final = "SELECT count(*) FROM ledger WHERE id > ? AND event <> 'archived'"
 """That an archive was confirmed is no reason for another batch."""
@@ -98,7 +99,7 @@ ON CONFLICT (id) DO UPDATE SET place = excluded.place, number = excluded.number,
 """
 FORGET: Final = "DELETE FROM archive WHERE id = ?"
 FORGET_KEYS: Final = "DELETE FROM archived WHERE archive = ?"
-ADD_KEYS: Final = """
+ADD_KEYS: Final = written("""
 INSERT INTO archived (archive, kind, lower, upper)
-SELECT ?, ?, json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
-"""
+SELECT ?, ?, lower, upper FROM pairs_in(?) p
+""")

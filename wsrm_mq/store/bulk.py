@@ -6,16 +6,18 @@ a busy process that costs more than the row itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, update
+from sqlalchemy import ClauseElement, Column, Integer, Table, bindparam, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
-from wsrm_mq.store.compiling import positional
+from wsrm_mq.store.compiling import standard
+from wsrm_mq.store.dialects import written
 from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.tables import counter, entry, lane, message, range_, refusal, sequence
 
@@ -30,7 +32,8 @@ class Bulk:
 
     def __init__(self, statement: str, row: str) -> None:
         head, _one, tail = statement.rpartition(row)
-        self._text = lru_cache(None)(lambda count: f"{head}{', '.join([row] * count)}{tail}")
+        self.text: Final = lru_cache(None)(lambda count: written(f"{head}{', '.join([row] * count)}{tail}"))
+        """The statement for so many rows."""
 
     def write(self, execute: Callable[[str, Row], object], rows: Sequence[Row], *before: object) -> None:
         """``before`` are the parameters that stand before those of the rows."""
@@ -38,7 +41,7 @@ class Bulk:
         while left := len(rows) - start:
             count = _MANY if left >= _MANY else min(left, _FEW)
             piece = rows[start : start + count]
-            execute(self._text(count), [*before, *chain.from_iterable(piece)])
+            execute(self.text(count), [*before, *chain.from_iterable(piece)])
             start += count
 
 
@@ -49,20 +52,29 @@ class BulkInsert(Bulk):
         names = tuple(column.name for column in table.columns if not columns or column.name in columns)
         self.row: Callable[[dict[str, Any]], Row] = itemgetter(*names)
         one = insert(table).values({name: bindparam(name) for name in names})
-        super().__init__(positional(conflict(one)), _row(len(names)))
+        super().__init__(_positional(conflict(one)), _row(len(names)))
 
 
 def _row(columns: int) -> str:
     return f"({', '.join('?' * columns)})"
 
 
+def _positional(statement: ClauseElement) -> str:
+    """The text of ``statement``, with parameters as ``?`` in the order in which they stand."""
+    return re.sub(r":\w+", "?", standard(statement))
+
+
 def _changes(table: Table, key: str, columns: Sequence[str]) -> Bulk:
     """Written by hand: SQLAlchemy has no UPDATE that joins VALUES for SQLite."""
     names = [f'"{name}"' for name in columns]
-    row = _row(len(names) + 1)
+    row = f"({', '.join(_typed(table.c[column]) for column in (key, *columns))})"
     changes = ", ".join(f"{name} = now_is.{name}" for name in names)
     values = f"WITH now_is (key, {', '.join(names)}) AS (VALUES {row})"
     return Bulk(f"{values} UPDATE {table.name} SET {changes} FROM now_is WHERE {table.name}.{key} = now_is.key", row)
+
+
+def _typed(column: Column[Any]) -> str:
+    return "a_number(?)" if isinstance(column.type, Integer) else "a_text(?)"
 
 
 MESSAGES: Final = BulkInsert(message)
@@ -88,7 +100,7 @@ RANGES: Final = BulkInsert(
     ),
 )
 DELIVERED: Final = Bulk(
-    positional(
+    _positional(
         update(entry)
         .where(entry.c.id.in_([bindparam("key")]), entry.c.outcome.is_(None))
         .values(settled_at=bindparam("now"), outcome="delivered", named=1, deliveries=entry.c.deliveries + 1)

@@ -67,7 +67,7 @@ SEND_AGAIN: Final = compiled(
 )
 """At once: the other side says that it has not come, so its last sending takes no step of ``resend``. Said twice of one
 sending, that counts once."""
-_FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
+_FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 _OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(
     select(sequence.c.lane)

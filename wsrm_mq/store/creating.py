@@ -6,6 +6,7 @@ processor time. A test holds the two equal.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,7 +23,6 @@ CREATE TABLE alembic_version (
 )
 """
 _FIRST_ROWS: Final = (
-    "INSERT INTO identity (id, mark) VALUES (lower(hex(randomblob(16))), 0)",
     "INSERT INTO watermark (name, upto) VALUES ('connection_message', 0), ('lane_entry', 0)",
     "INSERT INTO sqlite_sequence (name, seq) VALUES ('entry', 0), ('queue', 0)",
 )
@@ -44,3 +44,4 @@ def statements(revision: str) -> Iterator[str]:
     yield _REVISION
     yield f"INSERT INTO alembic_version VALUES ('{revision}')"
     yield from _MADE
+    yield f"INSERT INTO identity (id, mark) VALUES ('{secrets.token_hex(16)}', 0)"

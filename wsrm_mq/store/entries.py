@@ -110,7 +110,7 @@ UNSETTLED_BEHIND: Final = compiled(
     select(message.c.id)
     .join(entry, entry.c.id == message.c.id)
     .where(
-        message.c.id > func.max(p("after"), _WATERMARK.scalar_subquery()),
+        message.c.id > func.greatest(p("after"), _WATERMARK.scalar_subquery()),
         message.c.connection == p("connection"),
         entry.c.outcome.is_(None),
     )

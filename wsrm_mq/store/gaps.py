@@ -15,7 +15,7 @@ GAP_OPEN: Final = "gap_open"
 _first_range: Final = (
     select(range_.c.upper).where(range_.c.lane == lane.c.id, range_.c.lower == 1).correlate(lane).scalar_subquery()
 )
-_first_missing: Final = func.max(lane.c.limit, func.coalesce(_first_range, 0) + 1)
+_first_missing: Final = func.greatest(lane.c.limit, func.coalesce(_first_range, 0) + 1)
 _held: Final = entry.alias("held")
 _held_since: Final = (
     select(message.c.received_at)
@@ -33,7 +33,7 @@ _is_told: Final = exists().where(
     or_(ledger.c.number == _first_missing, ledger.c.at > _p("before")),
 )
 """Of this gap, or of a sequence whose source is at it: one that fills a large gap slowly is told of now and then."""
-_foreign: Final = func.json_each(_p("foreign")).table_valued("value")
+_foreign: Final = func.keys_in(_p("foreign")).table_valued("value")
 OLD_GAPS: Final = compiled(
     select(lane.c.id)
     .join(sequence, sequence.c.lane == lane.c.id)

@@ -38,9 +38,16 @@ from wsrm_mq.store.port import Database
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
+_IDENTITY: Final = "SELECT id, mark, copied_at FROM identity"
+_RENAME: Final = "UPDATE identity SET id = ?, mark = mark + 1, copied_at = NULL"
+_STAMP: Final = "UPDATE identity SET copied_at = coalesce(copied_at, ?)"
+_ANY_LANE: Final = "SELECT 1 FROM lane LIMIT 1"
 EPOCHS: Final = 10_000
 """So many are kept, the newest."""
-_BEGIN: Final = "INSERT OR REPLACE INTO epoch (mark, token) SELECT mark, lower(hex(randomblob(8))) FROM identity"
+_BEGIN: Final = """
+INSERT INTO epoch (mark, token) SELECT mark, ? FROM identity WHERE TRUE
+ON CONFLICT (mark) DO UPDATE SET token = excluded.token
+"""
 _KEEP: Final = "DELETE FROM epoch WHERE mark <= (SELECT mark FROM epoch ORDER BY mark DESC LIMIT 1 OFFSET ?)"
 _AT: Final = "SELECT token FROM epoch WHERE mark <= ? ORDER BY mark DESC LIMIT 1"
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
@@ -62,7 +69,7 @@ class Identity(NamedTuple):
 
 def identify(db: Database) -> Identity:
     """Which store this is. Raises ``StoreCorrupt`` where it does not say so."""
-    row = db.execute("SELECT id, mark, copied_at FROM identity").fetchone()
+    row = db.execute(_IDENTITY).fetchone()
     if row is None:
         raise StoreCorrupt("The store does not say which it is.")
     return Identity(*row)
@@ -75,7 +82,7 @@ def advance(tx: Transaction) -> Identity:
 
 def begin_epoch(db: Database) -> None:
     """From this mark on another run of the service writes. It may have been put back from a copy before."""
-    db.execute(_BEGIN)
+    db.execute(_BEGIN, (secrets.token_hex(8),))
     db.execute(_KEEP, (EPOCHS,))
 
 
@@ -92,12 +99,12 @@ def is_of_another_past(epoch: str | None, here: str | None) -> bool:
 
 def rename(tx: Transaction) -> None:
     """From now on this is a store of its own, no copy of another."""
-    tx.execute("UPDATE identity SET id = ?, mark = mark + 1, copied_at = NULL", (secrets.token_hex(16),))
+    tx.execute(_RENAME, (secrets.token_hex(16),))
 
 
 def stamp(db: sqlite3.Connection, now: int) -> None:
     """Mark this file as a copy."""
-    db.execute("UPDATE identity SET copied_at = coalesce(copied_at, ?)", (now,))
+    db.execute(_STAMP, (now,))
 
 
 class Witness:
@@ -198,7 +205,7 @@ def mark_for_rehearsal(tx: Transaction, path: Path) -> None:
             f"{path}: a store is in use in this place, or was. Make a copy and rehearse on that: "
             f"`wsrm-mq store backup FILE{store_flag(path)}`, `wsrm-mq store rehearse --store FILE`."
         )
-    tx.execute("UPDATE identity SET copied_at = coalesce(copied_at, ?)", (tx.now,))
+    tx.execute(_STAMP, (tx.now,))
 
 
 def begin_rehearsal(path: Path) -> None:
@@ -243,7 +250,7 @@ class Doubt(NamedTuple):
 def why_unconfirmed(db: Database, path: Path) -> Doubt | None:
     """What speaks against serving this store as it is."""
     seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
-    is_empty = db.execute("SELECT 1 FROM lane").fetchone() is None
+    is_empty = db.execute(_ANY_LANE).fetchone() is None
     return _doubt(identify(db), seen, is_empty)
 
 

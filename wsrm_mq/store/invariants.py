@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from wsrm_mq.store.database import file_of
+from wsrm_mq.store.dialects import said
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.schema import HEAD, revision
@@ -34,7 +35,13 @@ class Invariant(NamedTuple):
     table: str
     """Whose keys are gone through in pieces."""
     question: str
-    """Answers key and detail of what breaks it, for keys from ``:lower`` to ``:upper``."""
+    """Answers key and detail of what breaks it, for keys from ``:lower`` to ``:upper``, in words of ``dialects``."""
+
+    @property
+    def ends(self) -> str:
+        """The statement that answers the first and the last key."""
+        key = "rowid" if self.table.startswith("sqlite_") else "id"
+        return f"SELECT min({key}), max({key}) FROM {self.table}"
 
 
 class Finding(NamedTuple):
@@ -57,6 +64,7 @@ def _watermark(indexed: str, table: str, last: str, question: str) -> Invariant:
     )
 
 
+_IS_INDEXED: Final = "CASE WHEN is_indexed THEN ' is' ELSE ' is not' END"
 _LAST_POSITION: Final = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry'"
 
 INVARIANTS: Final = (
@@ -73,7 +81,7 @@ INVARIANTS: Final = (
                 (SELECT count(*) FROM lane_entry i JOIN entry e ON e.id = i.entry WHERE i.lane = s.id)
                     + coalesce(behind.entries, 0) AS entries
             FROM lane s LEFT JOIN behind ON behind.lane = s.id WHERE s.id BETWEEN :lower AND :upper
-        ) WHERE received <> entries + pruned""",
+        ) counted WHERE received <> entries + pruned""",
     ),
     Invariant(
         IN_RANGES,
@@ -90,7 +98,7 @@ INVARIANTS: Final = (
         """SELECT lane, 'a range begins at ' || lower || ', the one before ends at ' || previous FROM (
             SELECT lane, lower, lag(upper) OVER (PARTITION BY lane ORDER BY lower) AS previous
             FROM range WHERE lane BETWEEN :lower AND :upper
-        ) WHERE lower <= previous + 1""",
+        ) neighbours WHERE lower <= previous + 1""",
     ),
     Invariant(
         "a sequence rules each lane that is a sequence's, and no other",
@@ -131,7 +139,7 @@ INVARIANTS: Final = (
             FROM lane l JOIN sequence s ON s.lane = l.id
             WHERE l.id BETWEEN :lower AND :upper AND s.state = 'created' AND l.ended IS NULL AND l.ordered = 1
               AND l.assurance <> 'at_most_once' AND s.behavior <> 'DiscardEntireSequence' AND s.late IS NULL
-        ) WHERE "limit" <> expected""",
+        ) l WHERE "limit" <> expected""",
     ),
     Invariant(
         "what came late is of a sequence that an operator forced",
@@ -166,7 +174,7 @@ INVARIANTS: Final = (
         "entry",
         """SELECT e.id, 'queue ' || q.name FROM entry e LEFT JOIN queue q ON q.id = e.queue
         WHERE e.id BETWEEN :lower AND :upper AND e.outcome = 'dead'
-          AND (q.kind IS NOT 'dead_letter' OR e.reason IS NULL OR e.origin IS NULL)""",
+          AND (q.kind IS DISTINCT FROM 'dead_letter' OR e.reason IS NULL OR e.origin IS NULL)""",
     ),
     Invariant(
         "a sequence of replays has ended, and its entries replay messages of one sequence",
@@ -174,7 +182,7 @@ INVARIANTS: Final = (
         """SELECT s.id, 'position ' || e.id || ' has message ' || e.message FROM lane s
         JOIN entry e ON e.lane = s.id LEFT JOIN entry arrived ON arrived.id = e.message
         WHERE s.id BETWEEN :lower AND :upper AND s.kind = 'replay'
-          AND (s.ended IS NULL OR e.replay_of IS NULL OR arrived.lane IS NOT s.replay_of)""",
+          AND (s.ended IS NULL OR e.replay_of IS NULL OR arrived.lane IS DISTINCT FROM s.replay_of)""",
     ),
     Invariant(
         "what is replayed is settled",
@@ -199,7 +207,7 @@ INVARIANTS: Final = (
     Invariant(
         "a reply that has a number has one that was given in the sequence that it goes out in",
         "entry",
-        """SELECT r.entry, 'number ' || r.number || ', given ' || coalesce(o.given, 'none')
+        """SELECT r.entry, 'number ' || r.number || ', given ' || coalesce(CAST(o.given AS TEXT), 'none')
         FROM reply r LEFT JOIN outgoing o ON o.sequence = r.sequence
         WHERE r.entry BETWEEN :lower AND :upper AND r.number IS NOT NULL
           AND r.number NOT BETWEEN 1 AND coalesce(o.given, 0)""",
@@ -207,37 +215,37 @@ INVARIANTS: Final = (
     Invariant(
         "the index of connections has every message up to its watermark, and none behind it",
         "message",
-        f"""SELECT id, 'connection ' || connection || iif(is_indexed, ' is', ' is not') FROM (
+        f"""SELECT id, 'connection ' || connection || {_IS_INDEXED} FROM (
             SELECT m.id, m.connection, EXISTS (
                 SELECT 1 FROM connection_message c WHERE c.connection = m.connection AND c.message = m.id
             ) AS is_indexed
             FROM message m WHERE id BETWEEN :lower AND :upper AND connection IS NOT NULL
-        ) WHERE is_indexed <> (id <= {BY_CONNECTION.upto})""",
+        ) i WHERE is_indexed <> (id <= {BY_CONNECTION.upto})""",
     ),
     Invariant(
         "the index of connections has each message under its own connection only",
         "sqlite_schema",
         """SELECT NULL, 'message ' || c.message || ' under ' || c.connection
         FROM connection_message c JOIN message m ON m.id = c.message
-        WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS NOT c.connection""",
+        WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS DISTINCT FROM c.connection""",
     ),
     _watermark("connections", "connection_message", "position", _LAST_POSITION),
     Invariant(
         "the index of sequences has every entry up to its watermark, and none behind it",
         "entry",
-        f"""SELECT id, 'number ' || number || ' of sequence ' || lane || iif(is_indexed, ' is', ' is not') FROM (
+        f"""SELECT id, 'number ' || number || ' of sequence ' || lane || {_IS_INDEXED} FROM (
             SELECT e.id, e.lane, e.number, EXISTS (
                 SELECT 1 FROM lane_entry i WHERE i.lane = e.lane AND i.number = e.number AND i.entry = e.id
             ) AS is_indexed
             FROM entry e WHERE id BETWEEN :lower AND :upper AND lane IS NOT NULL
-        ) WHERE is_indexed <> (id <= {BY_LANE.upto})""",
+        ) i WHERE is_indexed <> (id <= {BY_LANE.upto})""",
     ),
     Invariant(
         "the index of sequences has each entry under its own number only",
         "sqlite_schema",
         """SELECT NULL, 'position ' || i.entry || ' under number ' || i.number || ' of sequence ' || i.lane
         FROM lane_entry i LEFT JOIN entry e ON e.id = i.entry
-        WHERE :lower <= 1 AND :upper >= 1 AND (e.lane, e.number) IS NOT (i.lane, i.number)""",
+        WHERE :lower <= 1 AND :upper >= 1 AND (e.lane, e.number) IS DISTINCT FROM (i.lane, i.number)""",
     ),
     _watermark("sequences", "lane_entry", "position", _LAST_POSITION),
     Invariant(
@@ -326,13 +334,12 @@ def _damage(db: Database, table: str) -> Iterator[Finding]:
 
 def _broken(db: Database, invariant: Invariant) -> Iterator[Finding]:
     """What breaks ``invariant``, at most ``MOST_FINDINGS``."""
-    key = "rowid" if invariant.table.startswith("sqlite_") else "id"
-    first, last = db.execute(f"SELECT min({key}), max({key}) FROM {invariant.table}").fetchone()
+    first, last = db.execute(invariant.ends).fetchone()
     left = MOST_FINDINGS
     lower = first
     while lower is not None and lower <= last and left:
         bounds = {"lower": lower, "upper": lower + PIECE - 1}
-        for found, detail in db.execute(f"{invariant.question} LIMIT {left}", bounds).fetchall():
+        for found, detail in db.execute(said(f"{invariant.question} LIMIT {left}", "sqlite"), bounds).fetchall():
             left -= 1
             yield Finding(invariant.name, invariant.table, found, str(detail))
         lower += PIECE

@@ -47,7 +47,9 @@ SAVED_COLUMNS: Final = (
 PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
 """What the protocol changes of a sequence, beside its lane."""
 ADD_LANE: Final = compiled(
-    insert(lane).values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned")})
+    insert(lane)
+    .values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned")})
+    .returning(lane.c.id)
 )
 ADD_SEQUENCE: Final = compiled(insert(sequence).values({column.name: p(column.name) for column in sequence.columns}))
 _LANE: Final = (
@@ -111,7 +113,7 @@ CLAIMS_OF: Final = compiled(
 )
 OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None)))
 OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner")))
-_FOREIGN: Final = func.json_each(p("foreign")).table_valued("value")
+_FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 _OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
 _RUNNABLE: Final = (

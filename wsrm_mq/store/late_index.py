@@ -16,6 +16,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from wsrm_mq.store.dialects import written
+
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
@@ -45,16 +47,16 @@ class LateIndex:
         """SQL: how many keys there are behind it."""
         self._behind: Final = f"SELECT {self.behind}"
         self._next: Final = (
-            f"SELECT max(id), count(*) FROM (SELECT id FROM {of} WHERE id > {self.upto} ORDER BY id LIMIT ?)"
+            f"SELECT max(id), count(*) FROM (SELECT id FROM {of} WHERE id > {self.upto} ORDER BY id LIMIT ?) piece"
         )
         self._add: Final = f"""
-            INSERT OR IGNORE INTO {table} ({", ".join(columns)})
+            INSERT INTO {table} ({", ".join(columns)})
             SELECT {", ".join(values)} FROM {of} WHERE id > {self.upto} AND id <= ? AND {values[0]} IS NOT NULL
-            ORDER BY {", ".join(values)}
+            ORDER BY {", ".join(values)} ON CONFLICT DO NOTHING
         """
         self._move: Final = f"UPDATE watermark SET upto = ? WHERE name = '{table}'"
-        self._drop: Final = (
-            f"DELETE FROM {table} WHERE {columns[0]} = ? AND {columns[1]} IN (SELECT value FROM json_each(?))"
+        self._drop: Final = written(
+            f"DELETE FROM {table} WHERE {columns[0]} = ? AND {columns[1]} IN (SELECT value FROM keys_in(?) k)"
         )
 
     def bring_forward(self, tx: Transaction, most: int | None = None) -> bool:
@@ -80,5 +82,7 @@ class LateIndex:
 
 BY_CONNECTION: Final = LateIndex("connection_message", "message", ("connection", "message"), ("connection", "id"))
 BY_LANE: Final = LateIndex("lane_entry", "entry", ("lane", "number", "entry"), ("lane", "number", "id"))
-LOOK: Final = f"SELECT {BY_CONNECTION.upto}, {BY_LANE.upto}, max({BY_CONNECTION.behind}, {BY_LANE.behind})"
+LOOK: Final = written(
+    f"SELECT {BY_CONNECTION.upto}, {BY_LANE.upto}, greatest({BY_CONNECTION.behind}, {BY_LANE.behind})"
+)
 """Both watermarks, and how many keys the index that is further behind has to come."""

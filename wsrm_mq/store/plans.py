@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from wsrm_mq.store.dialects import written
 from wsrm_mq.store.late_index import BY_LANE
 
 # what a plan is made of
 
-PLANNABLE: Final = """
+PLANNABLE: Final = written("""
 SELECT found.value, m.id, e.id, s.id, a.number, q.name, s.identifier, m.message_id, m.action, m.body_size,
        m.received_at, e.outcome, e.reason, m.body IS NOT NULL
-FROM json_each(?) found JOIN entry f ON f.id = found.value
-JOIN entry e ON e.id = iif(f.reason = 'replayed', (SELECT max(id) FROM entry WHERE message = f.message), f.id)
+FROM keys_in(?) found JOIN entry f ON f.id = found.value
+JOIN entry e ON e.id = CASE
+    WHEN f.reason = 'replayed' THEN (SELECT max(id) FROM entry WHERE message = f.message) ELSE f.id
+END
 JOIN message m ON m.id = e.message
 JOIN entry a ON a.id = m.id JOIN lane s ON s.id = a.lane JOIN queue q ON q.id = coalesce(a.origin, a.queue)
-"""
+""")
 """Of what a query found, a JSON list of positions: the entry that stands for it now, its message, and the sequence, the
 number and the queue that this came with."""
 STANDING: Final = 'SELECT identifier, ordered, "limit", pruned FROM lane WHERE id = ?'
@@ -48,13 +51,14 @@ MOVE: Final = """
 UPDATE plan SET line = :line, skipped = skipped + :skipped, missing = missing + :missing
 WHERE id = :id AND owner = :owner AND state = 'running' AND line = :before
 """
-LEAVE: Final = """
-UPDATE plan SET owner = NULL, state = :state, ended_at = iif(:state = 'running', NULL, :now) WHERE id = :id
-"""
-PRESENT: Final = """
-SELECT found.value, e.outcome, m.body IS NOT NULL FROM json_each(?) found
+LEAVE: Final = written("""
+UPDATE plan SET owner = NULL, state = :state, ended_at = CASE WHEN :state <> 'running' THEN a_number(:now) END
+WHERE id = :id
+""")
+PRESENT: Final = written("""
+SELECT found.value, e.outcome, m.body IS NOT NULL FROM keys_in(?) found
 LEFT JOIN entry e ON e.id = found.value LEFT JOIN message m ON m.id = e.message
-"""
+""")
 """What became of positions, a JSON list, since they were planned."""
 
 # their runs
@@ -67,12 +71,12 @@ CANCELLED_GROUPS: Final = """
 SELECT s.id FROM lane s WHERE s.plan = :plan AND (s.cursor < s."limit" OR s.on_hold_since IS NOT NULL)
 """
 """Those of a cancelled plan that are not through with it."""
-PROGRESS: Final = """
+PROGRESS: Final = written("""
 SELECT s.id, s.identifier, s.blocked, s.retry_at,
        (SELECT count(*) FROM entry e WHERE e.lane = s.id AND e.outcome IS NULL),
        (SELECT last_error FROM entry e WHERE e.lane = s.id AND e.outcome IS NULL ORDER BY e.number LIMIT 1)
-FROM json_each(?) found JOIN lane s ON s.id = found.value WHERE s.cursor < s."limit"
-"""
+FROM keys_in(?) found JOIN lane s ON s.id = found.value WHERE s.cursor < s."limit"
+""")
 """Of groups, a JSON list of keys, those that have something undelivered: how much, and what its head failed with."""
 HELD_BY: Final = """
 SELECT DISTINCT o.id FROM lane s JOIN lane o ON o.id = s.replay_of
@@ -97,7 +101,7 @@ SELECT outcome, reason, sum(messages) FROM (
     WHERE e.id > {BY_LANE.upto} AND e.lane IN (SELECT id FROM lane WHERE plan = :plan) GROUP BY 1, 2
     UNION ALL
     SELECT 'pruned', NULL, sum(pruned) FROM lane WHERE plan = :plan
-) GROUP BY 1, 2 HAVING sum(messages) > 0
+) found GROUP BY 1, 2 HAVING sum(messages) > 0
 """
 """What became of the messages that a plan has entered."""
 LIVE_OF: Final = """

@@ -9,15 +9,18 @@ from typing import Final
 
 from wsrm_mq.store.archiving import held_by_archive
 from wsrm_mq.store.counting import SHOWN
+from wsrm_mq.store.dialects import written
 from wsrm_mq.store.late_index import BY_LANE
 
-_LISTED: Final = "(SELECT value FROM json_each(?))"
+_LISTED: Final = "(SELECT value FROM keys_in(?) k)"
 _SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"
 _REPLAYED: Final = "EXISTS (SELECT 1 FROM entry r WHERE r.message = {0}.message AND r.replay_of >= {0}.id)"
 """It stays as long as its replay, which has its key."""
-UNARCHIVED: Final = f"SELECT w.value FROM json_each(?) w WHERE NOT {held_by_archive('messages', 'position', 'w.value')}"
-UNARCHIVED_SEQUENCES: Final = (
-    f"SELECT w.value FROM json_each(?) w WHERE NOT {held_by_archive('sequences', 'sequence', 'w.value')}"
+UNARCHIVED: Final = written(
+    f"SELECT w.value FROM keys_in(?) w WHERE NOT {held_by_archive('messages', 'position', 'w.value')}"
+)
+UNARCHIVED_SEQUENCES: Final = written(
+    f"SELECT w.value FROM keys_in(?) w WHERE NOT {held_by_archive('sequences', 'sequence', 'w.value')}"
 )
 """Which of these no archive holds as they are now."""
 _NOT_OVER: Final = f"(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled OR {_REPLAYED.format('e')})"
@@ -31,7 +34,7 @@ SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE
 """
 """Of the last position up to ``?``."""
 DUE: Final = f"""
-SELECT e.id, m.id, e.settled_at, l.partner, iif(m.body IS NULL, 0, m.body_size),
+SELECT e.id, m.id, e.settled_at, l.partner, CASE WHEN m.body IS NULL THEN 0 ELSE m.body_size END,
        e.wants_reply = 1 AND l.ended IS NULL, {held_by_archive("messages", "position", "e.id")}
 FROM entry e JOIN message m ON m.id = e.message LEFT JOIN lane l ON l.id = e.lane
 WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.format("e.")} AND e.settled_at <= :latest
@@ -61,35 +64,35 @@ ORDER BY at, id LIMIT :count
 
 # messages
 
-DROP_REPLIES: Final = f"DELETE FROM reply WHERE entry IN {_LISTED}"
-DROP_ENTRIES: Final = f"""
+DROP_REPLIES: Final = written(f"DELETE FROM reply WHERE entry IN {_LISTED}")
+DROP_ENTRIES: Final = written(f"""
 DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format("")} AND NOT {_REPLAYED.format("entry")}
 RETURNING lane, number
-"""
-DROP_LEDGER: Final = f"DELETE FROM ledger WHERE id IN {_LISTED}"
-DROP_LEDGER_OF_ENTRIES: Final = f"""
+""")
+DROP_LEDGER: Final = written(f"DELETE FROM ledger WHERE id IN {_LISTED}")
+DROP_LEDGER_OF_ENTRIES: Final = written(f"""
 DELETE FROM ledger WHERE position IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.id = ledger.position)
-"""
-DROP_MESSAGES: Final = f"""
+""")
+DROP_MESSAGES: Final = written(f"""
 DELETE FROM message WHERE id IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
 RETURNING id, connection
-"""
-FREE_BODIES: Final = f"""
+""")
+FREE_BODIES: Final = written(f"""
 UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))
 RETURNING id
-"""
+""")
 COUNT_PRUNED: Final = "UPDATE lane SET pruned = pruned + ? WHERE id = ?"
 
 # lanes
 
-EMPTY: Final = f"""
-SELECT value FROM json_each(?)
+EMPTY: Final = written(f"""
+SELECT value FROM keys_in(?) k
 WHERE NOT EXISTS (SELECT 1 FROM lane_entry WHERE lane = value)
   AND NOT EXISTS (SELECT 1 FROM lane WHERE replay_of = value)
   AND NOT EXISTS (SELECT 1 FROM channel WHERE answers = value)
   AND value NOT IN (SELECT lane FROM entry WHERE id > {BY_LANE.upto} AND lane IS NOT NULL)
-"""
+""")
 DROP_LEDGER_OF_LANE: Final = "DELETE FROM ledger WHERE sequence = ?"
 
 # plans
@@ -98,7 +101,7 @@ _HAS_NO_LANE: Final = "NOT EXISTS (SELECT 1 FROM lane l WHERE l.plan = plan.id)"
 OLD_PLANS: Final = f"""
 SELECT id FROM plan WHERE state IN ('done', 'cancelled') AND ended_at <= ? AND {_HAS_NO_LANE}
 """
-DROP_PLANS: Final = f"DELETE FROM plan WHERE id IN {_LISTED} AND {_HAS_NO_LANE}"
+DROP_PLANS: Final = written(f"DELETE FROM plan WHERE id IN (SELECT value FROM texts_in(?) k) AND {_HAS_NO_LANE}")
 
 # instances
 
@@ -125,12 +128,12 @@ ORDER BY id LIMIT :count
 """
 LAST_LANE: Final = "SELECT coalesce(max(id), 0) FROM lane"
 USED_SINCE: Final = "SELECT queue FROM lane WHERE id > ?"
-QUEUES_BELOW: Final = f"SELECT id FROM queue WHERE parent IN {_LISTED}"
-QUEUES_LEFT: Final = f"SELECT id FROM queue WHERE id IN {_LISTED}"
-DROP_QUEUES: Final = f"DELETE FROM queue WHERE id IN {_LISTED}"
-KEEP_COUNTS: Final = f"""
+QUEUES_BELOW: Final = written(f"SELECT id FROM queue WHERE parent IN {_LISTED}")
+QUEUES_LEFT: Final = written(f"SELECT id FROM queue WHERE id IN {_LISTED}")
+DROP_QUEUES: Final = written(f"DELETE FROM queue WHERE id IN {_LISTED}")
+KEEP_COUNTS: Final = written(f"""
 INSERT INTO counter (name, queue, label, value)
 SELECT name, {_GONE}, label, sum(value) FROM counter WHERE queue IN {_LISTED} AND queue > {SHOWN} GROUP BY name, label
-ON CONFLICT (name, queue, label) DO UPDATE SET value = value + excluded.value
-"""
-DROP_COUNTS: Final = f"DELETE FROM counter WHERE queue IN {_LISTED}"
+ON CONFLICT (name, queue, label) DO UPDATE SET value = counter.value + excluded.value
+""")
+DROP_COUNTS: Final = written(f"DELETE FROM counter WHERE queue IN {_LISTED}")

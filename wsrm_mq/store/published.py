@@ -30,7 +30,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import SelectBase
 
 from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED
-from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.compiling import standard
+from wsrm_mq.store.dialects import written
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.tables import (
     ANSWERED_WITH_FAULT,
@@ -63,7 +64,7 @@ VERSION: Final = 1
 LOOKED_AT: Final = 1_000
 """So many unsettled messages of a sequence are looked at for the oldest: a look at a million held ones stays short."""
 
-NOW: Final = literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer())
+NOW: Final = literal_column("now_ms()", Integer())
 
 _DEFINED: Final[dict[str, SelectBase]] = {}
 
@@ -78,7 +79,7 @@ def _view(name: str, definition: SelectBase) -> Table:
 
 def texts() -> dict[str, str]:
     """The statement that makes each view, by its name."""
-    return {name: f"CREATE VIEW {name} AS {compiled(definition)}" for name, definition in _DEFINED.items()}
+    return {name: written(f"CREATE VIEW {name} AS {standard(definition)}") for name, definition in _DEFINED.items()}
 
 
 def make_views(execute: Callable[[str], object]) -> None:
@@ -158,7 +159,7 @@ def _in_ranges(count: ColumnElement[int], *where: ColumnElement[bool]) -> Column
 
 
 _ready: Final = _in_ranges(
-    func.min(range_.c.upper, lane.c.limit - 1) - func.max(range_.c.lower, lane.c.cursor) + 1,
+    func.least(range_.c.upper, lane.c.limit - 1) - func.greatest(range_.c.lower, lane.c.cursor) + 1,
     range_.c.upper >= lane.c.cursor,
     range_.c.lower < lane.c.limit,
 )
@@ -202,7 +203,7 @@ sequences: Final = _view(
         case(
             (
                 lane.c.ended.is_(None),
-                func.min(
+                func.least(
                     func.coalesce(sequence.c.expires_at, _idle_at), func.coalesce(_idle_at, sequence.c.expires_at)
                 ),
             )
@@ -260,7 +261,7 @@ messages: Final = _view(
         *(entry.c.outcome, message.c.received_at, entry.c.settled_at),
         *(entry.c.deliveries, entry.c.failures, entry.c.deaths, entry.c.retry_at, entry.c.last_error),
         *(message.c.principal, message.c.connection),
-        func.json_extract(message.c.environ, "$.REMOTE_ADDR").label("peer"),
+        func.peer_in(message.c.environ).label("peer"),
         message.c.body_size,
         message.c.body.is_not(None).label("has_body"),
         message.c.environ.label("request"),

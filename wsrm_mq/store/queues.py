@@ -16,12 +16,12 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
     return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
 
 
-ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")))
+ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")).returning(queue.c.id))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
-ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")))
+ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")).returning(instance.c.id))
 END_INSTANCE: Final = compiled(
     update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
 )
@@ -51,7 +51,7 @@ _LAST_TIMES: Final = tuple(
         (instance.c.id, func.coalesce(instance.c.ended_at, instance.c.started_at)),
     )
 )
-LAST_KNOWN: Final = compiled(select(func.nullif(func.max(*(func.coalesce(last, 0) for last in _LAST_TIMES)), 0)))
+LAST_KNOWN: Final = compiled(select(func.nullif(func.greatest(*(func.coalesce(last, 0) for last in _LAST_TIMES)), 0)))
 """The last time that was written down; ms since the epoch."""
 ADD_LEDGER: Final = compiled(insert(ledger).values(_values(ledger, "id")))
 IN_LEDGER: Final = compiled(

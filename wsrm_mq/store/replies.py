@@ -19,16 +19,11 @@ OUTCOME_AND_REPLY: Final = compiled(
     .where(entry.c.id == bindparam("key"))
 )
 
-_NUMBERS: Final = func.json_each(bindparam("numbers")).table_valued("value")
+_NUMBERS: Final = func.pairs_in(bindparam("numbers")).table_valued("lower", "upper")
 ANSWERED_WITH: Final = compiled(
     select(entry.c.number)
     .select_from(_NUMBERS)
-    .join(
-        reply,
-        reply.c.number.between(
-            func.json_extract(_NUMBERS.c.value, "$[0]"), func.json_extract(_NUMBERS.c.value, "$[1]")
-        ),
-    )
+    .join(reply, reply.c.number.between(_NUMBERS.c.lower, _NUMBERS.c.upper))
     .join(entry, entry.c.id == reply.c.entry)
     .where(reply.c.sequence == bindparam("sequence"), reply.c.outgoing_entry.is_(None))
 )

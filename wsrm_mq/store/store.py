@@ -157,7 +157,7 @@ class Store:
                 db.execute("BEGIN IMMEDIATE")
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
-                key = int(db.execute(queues.ADD_INSTANCE, row).lastrowid or 0)
+                key = int(db.execute(queues.ADD_INSTANCE, row).fetchone()[0])
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
                 if not any(self.instances.lives(other) for (other,) in db.execute(_OTHERS, (key,))):

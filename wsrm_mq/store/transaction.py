@@ -88,7 +88,7 @@ class Transaction(UnitOfWork):
 
     def add_lane(self, lane: Lane) -> None:
         """Add a lane, which gets its key."""
-        lane.id = self.execute(lanes.ADD_LANE, {**lane.row, **lane.saved_row}).lastrowid or 0
+        (lane.id,) = self.execute(lanes.ADD_LANE, {**lane.row, **lane.saved_row}).fetchone()
         lane.mark_written()
         self._touched[lane.id] = lane
 

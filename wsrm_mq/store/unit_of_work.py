@@ -126,9 +126,9 @@ class UnitOfWork:
             return known
         application = self._cache.serving.application if kind == "app" else None
         row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now, "application": application}
-        key = self.execute(queues.ADD_QUEUE, row).lastrowid or 0
+        (key,) = self.execute(queues.ADD_QUEUE, row).fetchone()
         self._cache.keep_queue(name, key)
-        return key
+        return int(key)
 
     def queue_named(self, name: str) -> int | None:
         """The key of the queue with this name; ``None`` where there is none."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Text, text
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import one_of, table
+from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import ATTEMPTS, PLAN_STATES
 
 ledger: Final = table(
     "ledger",
-    Column("id", Integer, primary_key=True),
-    Column("at", Integer, nullable=False),
+    given_key(),
+    Column("at", Number, nullable=False),
     Column("event", Text, nullable=False),
-    Column("queue", Integer),
-    Column("sequence", Integer),
-    Column("number", Integer),
-    Column("position", Integer),
+    Column("queue", Number),
+    Column("sequence", Number),
+    Column("number", Number),
+    Column("position", Number),
     Column("instance", Text),
-    Column("attempt", Integer),
+    Column("attempt", Number),
     Column("reason", Text),
     Column("actor", Text),
     # Of an attempt that failed: the fault's code, the exception's type, and where in the application it was raised.
@@ -28,14 +28,14 @@ ledger: Final = table(
     Column("place", Text),
     sqlite_autoincrement=True,
 )
-Index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)
+index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)
 # Attempts that did not go well, by time: few beside what else is written down.
-Index("ledger_attempts", ledger.c.at, sqlite_where=text(f"event IN {ATTEMPTS}"))
+index("ledger_attempts", ledger.c.at, where=f"event IN {ATTEMPTS}")
 # A row goes with what it is about: an entry, else a sequence; what is about neither goes when it is old.
-Index("ledger_by_position", ledger.c.position, sqlite_where=text("position IS NOT NULL"))
+index("ledger_by_position", ledger.c.position, where="position IS NOT NULL")
 # What operators did.
-Index("ledger_acts", ledger.c.id, sqlite_where=text("actor IS NOT NULL"))
-Index("ledger_rest", ledger.c.at, ledger.c.id, sqlite_where=text("sequence IS NULL AND position IS NULL"))
+index("ledger_acts", ledger.c.id, where="actor IS NOT NULL")
+index("ledger_rest", ledger.c.at, ledger.c.id, where="sequence IS NULL AND position IS NULL")
 
 # A replay that was planned, and how far it has come. Its messages are in a file; the digest says which.
 plan: Final = table(
@@ -44,23 +44,23 @@ plan: Final = table(
     Column("digest", Text, nullable=False),
     # Where the file was written.
     Column("file", Text, nullable=False),
-    Column("made_at", Integer, nullable=False),
+    Column("made_at", Number, nullable=False),
     Column("actor", Text),
     Column("reason", Text),
     Column("query", Text, nullable=False),
     Column("target", Text, nullable=False),
     # The service is given its id as replay id: what was done is done again.
-    Column("as_new", Integer, nullable=False),
-    Column("messages", Integer, nullable=False),
+    Column("as_new", Number, nullable=False),
+    Column("messages", Number, nullable=False),
     Column("state", Text, nullable=False),
-    Column("owner", Integer, ForeignKey("instance.id")),
+    Column("owner", Number, ForeignKey("instance.id")),
     # The last line of messages that was read; of these lines so many were delivered since the plan was made, and of so
     # many there is no body any more.
-    Column("line", Integer, nullable=False, server_default="0"),
-    Column("skipped", Integer, nullable=False, server_default="0"),
-    Column("missing", Integer, nullable=False, server_default="0"),
-    Column("begun_at", Integer),
-    Column("ended_at", Integer),
+    Column("line", Number, nullable=False, server_default="0"),
+    Column("skipped", Number, nullable=False, server_default="0"),
+    Column("missing", Number, nullable=False, server_default="0"),
+    Column("begun_at", Number),
+    Column("ended_at", Number),
     one_of("state", PLAN_STATES),
     sqlite_with_rowid=False,
 )
@@ -71,12 +71,12 @@ archive: Final = table(
     Column("id", Text, primary_key=True),
     # Where it was when it was confirmed.
     Column("place", Text, nullable=False),
-    Column("number", Integer, nullable=False),
+    Column("number", Number, nullable=False),
     # It holds the ledger up to this key: what the ledger says behind it, the archive does not know.
-    Column("ledger", Integer, nullable=False),
+    Column("ledger", Number, nullable=False),
     # What was settled by then it holds.
-    Column("read_at", Integer, nullable=False),
-    Column("confirmed_at", Integer, nullable=False),
+    Column("read_at", Number, nullable=False),
+    Column("confirmed_at", Number, nullable=False),
     Column("actor", Text, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -86,8 +86,8 @@ archived: Final = table(
     "archived",
     Column("archive", Text, ForeignKey("archive.id"), primary_key=True),
     Column("kind", Text, primary_key=True),
-    Column("lower", Integer, primary_key=True, autoincrement=False),
-    Column("upper", Integer, nullable=False),
+    Column("lower", Number, primary_key=True, autoincrement=False),
+    Column("upper", Number, nullable=False),
     CheckConstraint("kind IN ('messages', 'sequences')", name="archived_is_a_word"),
     CheckConstraint("lower <= upper", name="archived_is_not_empty"),
     sqlite_with_rowid=False,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Text, text
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import one_of, table
+from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import LANE_KINDS
 
 lane: Final = table(
     "lane",
-    Column("id", Integer, primary_key=True),
-    Column("queue", Integer, ForeignKey("queue.id"), nullable=False),
+    given_key(),
+    Column("queue", Number, ForeignKey("queue.id"), nullable=False),
     # rm: a sequence rules it (see ``sequence``). connection: messages without WS-RM, in order of receipt.
     # replay: stored messages are delivered again. outgoing: this side's own messages are sent (see ``channel``).
     Column("kind", Text, nullable=False, server_default="rm"),
@@ -27,80 +27,80 @@ lane: Final = table(
     Column("addressing", Text, nullable=False),
     # How it is delivered.
     Column("assurance", Text, nullable=False),
-    Column("ordered", Integer, nullable=False),
+    Column("ordered", Number, nullable=False),
     # Its life.
-    Column("created_at", Integer, nullable=False),
-    Column("active_at", Integer, nullable=False),
+    Column("created_at", Number, nullable=False),
+    Column("active_at", Number, nullable=False),
     # It ends after so many ms without traffic.
-    Column("inactivity", Integer),
+    Column("inactivity", Number),
     # When to look whether the clock ends it: not later than its time is over.
-    Column("due_at", Integer),
+    Column("due_at", Number),
     # How it has ended, and when: nothing new comes into it from outside.
     Column("ended", Text),
-    Column("ended_at", Integer),
+    Column("ended_at", Number),
     # How far delivery has come.
-    Column("cursor", Integer, nullable=False),
-    Column("limit", Integer, nullable=False),
-    Column("discard_from", Integer),
+    Column("cursor", Number, nullable=False),
+    Column("limit", Number, nullable=False),
+    Column("discard_from", Number),
     Column("discard_reason", Text),
     # Entries at or above discard_from are still being moved to the dead letters.
-    Column("discarding", Integer, nullable=False, server_default="0"),
-    Column("owner", Integer, ForeignKey("instance.id")),
-    Column("fence", Integer, nullable=False),
+    Column("discarding", Number, nullable=False, server_default="0"),
+    Column("owner", Number, ForeignKey("instance.id")),
+    Column("fence", Number, nullable=False),
     # Since when the head runs, for `explain`.
-    Column("running_since", Integer),
-    Column("retry_from", Integer),
-    Column("retry_at", Integer),
+    Column("running_since", Number),
+    Column("retry_from", Number),
+    Column("retry_at", Number),
     # Position of the entry that stopped it; an operator resumes or skips.
-    Column("blocked", Integer),
+    Column("blocked", Number),
     # Deliveries below this number may be repeated: an owner died while it ran them.
-    Column("redelivery_below", Integer, nullable=False, server_default="0"),
+    Column("redelivery_below", Number, nullable=False, server_default="0"),
     # Accepted numbers at or above the limit, and at most so many bytes of theirs.
-    Column("held", Integer, nullable=False, server_default="0"),
-    Column("held_bytes", Integer, nullable=False, server_default="0"),
+    Column("held", Number, nullable=False, server_default="0"),
+    Column("held_bytes", Number, nullable=False, server_default="0"),
     # So many of its entries were deleted by retention; the ranges still know their numbers.
-    Column("pruned", Integer, nullable=False, server_default="0"),
+    Column("pruned", Number, nullable=False, server_default="0"),
     # Since when an operator holds it: nothing of it is delivered.
-    Column("on_hold_since", Integer),
+    Column("on_hold_since", Number),
     # Whose messages it has, where it is of that kind and the connection has a name.
     Column("connection", Text),
     # Of a replay: the lane whose messages are delivered again, and the plan that says which, where there is one.
-    Column("replay_of", Integer, ForeignKey("lane.id")),
+    Column("replay_of", Number, ForeignKey("lane.id")),
     Column("plan", Text, ForeignKey("plan.id")),
     one_of("kind", LANE_KINDS),
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
-Index("lane_owned", lane.c.owner, sqlite_where=text("owner IS NOT NULL"))
+index("lane_owned", lane.c.owner, where="owner IS NOT NULL")
 # What an instance looks for at start and in every poll: deliverable, and not run.
-Index(
+index(
     "lane_runnable",
     lane.c.retry_at,
-    sqlite_where=text(
+    where=(
         'on_hold_since IS NULL AND owner IS NULL AND blocked IS NULL AND cursor < "limit" '
         "AND (discard_from IS NULL OR cursor < discard_from)"
     ),
 )
-Index("lane_discarding", lane.c.id, sqlite_where=text("discarding = 1"))
-Index(
+index("lane_discarding", lane.c.id, where="discarding = 1")
+index(
     "lane_by_connection",
     lane.c.connection,
     lane.c.queue,
-    sqlite_where=text("connection IS NOT NULL AND ended_at IS NULL"),
+    where="connection IS NOT NULL AND ended_at IS NULL",
 )
 # How many a peer has open.
-Index("lane_open", lane.c.principal, lane.c.peer, sqlite_where=text("ended_at IS NULL AND kind = 'rm'"))
-Index("lane_holding", lane.c.held, lane.c.held_bytes, sqlite_where=text("held > 0"))
-Index("lane_replays", lane.c.replay_of, sqlite_where=text("replay_of IS NOT NULL"))
-Index("lane_by_plan", lane.c.plan, sqlite_where=text("plan IS NOT NULL"))
-Index("lane_due", lane.c.due_at, sqlite_where=text("due_at IS NOT NULL"))
+index("lane_open", lane.c.principal, lane.c.peer, where="ended_at IS NULL AND kind = 'rm'")
+index("lane_holding", lane.c.held, lane.c.held_bytes, where="held > 0")
+index("lane_replays", lane.c.replay_of, where="replay_of IS NOT NULL")
+index("lane_by_plan", lane.c.plan, where="plan IS NOT NULL")
+index("lane_due", lane.c.due_at, where="due_at IS NOT NULL")
 # What retention looks for. Written once in a lane's life.
-Index("lane_ended", lane.c.ended_at, lane.c.id, sqlite_where=text("ended_at IS NOT NULL"))
+index("lane_ended", lane.c.ended_at, lane.c.id, where="ended_at IS NOT NULL")
 
 range_: Final = table(
     "range",
-    Column("lane", Integer, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
-    Column("lower", Integer, primary_key=True, autoincrement=False),
-    Column("upper", Integer, nullable=False),
+    Column("lane", Number, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
+    Column("lower", Number, primary_key=True, autoincrement=False),
+    Column("upper", Number, nullable=False),
     CheckConstraint("lower <= upper", name="range_is_not_empty"),
     sqlite_with_rowid=False,
 )

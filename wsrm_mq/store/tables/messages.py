@@ -4,98 +4,98 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Text, text
+from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Text
 
-from wsrm_mq.store.tables.table import one_of, table
+from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, OUTCOMES, QUEUE_KINDS
 
 queue: Final = table(
     "queue",
-    Column("id", Integer, primary_key=True),
+    given_key(),
     Column("name", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     # A dead-letter queue knows its parent, and is found by that: any name may be a path.
-    Column("parent", Integer, ForeignKey("queue.id")),
-    Column("created_at", Integer, nullable=False),
+    Column("parent", Number, ForeignKey("queue.id")),
+    Column("created_at", Number, nullable=False),
     # Whose messages these are, where the application has a name; see ``views.applications``.
     Column("application", Text),
     one_of("kind", QUEUE_KINDS),
     sqlite_autoincrement=True,
 )
-Index("queue_dead_letters", queue.c.parent, unique=True, sqlite_where=text("kind = 'dead_letter'"))
+index("queue_dead_letters", queue.c.parent, unique=True, where="kind = 'dead_letter'")
 
 message: Final = table(
     "message",
     # The position of the entry that it came with: given once, without a counter of its own.
-    Column("id", Integer, primary_key=True),
+    Column("id", Number, primary_key=True, autoincrement=False),
     Column("message_id", Text),
     Column("action", Text),
     # The part of the request that a replay needs; never Authorization or Cookie.
     Column("environ", Text, nullable=False),
     Column("principal", Text),
     Column("connection", Text),
-    Column("received_at", Integer, nullable=False),
-    Column("body_size", Integer, nullable=False),
+    Column("received_at", Number, nullable=False),
+    Column("body_size", Number, nullable=False),
     # Last, so that reading the other columns touches none of its pages. NULL once retention has freed it.
     Column("body", LargeBinary),
 )
 
 entry: Final = table(
     "entry",
-    Column("id", Integer, primary_key=True),
-    Column("queue", Integer, ForeignKey("queue.id"), nullable=False),
-    Column("message", Integer, ForeignKey("message.id"), nullable=False),
+    given_key(),
+    Column("queue", Number, ForeignKey("queue.id"), nullable=False),
+    Column("message", Number, ForeignKey("message.id"), nullable=False),
     # Its place in a lane; a loose entry has none.
-    Column("lane", Integer, ForeignKey("lane.id")),
-    Column("number", Integer),
+    Column("lane", Number, ForeignKey("lane.id")),
+    Column("number", Number),
     # The application's answer is kept and sent back.
-    Column("wants_reply", Integer, nullable=False, server_default="0"),
+    Column("wants_reply", Number, nullable=False, server_default="0"),
     # An acknowledgement may name it.
-    Column("named", Integer, nullable=False, server_default="1"),
+    Column("named", Number, nullable=False, server_default="1"),
     Column("outcome", Text),
     Column("reason", Text),
-    Column("settled_at", Integer),
-    Column("deliveries", Integer, nullable=False, server_default="0"),
-    Column("failures", Integer, nullable=False, server_default="0"),
-    Column("cancels", Integer, nullable=False, server_default="0"),
+    Column("settled_at", Number),
+    Column("deliveries", Number, nullable=False, server_default="0"),
+    Column("failures", Number, nullable=False, server_default="0"),
+    Column("cancels", Number, nullable=False, server_default="0"),
     # How often in a row its holder died with it at the head.
-    Column("deaths", Integer, nullable=False, server_default="0"),
+    Column("deaths", Number, nullable=False, server_default="0"),
     # A wait has a beginning and an end: one that begins in the future is over, the clock was stepped back.
-    Column("retry_from", Integer),
-    Column("retry_at", Integer),
+    Column("retry_from", Number),
+    Column("retry_at", Number),
     Column("last_error", Text),
     # Name of the instance where a request waits for the reply.
     Column("waiter", Text),
-    Column("origin", Integer, ForeignKey("queue.id")),
-    Column("replay_of", Integer, ForeignKey("entry.id")),
+    Column("origin", Number, ForeignKey("queue.id")),
+    Column("replay_of", Number, ForeignKey("entry.id")),
     # When an operator confirmed what became of it: it alarms no more.
-    Column("confirmed_at", Integer),
+    Column("confirmed_at", Number),
     # It filled a gap that an operator had forced the sequence past.
-    Column("late", Integer, nullable=False, server_default="0"),
+    Column("late", Number, nullable=False, server_default="0"),
     one_of("outcome", OUTCOMES),
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
 )
 # What is not settled, by number: small, so that what a commit writes of it is one page, or few.
-Index(
+index(
     "entry_live",
     entry.c.lane,
     entry.c.number,
     unique=True,
-    sqlite_where=text("outcome IS NULL AND lane IS NOT NULL"),
+    where="outcome IS NULL AND lane IS NOT NULL",
 )
-Index("entry_unnamed", entry.c.lane, entry.c.number, sqlite_where=text("named = 0"))
-Index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, sqlite_where=text("outcome = 'dead'"))
-Index("entry_by_message", entry.c.message)
+index("entry_unnamed", entry.c.lane, entry.c.number, where="named = 0")
+index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, where="outcome = 'dead'")
+index("entry_by_message", entry.c.message)
 # What was settled and not delivered: few beside what was.
-Index("entry_undelivered", entry.c.lane, entry.c.number, sqlite_where=text("outcome IN ('dead', 'discarded')"))
+index("entry_undelivered", entry.c.lane, entry.c.number, where="outcome IN ('dead', 'discarded')")
 # What was answered with a fault, by time: clean messages are not in it.
-Index(
+index(
     "entry_faulted",
     entry.c.settled_at,
     entry.c.outcome,
     entry.c.confirmed_at,
-    sqlite_where=text(f"reason = '{ANSWERED_WITH_FAULT}'"),
+    where=f"reason = '{ANSWERED_WITH_FAULT}'",
 )
 
 # Two indexes that are filled later, each up to the watermark of its name: which messages came on a connection, and
@@ -104,15 +104,15 @@ Index(
 connection_message: Final = table(
     "connection_message",
     Column("connection", Text, primary_key=True),
-    Column("message", Integer, ForeignKey("message.id"), primary_key=True, autoincrement=False),
+    Column("message", Number, ForeignKey("message.id"), primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
 
 lane_entry: Final = table(
     "lane_entry",
-    Column("lane", Integer, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("entry", Integer, ForeignKey("entry.id"), nullable=False),
+    Column("lane", Number, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("entry", Number, ForeignKey("entry.id"), nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -120,21 +120,21 @@ lane_entry: Final = table(
 watermark: Final = table(
     "watermark",
     Column("name", Text, primary_key=True),
-    Column("upto", Integer, nullable=False),
+    Column("upto", Number, nullable=False),
     sqlite_with_rowid=False,
 )
 
 reply: Final = table(
     "reply",
-    Column("entry", Integer, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
+    Column("entry", Number, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
     Column("status", Text, nullable=False),
     Column("headers", Text, nullable=False),
-    Column("stored_at", Integer, nullable=False),
+    Column("stored_at", Number, nullable=False),
     Column("body", LargeBinary, nullable=False),
     # Its place in the offered sequence, where it has one: that of the inbound sequence with this key.
-    Column("sequence", Integer),
-    Column("number", Integer),
+    Column("sequence", Number),
+    Column("number", Number),
     # The entry of the same reply that waits to be fetched, where it does not leave on a response.
-    Column("outgoing_entry", Integer),
+    Column("outgoing_entry", Number),
 )
-Index("reply_numbered", reply.c.sequence, reply.c.number, unique=True, sqlite_where=text("number IS NOT NULL"))
+index("reply_numbered", reply.c.sequence, reply.c.number, unique=True, where="number IS NOT NULL")

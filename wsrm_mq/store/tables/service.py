@@ -4,51 +4,51 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Column, Index, Integer, Text, text
+from sqlalchemy import Column, Text
 
-from wsrm_mq.store.tables.table import table
+from wsrm_mq.store.tables.table import Number, given_key, index, table
 
 # One row: which store this is, see ``identity``.
 identity: Final = table(
     "identity",
     Column("id", Text, primary_key=True),
     # Grows now and then, never falls: a file with less than the witness has is an older one.
-    Column("mark", Integer, nullable=False),
+    Column("mark", Number, nullable=False),
     # This file is a copy of that time, and was not adopted since.
-    Column("copied_at", Integer),
+    Column("copied_at", Number),
 )
 
 # From this mark on one run of the service wrote, after a time in which no process had the store: of two futures of a
 # store that was put back from a copy, each has another token.
 epoch: Final = table(
     "epoch",
-    Column("mark", Integer, primary_key=True),
+    Column("mark", Number, primary_key=True, autoincrement=False),
     Column("token", Text, nullable=False),
     sqlite_with_rowid=False,
 )
 
 instance: Final = table(
     "instance",
-    Column("id", Integer, primary_key=True),
+    given_key(),
     Column("name", Text, nullable=False, unique=True),
     Column("host", Text, nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("started_at", Integer, nullable=False),
-    Column("ended_at", Integer),
+    Column("pid", Number, nullable=False),
+    Column("started_at", Number, nullable=False),
+    Column("ended_at", Number),
     # The application that it serves, where that has a name, and on which paths: a JSON list, NULL for all.
     Column("application", Text),
     Column("paths", Text),
     sqlite_autoincrement=True,
 )
-Index("instance_live", instance.c.id, sqlite_where=text("ended_at IS NULL"))
+index("instance_live", instance.c.id, where="ended_at IS NULL")
 
 # What was counted of a queue (0: of none; -1: of those that are gone): rows that are pruned go without it.
 counter: Final = table(
     "counter",
     Column("name", Text, primary_key=True),
-    Column("queue", Integer, primary_key=True, autoincrement=False),
+    Column("queue", Number, primary_key=True, autoincrement=False),
     Column("label", Text, primary_key=True),
-    Column("value", Integer, nullable=False),
+    Column("value", Number, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -57,8 +57,8 @@ refusal: Final = table(
     "refusal",
     Column("reason", Text, primary_key=True),
     Column("partner", Text, primary_key=True),
-    Column("times", Integer, nullable=False),
-    Column("last_at", Integer, nullable=False),
+    Column("times", Number, nullable=False),
+    Column("last_at", Number, nullable=False),
     # What the last was answered.
     Column("said", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,

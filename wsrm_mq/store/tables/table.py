@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from sqlalchemy import CheckConstraint, Column, MetaData, Table
+from sqlalchemy import BigInteger, CheckConstraint, Column, Identity, Index, Integer, MetaData, Table, text
+
+__all__ = ["Number", "given_key", "index", "metadata", "one_of", "table"]
 
 metadata: Final = MetaData()
+
+Number: Final = Integer().with_variant(BigInteger(), "postgresql")
+"""64 bits: a key, a number, or a time in ms since the epoch."""
+
+
+def given_key(name: str = "id") -> Column[Any]:
+    """A key that the database gives, once."""
+    return Column(name, Number, Identity(), primary_key=True)
 
 
 def one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
     listed = ", ".join(f"'{word}'" for word in words)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
+
+
+def index(name: str, *columns: Column[Any], where: str = "", unique: bool = False) -> None:
+    """Add an index of the rows ``where`` that is true; of all rows without it."""
+    condition = text(where) if where else None
+    Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
 def table(name: str, *parts: Column[Any] | CheckConstraint, **options: bool) -> Table:
