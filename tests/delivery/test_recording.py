@@ -162,3 +162,18 @@ def test_at_most_once_an_answer_that_cannot_be_stored_is_told_and_nothing_is_rep
     assert "delivery.lost" in caplog.text
     [(why,)] = wsrm.rows("SELECT reason FROM ledger WHERE event = 'failed'")
     assert "could not be stored" in why
+
+
+@pytest.mark.spec("SEC-032", versions="all")
+def test_what_was_left_alone_after_a_thread_had_it_keeps_its_attempts(make: Make) -> None:
+    """Its host began to hang between the commit that gave it a thread and the post: nothing was sent."""
+    calls = Calls(lambda: Outcome(error="its host is left alone for 0.02 s", left_alone=0.02), times=5)
+    wsrm = make(calls, retry=[0.01])
+    identifier = wsrm.create()
+    for number in (1, 2, 3):
+        wsrm.put(identifier, number)
+    assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(3,)])
+    assert calls.seen == [(1, 1, False), *[(2, 1, False)] * 6, (3, 1, False)]
+    assert wsrm.rows(ENTRIES) == [(number, "delivered", 0) for number in (1, 2, 3)]
+    assert wsrm.rows("SELECT event FROM ledger WHERE number = 2") == []
+    assert wsrm.rows("SELECT value FROM counter WHERE name = 'failed'") == []
