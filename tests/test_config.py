@@ -196,8 +196,13 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
         ("port = 1\nport = 2", "is not TOML: Cannot overwrite a value"),
         (f"paths = {'[' * 5_000}{']' * 5_000}", "is nested too deeply; "),
         (f"store = {'{a = ' * 5_000}1{'}' * 5_000}", "is nested too deeply; "),
-        (f"store{'.a' * 5_000} = 1", "store: a nested value is not allowed; allowed: text."),
-        (f"[partner.acme]\npath{'.a' * 5_000} = 1", "partner.acme.path: a nested value is not allowed; "),
+        ("store.a = 1", "store: {'a': 1} is not allowed; allowed: text."),
+        (f"store{'.a' * 63} = 1", "store: {'a': {'a': "),
+        ("[partner.acme]\npath.a = 1", "partner.acme.path: {'a': 1} is not allowed; allowed: "),
+        (f"store{'.a' * 2_000} = 1", "is nested too deeply; "),
+        ("store" + ' . "a b"' * 2_000 + " = 1", "is nested too deeply; "),
+        (f"[partner.acme{'.a' * 2_000}]\npath{'.a' * 2_000} = 1", "is nested too deeply; "),
+        (f"partner = {{ acme{'.a' * 2_000} = 1 }}", "is nested too deeply; "),
     ],
 )
 def test_a_mistake_in_the_file_names_file_key_and_what_is_allowed(file: Path, text: str, said: str) -> None:

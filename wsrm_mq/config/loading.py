@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +17,11 @@ from wsrm_mq.errors import ConfigurationError
 FILE_NAME: Final = "wsrm-mq.toml"
 PREFIX: Final = "WSRM_MQ_"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
+
+
+_MOST_PARTS: Final = 64
+_LONG_KEY: Final = re.compile(rf"(?:^|[\[{{,])(?:[^\n.=\[\]{{}},#]+\.){{{_MOST_PARTS}}}", re.MULTILINE)
+"""A key of more parts. The time that such keys take to be parsed grows with more than the square of their parts."""
 
 
 class Loaded(NamedTuple):
@@ -92,7 +98,7 @@ def _named(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_file(path: Path, mistakes: _Mistakes) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = _parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         why = "there is no such file; write one with `wsrm-mq config init`."
     except tomllib.TOMLDecodeError as error:
@@ -106,6 +112,12 @@ def _read_file(path: Path, mistakes: _Mistakes) -> dict[str, Any]:
     mistakes.said.append(f"{path}: {why}")
     mistakes.options |= OPTIONS.keys()
     return {}
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(text):
+        raise RecursionError
+    return tomllib.loads(text)
 
 
 def _from_environ(environ: Mapping[str, str], mistakes: _Mistakes) -> dict[str, Any]:

@@ -142,11 +142,7 @@ def option_value(value: Any, option: str, kind: Kind, place: str, *, is_text: bo
 
 
 def _not_allowed(place: str, value: object, allowed: str) -> ConfigurationError:
-    try:
-        shown = repr(value)
-    except RecursionError:  # dotted keys nest as deeply as one likes
-        shown = "a nested value"
-    return ConfigurationError(f"{place}: {shown} is not allowed; allowed: {allowed}.")
+    return ConfigurationError(f"{place}: {value!r} is not allowed; allowed: {allowed}.")
 
 
 def _plain(value: Any, shape: Type, is_text: bool) -> Any:
