@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,73 @@ def test_the_name_of_an_application_is_not_taken_for_one(middleware: Any, tmp_pa
     with pytest.raises(ConfigurationError, match=r"^app is 'orders:service', which cannot be called\. .* import it"):
         middleware(app="orders:service", store=tmp_path / "wsrm.db")
     assert list(tmp_path.iterdir()) == []
+
+
+async def loop_service(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """An ASGI application."""
+
+
+class LoopService:
+    __call__ = staticmethod(loop_service)
+
+
+def _plain(scope: dict[str, Any], receive: Any, send: Any) -> Any:
+    """One whose look does not say that it makes a coroutine."""
+    return loop_service(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("app", "why"),
+    [
+        (loop_service, "is no WSGI application: calling it makes a coroutine."),
+        (LoopService(), "is no WSGI application: calling it makes a coroutine."),
+        (partial(loop_service), "does not take (environ, start_response): "),
+        (_plain, "does not take (environ, start_response): "),
+        (lambda environ: [], "does not take (environ, start_response): "),
+    ],
+    ids=["function", "object", "partial", "plain", "of-one"],
+)
+def test_an_asgi_application_in_the_wsgi_middleware_is_told_where_it_belongs(
+    app: Any, why: str, tmp_path: Path
+) -> None:
+    for make in (
+        lambda: WSRMMiddleware(app, tmp_path / "wsrm.db"),
+        lambda: WSRMMiddleware.from_settings(app, Settings(store=str(tmp_path / "wsrm.db"))),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            make()
+        assert f"which {why}" in str(raised.value)
+        assert "WSRMASGIMiddleware" in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("app", "interface", "said"),
+    [
+        (
+            loop_service,
+            "wsgi",
+            "calling it makes a coroutine. An ASGI application whose look does not say so needs int",
+        ),
+        (_plain, "auto", 'An ASGI application whose look does not say so needs interface="asgi".'),
+        (service, "asgi", 'Without interface="asgi" it is called as a WSGI application.'),
+    ],
+    ids=["asgi-as-wsgi", "plain", "wsgi-as-asgi"],
+)
+def test_an_application_of_another_interface_than_is_said_is_told_when_the_asgi_middleware_is_made(
+    app: Any, interface: Any, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        WSRMASGIMiddleware(app, tmp_path / "wsrm.db", interface=interface)
+    assert said in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "app", [service, loop_service, LoopService(), print], ids=["wsgi", "asgi", "object", "builtin"]
+)
+def test_an_application_of_either_interface_fits_the_asgi_middleware(app: Any, tmp_path: Path) -> None:
+    WSRMASGIMiddleware(app, tmp_path / "wsrm.db", start=False)
 
 
 def test_a_repeated_create_is_that_of_its_principal_alone(tmp_path: Path) -> None:

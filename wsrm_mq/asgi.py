@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import sys
 import time
@@ -43,7 +42,7 @@ from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, ca
 from wsrm_mq.destination.description import UNASKED, asks_for_wsdl
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
-from wsrm_mq.errors import NameNotKnown, StoreError
+from wsrm_mq.errors import ConfigurationError, NameNotKnown, StoreError
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import (
     DELIVERY,
@@ -52,7 +51,7 @@ from wsrm_mq.front import (
     Served,
     refuse_delivery,
 )
-from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks
+from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks, is_asgi, unfit_for_asgi, unfit_for_wsgi
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
@@ -71,6 +70,11 @@ DRAIN_SECONDS: Final = 30.0
 """How long what runs may take to finish when the server's lifespan ends."""
 
 Interface = Literal["auto", "asgi", "wsgi"]
+_OTHERWISE: Final = {
+    "asgi": 'Without interface="asgi" it is called as a WSGI application.',
+    "wsgi": 'An ASGI application whose look does not say so needs interface="asgi".',
+}
+"""Interface that an application does not fit -> what to write instead."""
 
 
 class WSRMASGIMiddleware(Served):
@@ -148,6 +152,8 @@ class WSRMASGIMiddleware(Served):
 
     def _set_up(self, app: Any, settings: Settings, hooks: Hooks, start: bool, interface: Interface) -> None:
         self._is_asgi = is_asgi(app) if interface == "auto" else interface == "asgi"
+        if unfit := (unfit_for_asgi if self._is_asgi else unfit_for_wsgi)(app):
+            raise ConfigurationError(f"{unfit} {_OTHERWISE['asgi' if self._is_asgi else 'wsgi']}")
         self._state: dict[str, Any] = {}
         """What the application's start-up has left for its requests."""
         limit = settings.max_reply
@@ -404,12 +410,6 @@ class _LoopEvent:
         finally:
             waiting.cancel()
         self._event.clear()
-
-
-def is_asgi(app: Any) -> bool:
-    """Whether ``app`` is an ASGI application by its look: calling it makes a coroutine."""
-    call = app if inspect.isfunction(app) or inspect.ismethod(app) else getattr(app, "__call__", app)  # noqa: B004
-    return inspect.iscoroutinefunction(inspect.unwrap(call))
 
 
 def behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:

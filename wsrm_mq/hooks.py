@@ -1,11 +1,11 @@
-"""What a program hangs into a middleware: functions that no configuration file can hold, held to their word."""
+"""What a program hands to a middleware: its application, and functions that no configuration file can hold."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
-from typing import Final, ParamSpec, TypedDict
+from typing import Any, Final, ParamSpec, TypedDict
 
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.envelope import Headers
@@ -65,13 +65,44 @@ def _unfit(hook: object, field: Field[object]) -> str | None:
         return f"is {hook!r}, which is no function; {how}."
     if inspect.iscoroutinefunction(hook):
         return f"is an async function, which nothing would await; {how}, in a thread that may wait."
+    error = _takes_not(hook, given)
+    return None if error is None else f"does not fit: {how}, which says: {error}."
+
+
+def _takes_not(function: Callable[..., object], given: tuple[str, ...]) -> TypeError | None:
+    """Why ``function`` cannot be called with what is ``given``, as far as its signature says."""
     try:
-        inspect.signature(hook).bind(*given)
+        inspect.signature(function, follow_wrapped=False).bind(*given)
     except TypeError as error:
-        return f"does not fit: {how}, which says: {error}."
+        return error
     except ValueError:  # a builtin may not say what it takes
         return None
     return None
+
+
+def is_asgi(app: Any) -> bool:
+    """Whether ``app`` is an ASGI application by its look: calling it makes a coroutine."""
+    return inspect.iscoroutinefunction(inspect.unwrap(_called(app)))
+
+
+def unfit_for_wsgi(app: Any) -> str | None:
+    """Why ``app`` cannot be called as a WSGI application; ``None`` where its look says nothing against that."""
+    if not callable(app):
+        return None
+    if inspect.iscoroutinefunction(_called(app)):
+        return f"app is {app!r}, which is no WSGI application: calling it makes a coroutine."
+    error = _takes_not(app, ("environ", "start_response"))
+    return None if error is None else f"app is {app!r}, which does not take (environ, start_response): {error}."
+
+
+def unfit_for_asgi(app: Any) -> str | None:
+    """Why ``app`` cannot be called as an ASGI application; ``None`` where its look says nothing against that."""
+    error = None if not callable(app) or is_asgi(app) else _takes_not(app, ("scope", "receive", "send"))
+    return None if error is None else f"app is {app!r}, which does not take (scope, receive, send): {error}."
+
+
+def _called(app: Any) -> Any:
+    return app if inspect.isfunction(app) or inspect.ismethod(app) else getattr(app, "__call__", app)  # noqa: B004
 
 
 class KeywordHooks(TypedDict, total=False):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait as wait_for
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
 from wsrm_mq.config import OptionKeywords, Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
@@ -22,16 +22,18 @@ from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
 from wsrm_mq.destination.description import asks_for_wsdl, question
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import read_body
-from wsrm_mq.errors import NameNotKnown, NameServerSilent
+from wsrm_mq.errors import ConfigurationError, NameNotKnown, NameServerSilent
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.front import DELIVERY, REFUSED, Front, Served, refuse_delivery
-from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks
+from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks, unfit_for_wsgi
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.store.writer import Clock, wall_clock
 
 __all__ = ["WSRMMiddleware"]
+
+_FOR_ASGI: Final = "Around an ASGI application goes wsrm_mq.asgi.WSRMASGIMiddleware, with the same keywords."
 
 
 class WSRMMiddleware(Served):
@@ -80,6 +82,8 @@ class WSRMMiddleware(Served):
         return cls.from_settings(app, load(Path(path), os.environ), start=start, **hooks)
 
     def _set_up(self, app: WSGIApplication, settings: Settings, hooks: Hooks, start: bool) -> None:
+        if unfit := unfit_for_wsgi(app):
+            raise ConfigurationError(f"{unfit} {_FOR_ASGI}")
         self._app = app
         self._front = Front(app, partial(call_wsgi, app, limit=settings.max_reply), settings, hooks)
         if start:

@@ -156,7 +156,8 @@ def _observed(middleware: Served, settings: Settings) -> Iterator[None]:
 
 def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:
     """What is served, and every middleware in it: those that are there already, or a new one around ``application``."""
-    from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads, is_asgi
+    from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads
+    from wsrm_mq.hooks import is_asgi
     from wsrm_mq.serving.wrapping import found_in, named_by, outermost
 
     if named_by(application):

@@ -34,9 +34,9 @@ def call_of(place: Place, target: str, *, connects: bool = False) -> Call | None
         return to_address(target, policy_of(place), place.settings.replay_targets)
     if ":" not in target:
         raise Stopped(f"--to {target}: is no target; write app, MODULE:ATTRIBUTE or a URL.", Exit.USAGE)
-    from wsrm_mq.asgi import is_asgi
     from wsrm_mq.cli.importing import imported
     from wsrm_mq.engine.engine import standing_aside
+    from wsrm_mq.hooks import is_asgi
     from wsrm_mq.serving.wrapping import found_in
 
     with standing_aside():  # this process delivers what the plan says, and nothing else
