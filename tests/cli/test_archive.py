@@ -31,11 +31,22 @@ def identifier(service: Service, place: Path) -> str:
     return made.terms.identifier
 
 
-@pytest.mark.parametrize("act", [("show",), ("verify",), ("forget", "--message-id", "urn:message:1", *YES)])
+@pytest.mark.parametrize(
+    "act",
+    [
+        ("show",),
+        ("verify",),
+        ("confirm", "--actor", "ada"),
+        ("withdraw", "--reason", "it is lost"),
+        ("forget", "--message-id", "urn:message:1", *YES),
+    ],
+    ids=lambda act: act[0],
+)
 def test_an_archive_is_named_by_its_path_or_as_a_file_and_by_no_other_address(
     identifier: str, wsrm: Wsrm, place: Path, act: tuple[str, ...]
 ) -> None:
     verb, *options = act
+    assert wsrm("archive", "confirm", "archive").exit_code == 0
     result = wsrm("archive", verb, "s3a://bucket/archive", *options)
     assert (result.exit_code, "addresses with s3a: are not supported yet." in result.stderr) == (2, True), result.output
     assert wsrm("archive", verb, f"file:{place}", *options).exit_code == 0
@@ -102,8 +113,10 @@ def test_the_archives_that_were_confirmed_are_listed_and_withdrawn(identifier: s
     assert gone.exit_code == 0
     assert document(wsrm("archive", "list", "--json"))["archives"] == []
     assert "archive_withdrawn" in wsrm("audit", "list").stdout
+    assert wsrm("archive", "confirm", "archive").exit_code == 0
+    assert wsrm("archive", "withdraw", "archive", "--reason", "its disk is dead").exit_code == 0, "by its place"
     again = wsrm("archive", "withdraw", found["archive"], "--reason", "again")
-    assert (again.exit_code, "no archive was confirmed that begins with" in again.stderr) == (3, True)
+    assert (again.exit_code, "no archive was confirmed that begins with or is at" in again.stderr) == (3, True)
 
 
 def test_an_archive_is_verified_against_its_store_which_is_told(

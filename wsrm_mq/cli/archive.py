@@ -12,7 +12,15 @@ from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
-from wsrm_mq.cli.place import Place, directory_argument, in_store, json_option, looking, now_ms
+from wsrm_mq.cli.place import (
+    Place,
+    directory_argument,
+    in_store,
+    json_option,
+    looking,
+    manifest_argument,
+    now_ms,
+)
 from wsrm_mq.errors import StoreError
 
 SHOWN: Final = 20
@@ -203,7 +211,7 @@ def forget(
 @archive.command()
 @in_store
 @json_option
-@click.argument("manifest", type=click.Path(path_type=Path))
+@manifest_argument
 @click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
 def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> None:
     """Let retention delete what an archive holds. MANIFEST is its directory, or its manifest copied to this machine.
@@ -228,23 +236,25 @@ def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> N
 @archive.command()
 @in_store
 @json_option
-@click.argument("identifier", metavar="ARCHIVE")
+@click.argument("named", metavar="ARCHIVE")
 @signed
-def withdraw(place: Place, is_json: bool, identifier: str, actor: str | None, reason: str | None) -> None:
-    """Say that an archive is lost.
+def withdraw(place: Place, is_json: bool, named: str, actor: str | None, reason: str | None) -> None:
+    """Say that an archive is lost. ARCHIVE is the beginning of its id, or the place that it was confirmed at.
 
     What it alone held counts as not archived any more.
 
     \b
     Example: wsrm-mq archive withdraw 4f1c --reason "its disk is dead"
     """
+    from wsrm_mq.export.places import on_this_machine
     from wsrm_mq.queue import archiving
     from wsrm_mq.store.store import run_once
     from wsrm_mq.views.archives import find_archive
 
+    named = on_this_machine(named)
     why = reason_given(reason)
     with looking(place) as db:
-        found = find_archive(db, identifier)
+        found = find_archive(db, named)
     run_once(place.path, lambda tx: archiving.withdraw(tx, found.archive, actor=actor or login(), reason=why))
     _result(is_json, archive=found.archive)
     say(f"{place.path}: archive {found.archive} does not count any more.")

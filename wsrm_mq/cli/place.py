@@ -44,6 +44,8 @@ directory_argument: Final = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False), callback=_on_this_machine
 )
 """Of an export or an archive."""
+manifest_argument: Final = click.argument("manifest", type=click.Path(path_type=Path), callback=_on_this_machine)
+"""Of an archive: its manifest, or its directory."""
 
 
 class Place(NamedTuple):

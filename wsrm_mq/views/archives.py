@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final, NamedTuple
 
 from sqlalchemy import select
@@ -36,10 +37,12 @@ def archives(db: Database) -> list[ArchiveView]:
     return [ArchiveView._make(row) for row in db.execute(_ARCHIVES)]
 
 
-def find_archive(db: Database, beginning: str) -> ArchiveView:
-    """The one whose id has this ``beginning``. Raises ``NotFound`` where there is none, or more than one."""
-    found = [one for one in archives(db) if one.archive.startswith(beginning)]
+def find_archive(db: Database, named: str) -> ArchiveView:
+    """The one whose id begins with what is ``named``, or that was confirmed at that path. Raises ``NotFound`` where
+    there is none, or more than one."""
+    path = os.path.abspath(named)
+    found = [one for one in archives(db) if one.archive.startswith(named) or one.place == path]
     if len(found) != 1:
-        what = "more than one archive begins with" if found else "no archive was confirmed that begins with"
-        raise NotFound(f"{what} {beginning!r}; `wsrm-mq archive list` shows them.")
+        what = "more than one archive" if found else "no archive was confirmed that"
+        raise NotFound(f"{what} begins with or is at {named!r}; `wsrm-mq archive list` shows them.")
     return found[0]
