@@ -14,8 +14,8 @@ COMMA := ,
 # An installation is silent for minutes: what it is for, and how long it takes, is said before.
 INSTALL = @echo "Installing into $(VENV), once: $(1)."; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
-# Tests wait more than they compute: on two cores a third worker saves a quarter of the time.
-WORKERS ?= 3
+# Tests wait more than they compute: two cores have work for four.
+WORKERS ?= 4
 NEAR = $(wildcard tests/$(ROOM) tests/test_$(ROOM).py tests/test_$(ROOM)_*.py)
 
 # Where the pages and examples are followed beside $(PYTHON): on the path, or where pyenv has them.
@@ -96,7 +96,7 @@ pipeline: $(PIPELINE_STAMP)
 		$(if $(MESSAGES),--messages $(MESSAGES)) $(if $(JSON),--json)
 
 test: $(STAMP)
-	@echo "Running the test suite on $(WORKERS) workers: some ten minutes on two cores. make quick takes less than one."
+	@echo "Running the test suite on $(WORKERS) workers: some eight minutes on two cores. make quick takes less than one."
 	@$(BIN)/python -m tests.run --workers $(WORKERS) $(ARGS)
 
 # ROOM=: a module or directory of wsrm_mq, whose tests have its name.

@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.fronts import FRONTS
-from tests.support import orders_server
+from tests.support import examples, orders_server
 from tests.support.in_process import Application, InProcess
 
 pytest_plugins = [
@@ -44,6 +44,15 @@ TOGETHER: Final = (
 )
 """Modules whose tests share servers, or a run of minutes: begun in each worker anew they take longer than the tests."""
 
+FIRST: Final = (
+    "tests/soak/",
+    "tests/test_docs.py::test_the_tutorial",
+    "tests/protocol/test_decoupled.py",
+    "tests/workers/",
+    "tests/deploy/",
+)
+"""Begun first: begun last, one worker would run them while the others have nothing left to do."""
+
 
 class Sharing(LoadScopeScheduling):
     """Workers take test by test, and of the modules ``TOGETHER`` all tests at once."""
@@ -68,6 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     orders_server.front = config.getoption("front") or orders_server.front
+    examples.are_all = _runs_long(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it starts in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # and what a test interrupts would inherit it
 
@@ -81,7 +91,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    are_long_run = any(map(config.getoption, ("long", "ci", "conformance")))
+    are_long_run = _runs_long(config)
     kept = {
         "long": are_long_run,
         "brief": not are_long_run,
@@ -89,10 +99,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "live": config.getoption("peers"),
     }
     absent = [marker for marker, is_kept in kept.items() if not is_kept]
-    left_out = [item for item in items if any(map(item.get_closest_marker, absent))]
+    left_out = {item for item in items if any(map(item.get_closest_marker, absent))}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
+def _runs_long(config: pytest.Config) -> bool:
+    return any(map(config.getoption, ("long", "ci", "conformance")))
 
 
 @pytest.hookimpl(wrapper=True)

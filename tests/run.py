@@ -34,7 +34,7 @@ HARMLESS: Final = ("--ci", "--long", "--durations", "--timeout", "-q", "-v", "-s
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__.splitlines()[0], add_help=False)
-    parser.add_argument("--workers", default="3")
+    parser.add_argument("--workers", default="4")
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--conformance", action="store_true")
     parser.add_argument("-m", dest="marked", metavar="EXPRESSION", default="")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.archive.local import archive, held
 from tests.queue.build import Instance, Node
 from tests.queue.test_retention import HOUR, claim_of, prune
+from tests.support.examples import examples
 from wsrm_mq.archive.batches import held_by, verified
 from wsrm_mq.archive.forgetting import doomed, forget
 from wsrm_mq.archive.manifest import Archive, commit, load, locked
@@ -361,7 +362,7 @@ def test_forgetting_that_is_interrupted_has_changed_nothing(
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(5, 40))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_an_archive_has_the_last_settled_state_of_every_message_that_was_not_forgotten(seed: int, steps: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as home:

@@ -105,7 +105,7 @@ def test_behind_uwsgi_s_router_all_processes_call_a_connection_the_same(tmp_path
 
 
 @pytest.mark.scenario("Q-036")
-@pytest.mark.parametrize("name", ["gunicorn-gthread", "uwsgi"])
+@pytest.mark.parametrize("name", ["gunicorn-gthread", pytest.param("uwsgi", marks=pytest.mark.long)])
 def test_what_was_sent_without_wsrm_is_delivered_in_its_order_after_a_crash(name: str, tmp_path: Path) -> None:
     page = Page(f"deploy-{name}", tmp_path, {"service,\n": "broken,\n", "import service\n": "import broken\n"})
     orders = tmp_path / "orders.py"

@@ -15,6 +15,7 @@ from tests.support.orders_server import within
 FOUR = {"workers = 1": "workers = 4", "threads = 8": "threads = 4"}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.scenario("Q-041")
 @pytest.mark.parametrize("name", ["gunicorn-gthread", "nginx"])

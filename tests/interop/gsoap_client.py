@@ -53,8 +53,8 @@ OPPOSITES: Final = (VARIANTS[1], VARIANTS[4])
 """Each version there is has its turn in one of the two: what holds in both is repeated with the others at length."""
 
 
-def _parametrize(variants: Iterable[Variant]) -> pytest.MarkDecorator:
-    chosen = [pytest.param(v.rm, v, id=str(v), marks=() if v in OPPOSITES else pytest.mark.long) for v in variants]
+def _parametrize(variants: Iterable[Variant], usual: Iterable[Variant] = OPPOSITES) -> pytest.MarkDecorator:
+    chosen = [pytest.param(v.rm, v, id=str(v), marks=() if v in usual else pytest.mark.long) for v in variants]
     return pytest.mark.parametrize(("rm", "variant"), chosen)
 
 
@@ -65,6 +65,8 @@ rm_1_1: Final = _parametrize(v for v in VARIANTS if v.rm is WSRM_1_1)
 rm_1_0: Final = _parametrize(v for v in VARIANTS if v.rm is WSRM_1_0)
 each_addressing: Final = _parametrize((VARIANTS[1], VARIANTS[3], VARIANTS[4]))
 """Each RM version with each version of WS-Addressing that goes with it, and both SOAP versions."""
+at_length: Final = _parametrize((VARIANTS[1], VARIANTS[3], VARIANTS[4]), VARIANTS[1:2])
+"""The same for what takes seconds: all but the newest versions at length."""
 one_variant: Final = _parametrize(VARIANTS[1:2])
 """For tests of what does not depend on versions."""
 

@@ -23,7 +23,7 @@ from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RMVersion
 
 from .conftest import StartServer
-from .gsoap_client import Conversation, GsoapClient, Step, each_addressing, every_variant, rm_1_0, rm_1_1
+from .gsoap_client import Conversation, GsoapClient, Step, at_length, each_addressing, every_variant, rm_1_0, rm_1_1
 
 Gsoap = Callable[[OrdersServer], GsoapClient]
 
@@ -181,7 +181,7 @@ def test_replies_on_the_response_are_numbered_and_kept_until_the_client_acknowle
         assert_both_sequences_end(orders, talk, rm)
 
 
-@each_addressing
+@at_length
 @pytest.mark.spec("D-DEL-020", "H-010")
 @pytest.mark.peer("P-14", "P-15", "P-18")
 def test_calls_over_a_bad_line_and_a_kill_run_once_and_each_has_its_reply(
@@ -211,7 +211,7 @@ def test_calls_over_a_bad_line_and_a_kill_run_once_and_each_has_its_reply(
     assert line.traffic.duplicates > 0
 
 
-@each_addressing
+@at_length
 @pytest.mark.spec("D-DEL-001", "D-DUR-002", "H-022")
 @pytest.mark.peer("P-18", "P-27")
 @pytest.mark.parametrize("way", [Way.RESPONSE, Way.ADDRESS])
@@ -284,7 +284,7 @@ def test_replies_to_a_client_that_offered_nothing_come_to_its_address_without_a_
         assert sorted(state.replies) == [(0, "text1"), (0, "text2")]
 
 
-@each_addressing
+@at_length
 @pytest.mark.spec("D-DEL-001", "H-010")
 @pytest.mark.peer("P-09", "P-18", "P-53")
 def test_requests_and_replies_over_bad_lines_and_a_kill_arrive_once_and_in_order(

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +61,8 @@ class Verdict:
 def environment(tree: Path) -> dict[str, str]:
     """The environment in which Python, servers that tests start included, imports from ``tree``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))}
-    return kept | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling all of it anew would be half of each run
+    return kept | {"PYTHONPATH": str(tree)}
 
 
 def run_tests(tree: Path, ids: Iterable[str], tests: Iterable[str], timeout: float, *options: str) -> Outcome:
@@ -150,11 +152,13 @@ def _check_import(tree: Path, package: str) -> None:
 
 
 def judge(mutant: Mutant, pristine: Path) -> Verdict:
-    """Apply ``mutant`` to a fresh copy of ``pristine`` and run its tests."""
+    """Apply ``mutant`` to a fresh copy of ``pristine``, with the bytecode that is there, and run its tests."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = Path(folder).resolve() / "tree"
         shutil.copytree(pristine, tree)
-        (tree / mutant.file).write_text(mutant.mutated(tree), encoding="utf-8")
+        mutated = tree / mutant.file
+        mutated.write_text(mutant.mutated(tree), encoding="utf-8")
+        Path(cache_from_source(str(mutated))).unlink(missing_ok=True)  # its bytecode is that of the true code
         outcome = run_tests(tree, [mutant.id] if mutant.id else [], mutant.tests, mutant.timeout, "-x")
     if not mutant.id and outcome.exit_code == TESTS_FAILED:
         return Verdict(True, f"by {mutant.tests[0].partition('::')[0]}")

@@ -15,7 +15,7 @@ from tests.protocol.test_offer import outgoing
 from tests.support.endpoint import ALLOWED, Endpoint
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm, every_version, in_1_1
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, in_1_1
 from wsrm_mq.cli import program
 from wsrm_mq.testing import Place, Reply
 from wsrm_mq.versions import SOAPVersion
@@ -177,7 +177,7 @@ def test_nothing_leaves_again_in_a_sequence_that_its_endpoint_has_closed(
 @pytest.mark.spec("S-TRM-002")
 @pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated"])
 @pytest.mark.parametrize("names", ["it", "none"])
-@each_rm
+@each_rm_at_length
 def test_an_end_that_is_answered_with_unknown_sequence_has_arrived(
     source: Source, endpoint: Endpoint, speak: Orders, code: str, names: str
 ) -> None:
@@ -245,7 +245,7 @@ GARBAGE = (b"<half", b"\xff\xfe\x00", BOMB, b"<a>" * 5_000, b"<e:Envelope xmlns:
 
 @pytest.mark.spec("S-RET-008")
 @pytest.mark.parametrize("garbage", GARBAGE, ids=["half", "bytes", "bomb", "deep", "no-envelope", "text"])
-@each_rm
+@each_rm_at_length
 def test_what_cannot_be_read_of_an_answer_is_told_and_changes_nothing(
     source: Source, endpoint: Endpoint, garbage: bytes
 ) -> None:

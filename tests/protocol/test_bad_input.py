@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.support.orders import Orders, chunked
-from tests.support.source import Source, each_rm, every_version, good_exchange, in_one_version
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, good_exchange, in_one_version
 from wsrm_mq.testing import HTTPAnswer, HTTPWire, ReplyFault
 
 from .conftest import Servers
@@ -125,7 +125,7 @@ UNREADABLE: Final[dict[str, Spoilt]] = {
 
 @pytest.mark.spec("H-020", "F-031")
 @pytest.mark.parametrize("spoilt", UNREADABLE.values(), ids=UNREADABLE.keys())
-@each_rm
+@each_rm_at_length
 def test_what_cannot_be_read_is_refused(spoilt: Spoilt, source: Source, bystander: Bystander) -> None:
     answer = source.post(spoilt.spoil(bystander.number_2(source)))
     fault = clear_fault(source, answer, 400, 500)
@@ -232,7 +232,7 @@ def test_2_to_the_63_rolls_over_and_loses_nothing(source: Source) -> None:
 
 @pytest.mark.spec("H-020")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "BREW"])
-@each_rm
+@each_rm_at_length
 def test_another_method_is_refused(method: str, source: Source, bystander: Bystander) -> None:
     with Source(source.server, source.speak) as other:
         request = other.request(bystander.number_2(source), "Connection: close")
@@ -247,7 +247,7 @@ WRONG_TYPES: Final = ("text/plain", "application/json", "application/x-www-form-
 
 @pytest.mark.spec("H-020")
 @pytest.mark.parametrize("content_type", WRONG_TYPES)
-@each_rm
+@each_rm_at_length
 def test_another_media_type_is_refused_where_a_path_is_named(
     content_type: str, servers: Servers, speak: Orders
 ) -> None:
@@ -290,7 +290,7 @@ CUT: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("cut", CUT.values(), ids=CUT.keys())
-@each_rm
+@each_rm_at_length
 def test_parts_without_their_closing_boundary_are_refused_whatever_the_length_says(
     cut: Callable[[bytes], bytes], source: Source, bystander: Bystander
 ) -> None:

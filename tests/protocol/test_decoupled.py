@@ -15,7 +15,7 @@ from tests.protocol.conftest import Servers
 from tests.support.endpoint import ALLOWED, Endpoint, listening
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, in_1_0, in_1_1
 from wsrm_mq.cli import program
 from wsrm_mq.delivery.hanging import KNOWN
 from wsrm_mq.replay.acts import redrive
@@ -77,7 +77,7 @@ def test_a_one_way_message_is_answered_empty_and_acknowledged_at_the_endpoint(
 
 
 @pytest.mark.spec("D-ACK-023")
-@each_rm
+@each_rm_at_length
 def test_the_acknowledgement_leaves_within_the_configured_interval_by_itself(
     servers: Servers, speak: Orders, endpoint: Endpoint
 ) -> None:
@@ -187,7 +187,7 @@ def test_acknowledgements_stay_on_the_response_where_the_reply_is_sent(source: S
 
 
 @pytest.mark.spec("D-ACK-015", "D-ACK-024")
-@each_rm
+@each_rm_at_length
 def test_who_asks_and_who_leaves_a_gap_is_acknowledged_at_once(
     servers: Servers, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -215,7 +215,7 @@ def test_a_fault_about_a_known_sequence_goes_where_its_acknowledgements_go(sourc
 
 @pytest.mark.spec("F-023", "SEC-002")
 @pytest.mark.peer("P-46")
-@each_rm
+@each_rm_at_length
 def test_unknown_sequence_follows_fault_to_else_reply_to_and_leaves_no_row(
     source: Source, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -255,7 +255,7 @@ def test_an_acknowledgement_that_is_not_taken_is_made_up_for_by_the_next(source:
 
 @pytest.mark.spec("H-007", "SEC-032")
 @pytest.mark.peer("P-10")
-@each_rm
+@each_rm_at_length
 def test_a_reply_that_is_not_taken_is_sent_again_as_the_same_message(source: Source, endpoint: Endpoint) -> None:
     identifier = created(source, endpoint)
     endpoint.answers = dict.fromkeys(range(2, 100), (500, b""))  # acknowledgements may come between
@@ -282,7 +282,7 @@ def test_a_reply_that_is_never_acknowledged_is_a_dead_letter(
 
 
 @pytest.mark.spec("D-DUR-001")
-@each_rm
+@each_rm_at_length
 def test_what_was_not_sent_when_the_process_died_is_sent_after_its_restart(
     tmp_path: Path, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -327,7 +327,7 @@ def test_endpoints_that_hang_leave_the_application_its_threads_and_are_few_at_a_
 
 
 @pytest.mark.spec("SEC-018")
-@each_rm
+@each_rm_at_length
 def test_a_partner_whose_endpoint_hangs_keeps_no_other_from_its_replies_and_acknowledgements(
     servers: Servers, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -347,7 +347,7 @@ def test_a_partner_whose_endpoint_hangs_keeps_no_other_from_its_replies_and_ackn
 
 
 @pytest.mark.spec("SEC-018")
-@each_rm
+@each_rm_at_length
 def test_the_first_contact_with_a_host_that_hangs_takes_one_thread(
     servers: Servers, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -368,7 +368,7 @@ def test_the_first_contact_with_a_host_that_hangs_takes_one_thread(
 
 
 @pytest.mark.spec("SEC-018")
-@each_rm
+@each_rm_at_length
 def test_endpoints_of_a_stranger_that_hang_keep_no_partner_from_its_first_reply_nor_from_the_next(
     servers: Servers, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -392,7 +392,7 @@ def test_endpoints_of_a_stranger_that_hang_keep_no_partner_from_its_first_reply_
 
 
 @pytest.mark.spec("SEC-018")
-@each_rm
+@each_rm_at_length
 def test_who_has_answered_is_known_after_a_restart(servers: Servers, endpoint: Endpoint, speak: Orders) -> None:
     server = servers(decoupled=ALLOWED)
     with Source(server, speak) as source:
@@ -434,7 +434,7 @@ def test_what_could_not_be_tried_for_a_day_at_a_host_that_never_answered_is_a_de
 
 
 @pytest.mark.spec("SEC-032", "H-007")
-@each_rm
+@each_rm_at_length
 def test_what_waits_for_a_host_that_is_left_alone_keeps_its_attempts(
     servers: Servers, endpoint: Endpoint, speak: Orders
 ) -> None:
@@ -465,7 +465,7 @@ def test_what_waits_for_a_host_that_is_left_alone_keeps_its_attempts(
 
 
 @pytest.mark.spec("D-DUR-001", "H-007")
-@each_rm
+@each_rm_at_length
 def test_what_one_process_could_not_send_another_one_sends_when_it_is_gone(
     tmp_path: Path, endpoint: Endpoint, speak: Orders
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.orders_server import within
 from tests.support.policies import At, Start
-from tests.support.source import Source, each_rm, every_version, in_1_1
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, in_1_1
 
 
 def gate_of(identifier: str) -> str:
@@ -26,7 +26,7 @@ def buried(source: Source, identifier: str, *numbers: int, reason: str) -> bool:
 # ---- how often
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.spec("D-DEL-002")
 @pytest.mark.parametrize("path", ["/at_least_once", "/orders"])
 def test_what_could_not_be_delivered_is_tried_again_until_it_can(at: At, path: str) -> None:
@@ -415,7 +415,7 @@ def test_a_one_way_that_ends_in_a_client_fault_counts_as_delivered(at: At) -> No
     assert source.store.outcomes(identifier) == {1: "delivered", 2: "delivered"}
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.spec("D-DEL-022")
 @pytest.mark.scenario("Q-054")
 @pytest.mark.parametrize("how", ["raises", "unavailable", "fault"])
@@ -431,7 +431,7 @@ def test_a_plain_wsgi_service_that_fails_is_called_again(at: At, how: str) -> No
     assert outcomes == {1: "delivered", 2: "delivered"}
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.spec("D-DEL-004")
 @pytest.mark.peer("P-21")
 @pytest.mark.parametrize("late", [[2], [2, 4, 6]], ids=["2", "all even"])

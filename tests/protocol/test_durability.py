@@ -14,7 +14,7 @@ import pytest
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At
-from tests.support.source import Source, each_rm
+from tests.support.source import Source, each_rm, each_rm_at_length
 from tests.support.stored import write_locked
 
 
@@ -119,7 +119,7 @@ def test_killed_at_any_moment_the_server_knows_a_message_or_does_not(at: At, ser
     assert source.store.sequence(identifier)["duplicates"] == sum(known)
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.spec("D-DUR-003", "D-DEL-018")
 @pytest.mark.invariant("I16")
 def test_what_cannot_be_written_is_not_accepted_not_acknowledged_and_not_delivered(
@@ -217,7 +217,7 @@ def test_a_resend_obtains_the_stored_reply_after_a_restart(at: At, server: Order
     assert source.calls(identifier) == [1]
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.spec("D-DEL-001")
 @pytest.mark.peer("P-28", "P-22")
 @pytest.mark.invariant("I6")

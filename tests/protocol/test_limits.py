@@ -11,7 +11,7 @@ import pytest
 from tests.protocol.conftest import Servers
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm, every_version, in_1_1
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, in_1_1
 from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import SOAPVersion
 
@@ -229,7 +229,7 @@ def test_a_sequence_that_waits_to_be_whole_is_terminated_when_it_is_too_large(na
     assert within(5, lambda: source.store.outcomes(identifier), lambda seen: seen == dead) == dead
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.spec("SEC-030")
 def test_a_peer_may_have_few_requests_wait_and_the_others_still_may(narrowly, request) -> None:
     one, other = (f"{name} {request.node.name}" for name in ("patient", "alone"))

@@ -13,7 +13,7 @@ import pytest
 from tests.support.endpoint import ALLOWED, listening
 from tests.support.orders import Orders, OrderSender
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm, every_version, in_1_0
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, in_1_0
 from wsrm_mq.testing import Line, LossyWire
 
 from .conftest import Servers
@@ -120,7 +120,7 @@ def test_the_application_can_keep_its_state_apart_for_each_sequence(source: Sour
 
 @pytest.mark.peer("P-18", "P-19")
 @pytest.mark.parametrize("assurance", ["at_least_once", "at_most_once", "exactly_once"])
-@each_rm
+@each_rm_at_length
 def test_each_assurance_holds_on_a_line_that_loses_every_second_message(
     assurance: str, servers: Servers, speak: Orders
 ) -> None:

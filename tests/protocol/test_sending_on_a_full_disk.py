@@ -18,7 +18,7 @@ from tests.support.disk import Disk
 from tests.support.endpoint import ALLOWED, Endpoint
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm
+from tests.support.source import Source, each_rm_at_length
 from wsrm_mq.cli import program
 from wsrm_mq.testing import HTTPAnswer, Reply
 
@@ -48,7 +48,7 @@ def answered(source: Source, envelope: bytes, seconds: float = 20) -> HTTPAnswer
     return within(seconds, lambda: source.post(envelope), lambda answer: answer.status != 503)
 
 
-@each_rm
+@each_rm_at_length
 @pytest.mark.scenario("Q-111")
 @pytest.mark.spec("SEC-031", "D-DUR-003", "H-007")
 def test_replies_that_wait_while_the_disk_is_full_are_all_sent_and_acknowledgements_all_taken(

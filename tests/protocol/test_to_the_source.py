@@ -11,7 +11,7 @@ from lxml import etree
 from tests.support.endpoint import ALLOWED, Endpoint
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
-from tests.support.source import Source, each_rm, every_version, in_1_0, in_1_1
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version, in_1_0, in_1_1
 
 from .conftest import Operate, Servers
 from .test_decoupled import created
@@ -94,7 +94,7 @@ def test_a_gap_that_stays_open_is_told_once_and_asked_for_and_nothing_is_thrown_
 
 
 @pytest.mark.scenario("Q-052")
-@each_rm
+@each_rm_at_length
 def test_where_a_source_has_no_address_the_gap_is_told_and_its_answers_go_on_to_show_it(source: Source) -> None:
     identifier = source.create()
     for number in (1, 3):
@@ -198,7 +198,7 @@ def test_a_reply_that_a_nack_names_is_sent_again_at_once_and_one_that_is_acknowl
 
 
 @pytest.mark.spec("S-RET-002", "S-RET-006")
-@each_rm
+@each_rm_at_length
 def test_a_reply_that_is_sent_because_a_nack_names_it_takes_no_step_of_resend(
     servers: Servers, speak: Orders, endpoint: Endpoint
 ) -> None:

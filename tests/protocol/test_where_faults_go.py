@@ -11,7 +11,7 @@ from tests.protocol.test_decoupled import is_empty_202
 from tests.support.endpoint import ALLOWED, Endpoint
 from tests.support.orders import PUT_ORDER, Orders, put_order
 from tests.support.orders_server import OrdersServer
-from tests.support.source import Source, each_rm, every_version
+from tests.support.source import Source, each_rm, each_rm_at_length, every_version
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import WSRM_1_0
 
@@ -102,7 +102,7 @@ def test_who_has_to_use_reliable_messaging_is_told_where_the_request_wants_it(
 
 
 @pytest.mark.spec("F-023", "SEC-003")
-@each_rm
+@each_rm_at_length
 def test_for_a_stranger_no_fault_is_sent_anywhere(server: OrdersServer, endpoint: Endpoint, speak: Orders) -> None:
     """Who is turned away has nothing sent, whatever is wrong with the message besides."""
     with Source(server, speak, fields=("X-User: nobody",)) as stranger:
@@ -113,7 +113,7 @@ def test_for_a_stranger_no_fault_is_sent_anywhere(server: OrdersServer, endpoint
 
 
 @pytest.mark.spec("F-024")
-@each_rm
+@each_rm_at_length
 def test_a_malformed_fault_is_answered_with_none_anywhere(source: Source, endpoint: Endpoint, speak: Orders) -> None:
     action = speak.addressing.soap_fault_action if speak.rm is WSRM_1_0 else f"{speak.rm.namespace}/fault"
     sequence = "<wsrm:Sequence><wsrm:MessageNumber>x</wsrm:MessageNumber></wsrm:Sequence>"

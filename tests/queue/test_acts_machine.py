@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.queue.build import Node
+from tests.support.examples import examples
 from tests.support.stored import empty_store
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue import dead_letters
@@ -146,7 +147,7 @@ class Acts(RuleBasedStateMachine):
 
 TestActs = Acts.TestCase
 TestActs.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.queue.build import Instance, Node, two_instances
 from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, prune
+from tests.support.examples import examples
 from wsrm_mq.errors import NotFound
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
@@ -206,7 +207,7 @@ ACTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts=st.lists(st.tuples(st.booleans(), ACTS), min_size=5, max_size=40))
 def test_whatever_two_processes_do_the_answers_are_those_of_the_messages_and_the_bound_is_kept(
     acts: list[tuple[bool, tuple[str, Any, Any]]],

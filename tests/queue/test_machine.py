@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from tests.queue.build import Instance, Node
+from tests.support.examples import examples
 from tests.support.stored import empty_store
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.arrival import MessageReceipt
@@ -562,7 +563,7 @@ def test_the_policies_of_the_machine_cover_every_behavior_and_poison() -> None:
 
 TestVerbs = pytest.mark.invariant("I1", "I2", "I3", "I4", "I5")(Verbs.TestCase)
 TestVerbs.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.queue.build import Instance, Node, sender
+from tests.support.examples import examples
 from tests.support.stored import empty_store
 from wsrm_mq.queue.arrival import MessageReceipt
 from wsrm_mq.queue.creation import create
@@ -393,7 +394,7 @@ ACTS = st.one_of(
 
 
 @pytest.mark.spec("D-DUR-004", "D-TRM-005", versions="all")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts=st.lists(ACTS, min_size=5, max_size=40))
 def test_pruning_changes_no_answer_of_any_sequence_until_it_is_forgotten(acts: list[tuple[str, Any, Any]]) -> None:
     with tempfile.TemporaryDirectory() as home:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.queue.build import Instance, two_instances
 from tests.queue.test_retention import HOUR, claim_of, deliver_next, delivered, due, prune
+from tests.support.examples import examples
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.store import entries
 from wsrm_mq.store.invariants import all_findings
@@ -140,7 +141,7 @@ ACTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts=st.lists(st.tuples(st.booleans(), ACTS), min_size=5, max_size=40))
 def test_whatever_two_processes_do_each_entry_is_found_and_none_is_taken_twice(
     acts: list[tuple[bool, tuple[str, Any, Any]]],

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tests.support.examples import examples
 from tests.support.in_process import until
 from tests.support.stored import Stored, empty_store
 from wsrm_mq import WSRMMiddleware
@@ -251,7 +252,7 @@ def quick_watch() -> Iterator[None]:
 
 
 @pytest.mark.spec("D-DEL-001", "D-DEL-018", "D-DEL-020", "D-DEL-021", "D-DUR-006", versions=("1.0", "1.1"))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(PLANS)
 def test_any_conversation_ends_with_what_the_behavior_promises(plan: Plan) -> None:
     if plan.behavior is ENTIRE:

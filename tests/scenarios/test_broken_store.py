@@ -321,7 +321,9 @@ def test_a_store_whose_log_was_left_on_a_read_only_file_system_can_be_looked_at(
 
 
 @each_front
-@pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm1.0", "rm1.1"])
+@pytest.mark.parametrize(
+    "rm", [pytest.param(WSRM_1_0, id="rm1.0", marks=pytest.mark.long), pytest.param(WSRM_1_1, id="rm1.1")]
+)
 @pytest.mark.scenario("Q-111")
 @pytest.mark.spec("D-DUR-003", "SEC-031")
 def test_a_full_disk_turns_messages_away_until_there_is_room_and_loses_none(

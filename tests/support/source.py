@@ -47,6 +47,11 @@ in_1_0: Final = _where(WSRM_1_0)
 in_1_1: Final = _where(WSRM_1_1)
 each_rm: Final = pytest.mark.parametrize(_NAMES, OPPOSITES, ids=["rm1.0", "rm1.1"])
 """Each RM version once, for what depends on nothing else."""
+each_rm_at_length: Final = pytest.mark.parametrize(
+    _NAMES,
+    [pytest.param(*OPPOSITES[0], id="rm1.0", marks=pytest.mark.long), pytest.param(*OPPOSITES[1], id="rm1.1")],
+)
+"""The same for what takes seconds: in RM 1.0 at length."""
 in_one_version: Final = pytest.mark.parametrize(
     _NAMES, [pytest.param(WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005, id="rm1.1-soap1.2")]
 )

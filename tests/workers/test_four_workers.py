@@ -17,6 +17,9 @@ from tests.support.orders_server import within
 from tests.workers.conftest import Launch
 
 WORKERS = 4
+ways_to_load = pytest.mark.parametrize(
+    "preload", [pytest.param(False, id="each-loads", marks=pytest.mark.long), pytest.param(True, id="preload")]
+)
 LAST = 200
 
 Reach = Callable[[Fleet, int], dict[int, OrderSender]]
@@ -49,7 +52,7 @@ def shared_out(source: OrderSender, seed: int, senders: int) -> None:
 
 
 @pytest.mark.scenario("Q-041")
-@pytest.mark.parametrize("preload", [False, True], ids=["each-loads", "preload"])
+@ways_to_load
 def test_a_shuffled_sequence_spread_over_four_workers_is_seen_in_order_once(
     launch: Launch, reach: Reach, preload: bool
 ) -> None:
@@ -63,7 +66,7 @@ def test_a_shuffled_sequence_spread_over_four_workers_is_seen_in_order_once(
 
 
 @pytest.mark.invariant("I6")
-@pytest.mark.parametrize("preload", [False, True], ids=["each-loads", "preload"])
+@ways_to_load
 def test_the_same_while_workers_are_killed_and_replaced_in_turn(launch: Launch, preload: bool) -> None:
     fleet = launch(gunicorn(WORKERS, preload=preload), work=0.02, instances=WORKERS)
     source = OrderSender(fleet)

@@ -20,12 +20,19 @@ from tests.workers.conftest import Launch
 from wsrm_mq.testing import HTTPWire
 
 UWSGI = [pytest.param(uwsgi(lazy_apps=lazy), id="lazy-apps" if lazy else "master-loads") for lazy in (False, True)]
-GUNICORN = [pytest.param(gunicorn(2, preload=preload), id="preload" if preload else "each-loads") for preload in (0, 1)]
+GUNICORN = [
+    pytest.param(gunicorn(2, preload=True), id="preload"),
+    pytest.param(gunicorn(2), id="each-loads", marks=pytest.mark.long),
+]
 
 ALL = [(name, each) for name, group in (("uwsgi", UWSGI), ("gunicorn", GUNICORN)) for each in group]
 
+USUAL = ("uwsgi-master-loads", "gunicorn-preload")
+"""Where processes are forked with the application in them, which is the harder case."""
+named = [(f"{name}-{each.id}", each.values[0]) for name, each in ALL]
 servers = pytest.mark.parametrize(
-    "command", [pytest.param(each.values[0], id=f"{name}-{each.id}") for name, each in ALL]
+    "command",
+    [pytest.param(command, id=id, marks=() if id in USUAL else pytest.mark.long) for id, command in named],
 )
 
 
