@@ -27,19 +27,28 @@ ON_MESSAGES: Final = (
     dead_letters.restore,
     dead_letters.confirm,
 )
-ON_SEQUENCES: Final = ("hold", "resume", "resume", "skip", "force", "close", "terminate", "drain")
+ON_SEQUENCES: Final = ("hold", "hold", "resume", "resume", "skip", "force", "close", "terminate", "drain")
 WHO: Final[dict[str, Any]] = {"actor": "alice", "reason": "so"}
 
 
 class Operator:
     def __init__(
-        self, files: Files, clock: ManualClock, neighbours: Neighbourhood, oracle: Oracle, stored: Stored
+        self,
+        files: Files,
+        clock: ManualClock,
+        neighbours: Neighbourhood,
+        oracle: Oracle,
+        stored: Stored,
+        draw: random.Random,
     ) -> None:
+        """``draw`` chooses the acts that it knows."""
         self._db = files.writer
         self._clock = clock
         self._neighbours = neighbours
         self._oracle = oracle
         self._stored = stored
+        self._on_messages = draw.sample(ON_MESSAGES, 3)
+        self._on_sequences = draw.sample(ON_SEQUENCES, 3)
 
     def act(self, draw: random.Random) -> bool:
         """Answers whether something was there that the act fits."""
@@ -51,13 +60,13 @@ class Operator:
         positions = self._stored.for_acts()
         if not positions:
             return False
-        position, act = draw.choice(positions), draw.choice(ON_MESSAGES)
+        position, act = draw.choice(positions), draw.choice(self._on_messages)
         if act is dead_letters.restore:
             self._oracle.is_brought_back(position)
         return self._commit(lambda tx: act(tx, position, **WHO))
 
     def _act_on_sequence(self, draw: random.Random) -> bool:
-        identifier, way = draw.choice(list(self._oracle.truths)), draw.choice(ON_SEQUENCES)
+        identifier, way = draw.choice(list(self._oracle.truths)), draw.choice(self._on_sequences)
         if way == "skip":
             number = self._stored.blocked(identifier)
             return number is not None and self._commit(lambda tx: operate.skip(tx, identifier, number, **WHO))

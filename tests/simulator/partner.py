@@ -32,16 +32,20 @@ _LOSS: Final = 0.06
 
 
 class Partner:
-    def __init__(self, name: str, oracle: Oracle, counts: Counter[str]) -> None:
+    def __init__(self, name: str, oracle: Oracle, counts: Counter[str], disorder: float) -> None:
+        """``disorder``: how often a message is sent before, or long after, its turn."""
         self.name = name
         self.identifier: str | None = None
         self.sent: set[int] = set()
         self.acknowledged: set[int] = set()
         self.is_over = False
+        self.process: Process | None = None
+        """The one that it has sent to last."""
         self.unanswered = 0
         """How many of its messages have no answer yet."""
         self.policy = policy_of(name)
         self.is_two_way = name in TWO_WAY
+        self._disorder = disorder
         self._oracle = oracle
         self._counts = counts
         self._sender = Sender("/orders", WSRM_1_1, SOAPVersion.SOAP_1_1, WSA_2005, peer="192.0.2.1", partner=name)
@@ -77,11 +81,9 @@ class Partner:
             return draw.choice(self.unacknowledged)
         if self.sent and way < 0.33:
             return draw.choice(sorted(self.sent))
-        if way < 0.5:
-            return highest + draw.randint(1, 3)
-        if way < 0.6 and self.missing:
-            return self.missing[0]
-        return highest + 1
+        if draw.random() >= self._disorder:
+            return highest + 1
+        return draw.choice([*self.missing, highest + draw.randint(2, 3)])
 
     def send(self, process: Process, number: int, *, is_heard: bool = True) -> None:
         """``is_heard``: the answer arrives."""

@@ -1,4 +1,4 @@
-"""Nine partners, and how the service treats each."""
+"""Eleven partners, and how the service treats each."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ POLICIES: Final = {
             (2, OnPoison.BLOCK, NO_DISCARD, True, ONCE, DELIVERED),
             (1, OnPoison.DEAD_LETTER, NO_DISCARD, True, REPEATEDLY, STORED),
             (0, OnPoison.DEAD_LETTER, NO_DISCARD, True, AT_MOST, STORED),
+            (1, OnPoison.DEAD_LETTER, NO_DISCARD, False, REPEATEDLY, STORED),
+            (2, OnPoison.BLOCK, NO_DISCARD, False, ONCE, DELIVERED),
         ]
     )
 }

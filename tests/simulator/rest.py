@@ -29,14 +29,18 @@ def run(world: World, steps: Sequence[int]) -> None:
         for number in steps:
             world.step(number)
         _heal(world)
+        _check_told(world)
         _check_wake_ups(world)
-        for process in world.live():
-            world.check_told(process)
         world.oracle.check_store()
         world.oracle.check_end()
     finally:
         for process in world.live():
             process.kill()
+
+
+def _check_told(world: World) -> None:
+    for process in world.live():
+        world.check_told(process)
 
 
 def _heal(world: World) -> None:
@@ -81,6 +85,7 @@ def _check_wake_ups(world: World) -> None:
         if unsent and partner.identifier is not None and not partner.is_over:
             partner.send(process, unsent[0])
     _settle(world, MOMENT)
+    _check_told(world)
     if unanswered := [partner.name for partner in world.partners if partner.unanswered]:
         raise Violation(f"the partners {unanswered} wait for an answer")
     world.oracle.check_nothing_is_left(world.clock())

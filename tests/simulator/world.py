@@ -18,6 +18,8 @@ from tests.simulator.process import Process
 from tests.simulator.stored import Stored
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 
+_MORE: Final = (0, 0, 1, 2)
+"""Messages that a partner sends at once behind another."""
 SLOW_CALL: Final = 0.06
 """Seconds."""
 LINGERS: Final = 20
@@ -34,14 +36,14 @@ class World:
         self.stored = Stored(place.reader)
         self.oracle = Oracle(self.stored)
         self.neighbours = Neighbourhood()
-        self.operator = Operator(place.operator, self.clock, self.neighbours, self.oracle, self.stored)
+        self.operator = Operator(place.operator, self.clock, self.neighbours, self.oracle, self.stored, draw)
         self.fates = [draw.choice(FATES) for _ in range(16)]
         self.pace = draw.choice([0, 0, 0.3, 0.6])
         """How often a call of the service takes longer than the turn of a sequence."""
         self.threads = draw.choice([1, 2])
         """Of each dispatcher: fewer than there are sequences, so that some are left to other processes."""
         names = draw.sample(sorted(POLICIES), draw.randint(1, 3))
-        self.partners = [Partner(name, self.oracle, self.counts) for name in names]
+        self.partners = [Partner(name, self.oracle, self.counts, draw.choice([0.1, 0.3, 0.6])) for name in names]
         self.fills_gaps = draw.random() < 0.5
         self.loses_words = draw.random() < 0.3
         self.slow_disk = draw.choice([0.3, 0.6, 0.9])
@@ -53,6 +55,8 @@ class World:
         self.frozen: dict[Process, int] = {}
         """Processes that stand still, and for how many steps."""
         self.processes: list[Process | None] = [None] * draw.choice([1, 1, 2, 2, PROCESSES])
+        weights = [weight * (1 if kind in _ALWAYS else draw.choice(_SWING)) for kind, weight in _WEIGHTS_OF.items()]
+        self._weights = list(accumulate(weights))
         self.tell: Callable[[str], object] = lambda _line: None
 
     # the processes
@@ -114,7 +118,7 @@ class World:
         draw = self._draw
         draw.seed(number)
         self.frozen = {process: left - 1 for process, left in self.frozen.items() if left}
-        kind = draw.choices(_KINDS, cum_weights=_WEIGHTS)[0]
+        kind = draw.choices(list(_WEIGHTS_OF), cum_weights=self._weights)[0]
         if not STEPS[kind](self, draw):
             kind = draw.choice(["goes on", "sends"])
             STEPS[kind](self, draw)
@@ -140,8 +144,15 @@ class World:
         return process is not None and process.commit()
 
     def _send(self, draw: random.Random) -> bool:
-        partner, process = draw.choice(self.partners), self.some(draw)
-        return process is not None and partner.send_something(process, draw)
+        """A partner sends one message or more to one process, most often that of its last ones."""
+        partner = draw.choice(self.partners)
+        process = self.some(draw, lambda one: one is partner.process) if draw.random() < 0.7 else None
+        process = partner.process = process or self.some(draw)
+        if process is None or not partner.send_something(process, draw):
+            return False
+        for _ in range(draw.choice(_MORE)):
+            partner.send_something(process, draw)
+        return True
 
     def _end(self, draw: random.Random) -> bool:
         process, fit = self.some(draw), [one for one in self.partners if one.may_end]
@@ -242,17 +253,19 @@ STEPS: Final[dict[str, Callable[[World, random.Random], bool]]] = {
 _WEIGHTS_OF: Final = {
     "goes on": 42,
     "commits": 9,
-    "sends": 17,
+    "sends": 11,
     "ends": 2,
     "is answered": 4,
     "is woken": 6,
     "looks": 2,
     "time passes": 4.5,
     "crashes": 3,
-    "is taken for dead": 0.7,
+    "is taken for dead": 1.5,
     "restarts": 5,
     "is operated": 4,
     "sweeps": 1,
 }
-_KINDS: Final = list(_WEIGHTS_OF)
-_WEIGHTS: Final = list(accumulate(_WEIGHTS_OF.values()))
+_ALWAYS: Final = frozenset(("goes on", "commits", "sends"))
+_SWING: Final = (0, 0.5, 1, 1, 3)
+"""What a schedule multiplies the weight of each other step with: so some are full of one thing and have none of
+another."""
