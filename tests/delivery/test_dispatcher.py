@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq import replay
+from wsrm_mq.cli import program
 from wsrm_mq.delivery import dispatcher as dispatching
 from wsrm_mq.delivery.completion import ThreadCompletion
 from wsrm_mq.delivery.deliverable import RUN_LENGTH
@@ -475,3 +480,32 @@ def test_a_request_that_comes_while_the_process_ends_starts_nothing_anew(start: 
     end.join(10)
     assert wsrm.rows("SELECT count(*), count(ended_at) FROM instance") == [(1, 1)]
     assert wsrm.post(FACTORY.create_sequence())[0].startswith("503")
+
+
+def test_what_runs_while_its_store_is_locked_is_said_to_run_for_as_long_as_it_does(start: Start) -> None:
+    """The commit of the message before it waits for the lock, and the next one does not."""
+    locked, goes_on = threading.Event(), threading.Event()
+    began: list[float] = []
+
+    def behave(environ: dict[str, Any]) -> None:
+        if environ["wsrm.message_number"] == 2:
+            lock.execute("BEGIN IMMEDIATE")
+            locked.set()
+        elif environ["wsrm.message_number"] == 3:
+            began.append(time.time() * 1000)
+            goes_on.wait(20)
+
+    service = start(Service(behave))
+    with closing(sqlite3.connect(service.path, isolation_level=None, check_same_thread=False)) as lock:
+        identifier = service.create()
+        for number in (4, 3, 2, 1):
+            service.put(identifier, number)
+        assert until(lambda: locked.is_set() and began)
+        time.sleep(1.5)
+        lock.execute("ROLLBACK")
+    assert until(lambda: service.rows("SELECT cursor FROM lane WHERE running_since IS NOT NULL") == [(3,)])
+    [(since,)] = service.rows("SELECT running_since FROM lane")
+    said = CliRunner().invoke(program, ["sequence", "explain", identifier, "--store", str(service.path)]).output
+    goes_on.set()
+    assert abs(since - began[0]) < 500
+    assert re.search(r"Number 3 \(.*\) has been running since .* UTC \([1-9] s\)", " ".join(said.split())), said

@@ -204,7 +204,7 @@ def test_an_instance_that_was_taken_for_dead_lives_again(watched: Watched, node:
 def test_what_is_to_be_counted_waits_for_the_store_and_no_stop_waits_for_that(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rm = InProcess(tmp_path, taken)
+    rm = InProcess(tmp_path, lambda _environ, start_response: taken(start_response))
     engine = rm.middleware._front.engine
     away = tmp_path / "away.db"
 

@@ -98,16 +98,17 @@ class Recording:
         """Have the outcome stored. With the ``last`` message that its run knows, and with one that failed, the claim
         leaves the run: it goes on from here. ``pipeline`` has those before it that are not stored yet."""
         leaves = last or outcome.error is not None
+        over_at = None if last or pipeline is None else self._store.clock()
         verb: Verb[Any]
         if outcome.left_alone is not None:
             verb = _leaving_alone(claim, delivery, outcome.error or "", outcome.left_alone)
         elif outcome.error is not None:
             verb = self._failing(claim, delivery, outcome)
         elif outcome.is_sent:
-            verb = self._sending(claim, delivery, release=last)
+            verb = self._sending(claim, delivery, over_at, release=last)
         else:
             acknowledge = None if completion is None else self._acknowledging(delivery)
-            verb = _settling(claim, delivery, outcome, release=last, acknowledge=acknowledge)
+            verb = _settling(claim, delivery, outcome, over_at, release=last, acknowledge=acknowledge)
 
         def on_commit(done: Any, error: BaseException | None) -> None:
             if leaves:
@@ -162,7 +163,7 @@ class Recording:
 
         return verb
 
-    def _sending(self, claim: Claim, delivery: Delivery, *, release: bool) -> Verb[Settled]:
+    def _sending(self, claim: Claim, delivery: Delivery, over_at: int | None, *, release: bool) -> Verb[Settled]:
         return partial(
             sent,
             held=claim,
@@ -171,6 +172,7 @@ class Recording:
             attempt=delivery.attempt,
             resend=self._policy_of(delivery.partner).resend,
             release=release,
+            over_at=over_at,
         )
 
     # it is stored
@@ -341,6 +343,7 @@ def _settling(
     claim: Claim,
     delivery: Delivery,
     outcome: Outcome,
+    over_at: int | None = None,
     *,
     release: bool,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None = None,
@@ -353,6 +356,7 @@ def _settling(
         seconds=outcome.seconds,
         is_replay=delivery.is_replay,
         waited_for=delivery.is_waited_for,
+        over_at=over_at,
     )
 
     def verb(tx: Transaction) -> Settled:

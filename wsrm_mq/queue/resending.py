@@ -7,7 +7,7 @@ from typing import Final
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.ownership import Claim, give_back, still_mine
-from wsrm_mq.queue.settle import Settled
+from wsrm_mq.queue.settle import Settled, runs_since
 from wsrm_mq.store import channels
 from wsrm_mq.store.transaction import Transaction
 
@@ -24,6 +24,7 @@ def sent(
     resend: tuple[int, ...],
     *,
     release: bool,
+    over_at: int | None = None,
 ) -> Settled:
     """It has left for the ``attempt``-th time, and leaves again after that step of ``resend``, in ms; after the last it
     is a dead letter. Raises ``FenceLost`` as ``settle`` does."""
@@ -33,6 +34,6 @@ def sent(
     else:
         bury(tx, record, position, number, NOT_ACKNOWLEDGED)
         settle_cursor(tx, record)
-    record.running_since = tx.now
+    record.running_since = runs_since(tx, over_at)
     released = release and give_back(tx, held)
     return Settled(released, None, record.has_next, record.cursor)

@@ -82,6 +82,8 @@ class Done(NamedTuple):
     """It was read back from the store."""
     waited_for: bool = False
     """A request may wait for it."""
+    over_at: int | None = None
+    """When it was over, in ms since the epoch, where the next message has been running since; ``None``: none runs."""
 
 
 def settle(
@@ -115,7 +117,7 @@ def settle(
         tx.execute(entries.REMARK, {"key": position, "reason": KNOWN})
     delivered(tx, lane.queue, done.seconds, done.is_replay)
     move_past(tx, lane, number)
-    lane.running_since = tx.now
+    lane.running_since = runs_since(tx, done.over_at)
     goes_on = lane.has_next
     released = release and _give_back_quickly(tx, held, lane, goes_on)
     settled = Settled(
@@ -129,6 +131,11 @@ def settle(
         outgoing_position=sent.position,
     )
     return _told(tx, lane, settled, acknowledge) if isinstance(lane, SequenceRecord) else settled
+
+
+def runs_since(tx: Transaction, over_at: int | None) -> int:
+    """Since when the next message of a run has been running: it does not wait for the commit of the one before it."""
+    return tx.now if over_at is None else min(over_at, tx.now)
 
 
 def _told(

@@ -77,9 +77,10 @@ DELIVERED_BEHIND: Final = compiled(
 RUN_IS_AT: Final = f"""
 WITH settled(number) AS (
     SELECT e.number FROM lane_entry i JOIN entry e ON e.id = i.entry
-    WHERE i.lane = :lane AND e.settled_at = :since
+    WHERE i.lane = :lane AND e.outcome = 'delivered' AND e.settled_at >= :since
     UNION ALL
-    SELECT number FROM entry WHERE id > {BY_LANE.upto} AND lane = :lane AND settled_at = :since
+    SELECT number FROM entry
+    WHERE id > {BY_LANE.upto} AND lane = :lane AND outcome = 'delivered' AND settled_at >= :since
 )
 SELECT coalesce(
     (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
