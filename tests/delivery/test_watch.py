@@ -189,16 +189,29 @@ def test_who_does_not_make_a_missing_lock_file_again_is_dead(
     assert until(lambda: watched.calls == [(identifier, 1)])
 
 
-def test_an_instance_that_was_taken_for_dead_lives_again(watched: Watched, node: Node) -> None:
-    watched.store.call(lambda tx: tx.execute("UPDATE instance SET ended_at = 1"))
+def test_who_claims_after_its_row_was_deleted_as_that_of_a_dead_instance_is_dead(
+    one: Instance, watched: Watched
+) -> None:
+    """It stood still for longer than the rows of ended instances are kept, went on, and was killed at once."""
+    identifier = one.create().terms.identifier
+    one.take(identifier, 1)
+    watched.store.call(lambda tx: tx.execute("DELETE FROM instance WHERE id = ?", (one.key,)))
+    watched.watch.look()
+    assert until(lambda: watched.calls == [(identifier, 1)])
+    assert count(one, "owner IS NOT NULL AND owner NOT IN (SELECT id FROM instance)") == 0
+
+
+@pytest.mark.parametrize("change", ["UPDATE instance SET ended_at = 1", "DELETE FROM instance"])
+def test_an_instance_that_was_taken_for_dead_lives_again(watched: Watched, node: Node, change: str) -> None:
+    watched.store.call(lambda tx: tx.execute(change))
     shutil.rmtree(node.path.with_name("store.db.d"))
     watched.watch.start()
 
-    def ended() -> object:
+    def live() -> list[tuple[int]]:
         with watched.store.reader() as db:
-            return db.execute("SELECT ended_at FROM instance").fetchone()[0]
+            return db.execute("SELECT id FROM instance WHERE ended_at IS NULL").fetchall()
 
-    assert until(lambda: ended() is None)
+    assert until(lambda: live() == [(watched.store.instance,)])
 
 
 def test_what_is_to_be_counted_waits_for_the_store_and_no_stop_waits_for_that(

@@ -60,11 +60,12 @@ INDEX = {
     "RANGES": "PRIMARY KEY (lane=?)",
     "DROP_RANGE": "PRIMARY KEY (lane=? AND lower=?)",
     "DROP_RANGES": "PRIMARY KEY (lane=?)",
+    "ENDED_OWNERS": "lane_owned (owner>?)",
     "LIVE_INSTANCES": "instance_live",
     "END_INSTANCES": "instance_live",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-PARTIAL = {"RUNNABLE", "RUNNABLE_SENDS", "DISCARDING", "LIVE_INSTANCES", "END_INSTANCES", "ENDED_OWNERS", "HELD_IN_ALL"}
+PARTIAL = {"RUNNABLE", "RUNNABLE_SENDS", "DISCARDING", "LIVE_INSTANCES", "END_INSTANCES", "HELD_IN_ALL"}
 """Read all of an index that holds nothing but what is looked for."""
 
 

@@ -188,9 +188,7 @@ class Watch:
         presence.take_place()
         self._events.tell("instance.files_removed", path=presence.home)
         self._store.refusals.open(self._store.path, presence.name)
-        self._store.submit(
-            lambda tx: tx.execute(queues.REVIVE_INSTANCE, {"key": tx.instance}), lambda _result, _error: None, keep=True
-        )
+        self._store.submit(self._store.revive, lambda _result, _error: None, keep=True)
 
     def _turn(self) -> bool:
         """A bounded part of what there is to do. Answers whether there is more."""
@@ -241,7 +239,7 @@ class Watch:
         """Free what dead instances ran. Answers whether one lives that is younger than this."""
         with self._store.reader() as db:
             live = db.execute(queues.LIVE_INSTANCES).fetchall()
-            ended = db.execute(queues.ENDED_OWNERS).fetchall()
+            ended = list(dict.fromkeys(db.execute(queues.ENDED_OWNERS)))
         dead = [one for one in live if self._neighbours.is_dead(one[1])]
         dead += [one for one in ended if not self._store.instances.lives(one[1])]
         for key, name in dead:

@@ -15,6 +15,7 @@ from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 _DIED: Final = "its process died while it ran: instance {} (process {} on {})"
+_FORGOTTEN: Final = "its process died while it ran, and had been taken for dead long before"
 _DROPPED: Final = "its run was dropped: an error came where none was expected"
 _BROKE_OFF: Final = "broke_off"
 _MOST_DEATHS: Final = 3
@@ -71,7 +72,8 @@ def take_from_dead(tx: Transaction, lane: Lane, event: str = "holder_died", why:
     failure. ``None`` where nothing is deliverable."""
     since = lane.running_since
     if why is None:
-        why = _DIED.format(*tx.execute(queues.PROCESS, {"key": lane.owner}).fetchone())
+        found = tx.execute(queues.PROCESS, {"key": lane.owner}).fetchone()
+        why = _FORGOTTEN if found is None else _DIED.format(*found)
     free(lane)
     mark_redelivery(tx, lane)
     if not lane.is_unsettled:

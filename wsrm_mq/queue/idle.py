@@ -29,6 +29,9 @@ def make_idle(tx: Transaction, lane: Lane) -> bool:
 
 def owner_lives(tx: Transaction, owner: int) -> bool | None:
     """Whether the instance with this key does; ``None``: it is not known."""
-    name, has_ended = tx.execute(queues.INSTANCE, {"key": owner}).fetchone()
+    found = tx.execute(queues.INSTANCE, {"key": owner}).fetchone()
+    if found is None:  # it was taken for dead long ago
+        return False
+    name, has_ended = found
     lives = tx.instances.lives(name)
     return False if lives is None and has_ended else lives

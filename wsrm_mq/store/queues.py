@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, func, insert, select, update
+from sqlalchemy import Table, bindparam, func, insert, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import instance, lane, ledger, message, queue
@@ -31,14 +31,13 @@ LEAVE: Final = compiled(
     .values(ended_at=p("now"))
 )
 ENDED_OWNERS: Final = compiled(
-    select(instance.c.id, instance.c.name).where(
-        instance.c.id.in_(select(lane.c.owner).where(lane.c.owner.is_not(None))),
-        instance.c.ended_at.is_not(None),
-    )
+    select(lane.c.owner, func.coalesce(instance.c.name, ""))
+    .select_from(lane.outerjoin(instance, instance.c.id == lane.c.owner))
+    .where(lane.c.owner.is_not(None), or_(instance.c.id.is_(None), instance.c.ended_at.is_not(None)))
 )
-REVIVE_INSTANCE: Final = compiled(
-    update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_not(None)).values(ended_at=None)
-)
+"""Once for each lane. Those without a row have no name: they claimed after it was deleted as that of a dead one."""
+REVIVE_INSTANCE: Final = compiled(update(instance).where(instance.c.id == p("key")).values(ended_at=None))
+ADD_INSTANCE_AGAIN: Final = compiled(insert(instance).values(_values(instance, "ended_at")))
 END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
 INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
 PROCESS: Final = compiled(select(instance.c.name, instance.c.pid, instance.c.host).where(instance.c.id == p("key")))

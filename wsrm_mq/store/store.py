@@ -143,14 +143,7 @@ class Store:
         try:
             with store_errors(self.path):
                 now = self.clock()
-                row = {
-                    "name": name,
-                    "host": socket.gethostname(),
-                    "pid": os.getpid(),
-                    "started_at": now,
-                    "application": self.serving.application,
-                    "paths": self.serving.stored_paths,
-                }
+                row = self._row(name, now)
                 with suppress(sqlite3.DatabaseError):  # what is damaged is told where it is needed
                     (known,) = db.execute(queues.LAST_KNOWN).fetchone()
                     self.believed.know(known, now)
@@ -168,6 +161,22 @@ class Store:
         for queue, application in others:
             self._events.tell("store.other_application", queue=queue, application=application)
         return key
+
+    def _row(self, name: str, now: int) -> dict[str, object]:
+        return {
+            "name": name,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started_at": now,
+            "application": self.serving.application,
+            "paths": self.serving.stored_paths,
+        }
+
+    def revive(self, tx: Transaction) -> None:
+        """Write down that this instance lives, which was perhaps taken for dead, and so long ago that its row is
+        deleted."""
+        if not tx.execute(queues.REVIVE_INSTANCE, {"key": tx.instance}).rowcount:
+            tx.execute(queues.ADD_INSTANCE_AGAIN, {"id": tx.instance, **self._row(tx.instance_name, tx.now)})
 
     def close(self, last: Verb[object] = _leave, timeout: float | None = None) -> None:
         """Write what waits and, behind it, ``last``, which leaves the instances; close every connection. What cannot
