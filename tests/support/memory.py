@@ -19,9 +19,14 @@ ENOUGH: Final = 4 * 2**30
 """Bytes free in it; a container may have few."""
 
 
+def has_room() -> bool:
+    """Whether temporary files are to be in memory: there is room, and the environment has no other place for them."""
+    return "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ENOUGH
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    if "TMPDIR" in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ENOUGH:
+    if not has_room():
         return
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)  # keeps what failed there
     own = Path(tempfile.mkdtemp(prefix="wsrm-mq-tests-", dir=MEMORY))
