@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.replay.build import House, counted, read
 from tests.support.in_process import until
+from wsrm_mq.delivery.dispatcher import LOOK_SECONDS
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.replay import Progress, cancel_plan
 from wsrm_mq.store.database import connect_reader
@@ -87,6 +89,7 @@ def test_a_plan_of_which_a_message_is_out_is_not_cancelled_before_that_has_ended
         with pytest.raises(NotAllowed, match="is still being delivered; try again when that has ended"):
             cancel_plan(house.path, plan, actor="ann", reason="wrong day")
         assert house.state_of(file) == "running"
+        time.sleep(2 * LOOK_SECONDS)  # where operations take less, some more may have been called
     finally:
         house.other.goes_on.set()
         run.join()
