@@ -83,7 +83,7 @@ class Partner:
             return draw.choice(sorted(self.sent))
         if draw.random() >= self._disorder:
             return highest + 1
-        return draw.choice([*self.missing, highest + draw.randint(2, 3)])
+        return draw.choice([*self.missing, highest + 2, highest + 3])
 
     def send(self, process: Process, number: int, *, is_heard: bool = True) -> None:
         """``is_heard``: the answer arrives."""

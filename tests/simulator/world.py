@@ -37,13 +37,14 @@ class World:
         self.oracle = Oracle(self.stored)
         self.neighbours = Neighbourhood()
         self.operator = Operator(place.operator, self.clock, self.neighbours, self.oracle, self.stored, draw)
-        self.fates = [draw.choice(FATES) for _ in range(16)]
-        self.pace = draw.choice([0, 0, 0.3, 0.6])
+        fates = draw.choice([FATES, FATES, (0,)])
+        self.fates = [draw.choice(fates) for _ in range(16)]
+        self.pace = draw.choice([0, 0.3, 0.6, 0.9])
         """How often a call of the service takes longer than the turn of a sequence."""
         self.threads = draw.choice([1, 2])
         """Of each dispatcher: fewer than there are sequences, so that some are left to other processes."""
         names = draw.sample(sorted(POLICIES), draw.randint(1, 3))
-        self.partners = [Partner(name, self.oracle, self.counts, draw.choice([0.1, 0.3, 0.6])) for name in names]
+        self.partners = [Partner(name, self.oracle, self.counts, draw.choice([0.1, 0.3, 0.8])) for name in names]
         self.fills_gaps = draw.random() < 0.5
         self.loses_words = draw.random() < 0.3
         self.slow_disk = draw.choice([0.3, 0.6, 0.9])
@@ -262,7 +263,7 @@ _WEIGHTS_OF: Final = {
     "crashes": 3,
     "is taken for dead": 1.5,
     "restarts": 5,
-    "is operated": 4,
+    "is operated": 6,
     "sweeps": 1,
 }
 _ALWAYS: Final = frozenset(("goes on", "commits", "sends"))
