@@ -177,6 +177,7 @@ RM_OF_NAMESPACE: Final = {**RM_VERSIONS, MAKE_CONNECTION_NAMESPACE: WSRM_1_1}
 """The version of a message by the namespaces that are in it: WS-MakeConnection goes with 1.1."""
 ADDRESSING_VERSIONS: Final = {v.namespace: v for v in (WSA_2004, WSA_2005)}
 SOAP_VERSIONS: Final = {v.namespace: v for v in SOAPVersion}
+RM_OF_LABEL: Final = {v.label: v for v in RM_VERSIONS.values()}
 SOAP_OF_LABEL: Final = {v.label: v for v in SOAPVersion}
 ADDRESSING_OF_LABEL: Final = {v.label: v for v in ADDRESSING_VERSIONS.values()}
 """By what the store says of them."""

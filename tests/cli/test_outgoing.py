@@ -16,7 +16,7 @@ from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.failure import leave_alone
-from wsrm_mq.queue.offered import acknowledged_with
+from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.sending import OutgoingMessage, send
 from wsrm_mq.queue.settle import ServiceReply

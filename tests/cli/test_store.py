@@ -226,6 +226,10 @@ def test_a_busy_store_is_found_right_while_it_works(wsrm: Wsrm, service: Service
     assert f"nothing is wrong ({len(INVARIANTS)} invariants)" in result.stderr
 
 
+OUTBOUND = (
+    "INSERT INTO outbound_sequence (answers, identifier, queue, rm, soap, addressing, state, given, acknowledged,"
+    " unacknowledged, is_final)"
+)
 DAMAGES = {
     "every acknowledged number has its entry, or was pruned": "DELETE FROM entry WHERE number = 2",
     "every entry's number is in the ranges": "UPDATE range SET upper = 2 WHERE lower = 1",
@@ -254,6 +258,16 @@ DAMAGES = {
     "a body is as long as it was": "UPDATE message SET body = x'00' WHERE id = 1",
     "a reply that has a number has one that was given in the sequence that it goes out in": (
         "INSERT INTO reply VALUES (1, '200 OK', '[]', 1, x'00', 1, 1, NULL)"
+    ),
+    "an outbound sequence counts those of its numbers that are not acknowledged": (
+        f"{OUTBOUND} VALUES (NULL, 'urn:out', 1, '1.1', '1.1', '1.0', 'created', 1, '', 2, 0)"
+    ),
+    "an outbound sequence is of the source, and in the versions, of the sequence that it answers": (
+        f"{OUTBOUND} VALUES (1, 'urn:out', 1, '1.0', '1.1', '1.0', 'created', 0, '', 0, 0)"
+    ),
+    "what leaves in an outbound sequence is about that, and has numbers that were given in it": (
+        f"{OUTBOUND} VALUES (NULL, 'urn:out', 1, '1.1', '1.1', '1.0', 'created', 1, '', 1, 0);"
+        "INSERT INTO channel VALUES (1, NULL, 1, 'http://there.example/', '[]', 1)"
     ),
     "the index of connections has every message up to its watermark, and none behind it": (
         "UPDATE watermark SET upto = 2 WHERE name = 'connection_message'"
@@ -285,7 +299,7 @@ def test_verify_finds_what_contradicts(wsrm: Wsrm, service: Service, name: str, 
     service.deliver(service.sequence(1, 2, 3, 5, 6, connection="a"), 1)
     assert wsrm("store", "verify").exit_code == 0
     service.instance.db.execute("PRAGMA ignore_check_constraints = ON")
-    service.instance.db.execute(damage)
+    service.instance.db.executescript(damage)
     result = wsrm("store", "verify", "--json")
     assert result.exit_code == 1
     assert f'"invariant": "{name}"' in result.stdout

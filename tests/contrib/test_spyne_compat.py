@@ -200,7 +200,7 @@ def test_where_no_operation_answers_an_offer_is_passed_over_and_the_sequence_cre
     assert created is not None
     assert (created.accept is not None) is accepts
     assert service.put(created.identifier, 1).startswith("200")
-    assert service.rows("SELECT count(*) FROM outgoing") == [(int(accepts),)]
+    assert service.rows("SELECT count(*) FROM outbound_sequence") == [(int(accepts),)]
 
 
 def test_of_what_is_no_spyne_application_it_is_not_known_whether_it_answers() -> None:

@@ -15,7 +15,8 @@ from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.hearing import Said
-from wsrm_mq.sequence.elements import CreateSequence, SequenceFault
+from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, SequenceFault
+from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import WSRM_1_1
 
@@ -39,5 +40,5 @@ def test_what_an_answer_releases_is_handed_over_at_once(store: Store) -> None:
     handed: list[Receipt] = []
     hearing = Hearing(store, lambda _partner: USUAL, Events(), handed.append)
     said = Said(WSRM_1_1, fault=SequenceFault("UnknownSequence", identifier))
-    hearing.hear(held.lane, Posted(said=said))
+    hearing.hear(Channel(EndpointReference("http://source.example/"), held.lane), Posted(said=said))
     assert [receipt.claim is not None for receipt in handed] == [True]

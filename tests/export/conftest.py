@@ -10,7 +10,7 @@ import pytest
 
 from tests.queue.build import Instance, sender
 from wsrm_mq.queue.arrival import Body, Receipt
-from wsrm_mq.queue.offered import acknowledged_with
+from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settle import ServiceReply

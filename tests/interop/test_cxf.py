@@ -132,7 +132,7 @@ def test_a_client_that_ends_its_sequence_is_told_of_the_end_of_the_one_that_it_o
         client.open(address=proxy.url, rm=rm.namespace, last="true", **own)
         assert [call.result for call in client.echo(1, 1)] == texts(1, 1)
         over = [("terminated", "1")]
-        states = "select state, acknowledged from outgoing"
+        states = "select state, acknowledged from outbound_sequence"
         assert within(20, lambda: reliable.store.rows(states), lambda rows: rows == over) == over
         action = rm.action("TerminateSequence")
         letters = "select outcome from entry join message m on m.id = message where m.action = ?"

@@ -130,7 +130,9 @@ def texts(first: int, last: int) -> list[tuple[int, str]]:
 
 def unacknowledged(server: OrdersServer, talk: Talk) -> int:
     """How many replies the server still keeps, of the offered sequence."""
-    [(count,)] = Stored(server.store).rows("select unacknowledged from outgoing where identifier = ?", talk.offered)
+    [(count,)] = Stored(server.store).rows(
+        "select unacknowledged from outbound_sequence where identifier = ?", talk.offered
+    )
     return int(count)
 
 

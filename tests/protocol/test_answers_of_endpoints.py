@@ -276,7 +276,7 @@ def test_an_answer_that_names_a_sequence_that_is_none_of_its_own_changes_nothing
     source.echo(identifier, 1, "one", reply_to=endpoint.url)
     assert len(endpoint.soon(lambda: endpoint.saying("echoResponse"), 2)) >= 2, "it is sent again"
     assert [outcome for _number, outcome, _reason in outcomes(source, endpoint)] == [None]
-    state = "select state from outgoing where identifier = ?"
+    state = "select state from outbound_sequence where identifier = ?"
     assert source.store.rows(state, offered) == [("created",)]
 
 

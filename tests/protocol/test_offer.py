@@ -46,7 +46,7 @@ def place(answer: HTTPAnswer) -> Place:
 def outgoing(source: Source, offered: str) -> dict[str, Any]:
     """The row of an offered sequence."""
     names = ("state", "given", "acknowledged", "unacknowledged", "last_number", "waiting_since")
-    (row,) = source.store.rows(f"select {', '.join(names)} from outgoing where identifier = ?", offered)
+    (row,) = source.store.rows(f"select {', '.join(names)} from outbound_sequence where identifier = ?", offered)
     return dict(zip(names, row, strict=True))
 
 
@@ -211,7 +211,7 @@ def test_after_the_largest_number_a_reply_has_none(source: Source) -> None:
     mine, offered = offering(source)
     assert place(source.echo(mine, 1, "one")) == (offered, 1, False)
     with closing(sqlite3.connect(source.server.store, timeout=10)) as db, db:
-        most = "update outgoing set given = ?, acknowledged = ? where identifier = ?"
+        most = "update outbound_sequence set given = ?, acknowledged = ? where identifier = ?"
         db.execute(most, (MAX_MESSAGE_NUMBER - 1, f"1-{MAX_MESSAGE_NUMBER - 1}", offered))
     assert place(source.echo(mine, 2, "two")) == (offered, MAX_MESSAGE_NUMBER, False)
     answer = source.echo(mine, 3, "three")

@@ -180,5 +180,5 @@ def test_a_sequence_of_one_two_way_message_has_its_reply_on_the_response_and_bot
     ended = source.terminate(created.identifier, 1 if rm.has_close else None, headers=acknowledged)
     assert ended.reply.body_name == ("TerminateSequenceResponse" if rm.has_close else "TerminateSequence")
     assert source.store.sequence(created.identifier)["ended"] == "terminated"
-    states = source.store.rows("select state, unacknowledged from outgoing where identifier = ?", offered)
+    states = source.store.rows("select state, unacknowledged from outbound_sequence where identifier = ?", offered)
     assert states == [("terminated", 0)]

@@ -118,9 +118,9 @@ def test_the_published_session_of_1_1(server: OrdersServer) -> None:
         ended = wcf.end("TerminateSequence", wcf.acknowledging(2, "<r:Final></r:Final>"), 2)
         assert ended.reply.body_name == "TerminateSequenceResponse"
         assert wcf.offered.encode() not in ended.body, "it breaks off where its own sequence is terminated from here"
-        assert source.store.rows("select state, acknowledged from outgoing where identifier = ?", wcf.offered) == [
-            ("terminated", "1-2")
-        ]
+        assert source.store.rows(
+            "select state, acknowledged from outbound_sequence where identifier = ?", wcf.offered
+        ) == [("terminated", "1-2")]
         doubted = source.store.rows("select 1 from ledger where reason like ?", f"%{wcf.offered}")
         assert doubted == []
 

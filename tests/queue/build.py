@@ -18,13 +18,22 @@ from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settle import Done, Settled, settle
-from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, Offer, SequenceHeader, TerminateSequence
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    CreateSequence,
+    EndpointReference,
+    Offer,
+    SequenceHeader,
+    TerminateSequence,
+)
 from wsrm_mq.sequence.inbound import InboundSequence
+from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.store import entries, queues, schema
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.database import connect_writer
 from wsrm_mq.store.instances import InstanceFiles
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.testing import ManualClock
@@ -54,6 +63,22 @@ def arrival(identifier: str, number: int, *, last: bool = False, rm: RMVersion =
         policy=USUAL,
     )
     return made._replace(**changes)
+
+
+def add_outbound(
+    tx: Transaction, identifier: str, endpoint: EndpointReference, expires_at: int | None = None
+) -> OutboundRecord:
+    """A new outbound sequence that answers none."""
+    terms = OutboundTerms(identifier, WSRM_1_1, SOAPVersion.SOAP_1_2, WSA_2005, expires_at)
+    made = OutboundRecord(
+        value=OutboundSequence(terms),
+        queue=tx.queue("/orders"),
+        peer=endpoint.address,
+        partner="partner",
+        endpoint=endpoint,
+    )
+    assert tx.add_outbound(made), "its name is known"
+    return made
 
 
 class Instance:

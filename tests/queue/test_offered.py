@@ -7,7 +7,7 @@ import pytest
 from tests.queue.build import USUAL, Node, sender
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle
-from wsrm_mq.queue.offered import acknowledged_with, answered_by, number_reply
+from wsrm_mq.queue.outbound import acknowledged_with, give_number, spoken_of
 from wsrm_mq.sequence.elements import CreateSequence, Offer, SequenceAcknowledgement
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.store.applications import Serving
@@ -21,7 +21,7 @@ def test_an_offered_sequence_lives_no_longer_than_a_sequence_that_is_granted(nod
     one = node.start()
     request = CreateSequence(None, None, Offer(OFFERED, expires=wished))
     one.run(lambda tx: create(tx, sender(), request, None, USUAL))
-    (row,) = one.rows("SELECT expires_at FROM outgoing")
+    (row,) = one.rows("SELECT expires_at FROM outbound_sequence")
     assert row["expires_at"] == one.clock() + USUAL.max_expires
 
 
@@ -30,9 +30,9 @@ def test_what_is_for_another_application_is_not_acknowledged_here(node: Node) ->
     orders.create(offer=OFFERED)
 
     def numbered(tx: Transaction) -> object:
-        record = answered_by(tx, sender(), OFFERED)
+        record = spoken_of(tx, sender(), OFFERED)
         assert record is not None
-        return number_reply(tx, record, is_last=False)
+        return give_number(tx, record, is_last=False)
 
     orders.run(numbered)
     said = (SequenceAcknowledgement(OFFERED, ((1, 1),)),)
@@ -43,6 +43,6 @@ def test_what_is_for_another_application_is_not_acknowledged_here(node: Node) ->
 
     (wrong,) = bills.run(asked)  # type: ignore[misc]
     assert isinstance(wrong, UnknownSequence)
-    assert orders.rows("SELECT acknowledged FROM outgoing") == [{"acknowledged": ""}]
+    assert orders.rows("SELECT acknowledged FROM outbound_sequence") == [{"acknowledged": ""}]
     assert orders.run(asked) == ()
-    assert orders.rows("SELECT acknowledged FROM outgoing") == [{"acknowledged": "1"}]
+    assert orders.rows("SELECT acknowledged FROM outbound_sequence") == [{"acknowledged": "1"}]

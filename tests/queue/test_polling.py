@@ -8,12 +8,13 @@ import pytest
 
 from tests.queue.build import USUAL, Instance, Node, sender
 from wsrm_mq.queue.ending import expire_due
-from wsrm_mq.queue.offered import number_reply, take_outgoing
+from wsrm_mq.queue.outbound import give_number, hear_of
 from wsrm_mq.queue.polling import Fetched, fetch, leave_to_fetch, taken
 from wsrm_mq.queue.sending import LENT_FOR, OutgoingMessage, send
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.store.fetching import is_anything_waiting
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import MAKE_CONNECTION
@@ -26,6 +27,12 @@ AN_HOUR = 3_600_000
 
 def about(tx: Transaction, identifier: str) -> SequenceRecord:
     record = tx.sequence_named(identifier)
+    assert record is not None
+    return record
+
+
+def offered(tx: Transaction) -> OutboundRecord:
+    record = tx.outbound_named(OFFERED)
     assert record is not None
     return record
 
@@ -89,7 +96,7 @@ def test_what_was_not_taken_is_lent_again_and_what_was_is_gone(one: Instance) ->
 @pytest.mark.spec("MC-010", versions="all")
 def test_a_numbered_one_is_lent_until_it_is_acknowledged(one: Instance) -> None:
     identifier = one.create(offer=OFFERED).terms.identifier
-    header = one.run(lambda tx: number_reply(tx, about(tx, identifier), is_last=False))
+    header = one.run(lambda tx: give_number(tx, offered(tx), is_last=False))
     assert header is not None
     put(one, identifier, "first", header.number)
     for _ in range(3):
@@ -98,7 +105,7 @@ def test_a_numbered_one_is_lent_until_it_is_acknowledged(one: Instance) -> None:
         assert found.place == header
         one.clock.advance(LENT_FOR)
     said = SequenceAcknowledgement(OFFERED, ((1, 1),))
-    one.run(lambda tx: take_outgoing(tx, about(tx, identifier), said))
+    one.run(lambda tx: hear_of(tx, offered(tx), said))
     assert poll(one) is None
     assert to_send(one) == []
 

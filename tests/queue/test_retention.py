@@ -474,7 +474,7 @@ def test_a_reply_in_an_offered_sequence_is_kept_while_it_may_be_asked_for_and_go
     prune(one)
     assert one.rows("SELECT number FROM reply") == [{"number": 1}]
     one.end(TerminateSequence(identifier))
-    assert one.rows("SELECT state, unacknowledged FROM outgoing") == [{"state": "closed", "unacknowledged": 1}]
+    assert one.rows("SELECT state, unacknowledged FROM outbound_sequence") == [{"state": "closed", "unacknowledged": 1}]
     one.clock.advance(100 * HOUR)
     assert prune(one).sequences == 1
-    assert one.rows("SELECT * FROM reply") == one.rows("SELECT * FROM outgoing") == []
+    assert one.rows("SELECT * FROM reply") == one.rows("SELECT * FROM outbound_sequence") == []

@@ -227,7 +227,7 @@ class Source:
             assert sorted(place for place, _id, _body in self.replies.values()) == list(range(1, len(self.replies) + 1))
             numbers = AckRanges.of(self.sender.replies).ranges
             self.sender.post(self._speak.acknowledgement(self.sender.offered, *numbers))
-            left = "SELECT given, unacknowledged FROM outgoing"
+            left = "SELECT given, unacknowledged FROM outbound_sequence"
             assert self._service.stored.rows(left) == [(len(self.replies), 0)]
 
 

@@ -11,14 +11,14 @@ from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, Se
 from wsrm_mq.sequence.outbound import MOST_RANGES, NewMessage, OutboundSequence, OutboundStep, OutboundTerms, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSRM_1_0, WSRM_1_1, RMVersion
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 BOTH = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])
 
 
 def sending(count: int = 0, rm: RMVersion = WSRM_1_1, expires_at: int | None = None) -> OutboundSequence:
     """A sequence that has given ``count`` numbers."""
-    sequence = OutboundSequence(OutboundTerms(IDENTIFIER, rm, expires_at))
+    sequence = OutboundSequence(OutboundTerms(IDENTIFIER, rm, SOAPVersion.SOAP_1_1, WSA_2005, expires_at))
     for _ in range(count):
         sequence = take(sequence, NewMessage(), NOW).sequence
     return sequence

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
-from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy
+from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy, Resend
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
@@ -275,7 +275,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         gives_up = of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
         return QueuePolicy(
             retry=tuple(map(_ms, of("retry"))),
-            resend=tuple(map(_ms, of("resend"))),
+            resend=Resend(tuple(map(_ms, of("resend")))),
             on_poison=of("on_poison"),
             on_fault=of("on_fault"),
             acknowledge=of("acknowledge"),

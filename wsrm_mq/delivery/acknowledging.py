@@ -24,7 +24,7 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.remembered import Recent
 from wsrm_mq.shares import Shares
-from wsrm_mq.store.channels import ACKS_DUE, NEXT_ACK_DUE
+from wsrm_mq.store.channels import ACKS_DUE, NEXT_ACK_DUE, Channel
 from wsrm_mq.store.refusals import ACK_NOT_SENT
 from wsrm_mq.store.store import Store
 
@@ -120,7 +120,7 @@ class Acknowledging:
                 self._put(one, answer.left_alone)
                 return
             if one.about is not None:
-                self._hearing.hear(one.about, answer)
+                self._hearing.hear(Channel(message.to, one.about), answer)
         except Exception as error:  # nothing that an address may be, or answers, ends a thread
             answer = Posted(f"{url}: {as_error(error)}")
         with self._lock:

@@ -35,17 +35,18 @@ class _Bounds(NamedTuple):
     kind: str
     replay_id: str
     answers: int | None
-    """This column and those below are of its channel; ``None``: it has none, and leads to the application."""
-    address: str
+    """This column and those below are of its channel, if it has one."""
+    outbound: int | None
+    address: str | None
     parameters: str
     is_numbered: int
 
     @property
     def channel(self) -> Channel | None:
         """Where it leads; ``None``: to the application."""
-        if self.answers is None:
+        if self.address is None:
             return None
-        return Channel.load(self.answers, self.address, self.parameters, self.is_numbered)
+        return Channel.load(self.answers, self.outbound, self.address, self.parameters, self.is_numbered)
 
 
 class _Row(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from wsrm_mq.delivery.outgoing_messages import with_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
 from wsrm_mq.delivery.posted import Posted
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
@@ -13,6 +13,7 @@ from wsrm_mq.queue.hearing import hear
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.sequence.faults import UnknownSequence
+from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 
 HandOver = Callable[[Receipt], object]
@@ -28,14 +29,14 @@ class Hearing:
         self._events = events
         self._hand_over = hand_over
 
-    def hear(self, about: int, answer: Posted) -> None:
-        """Take the answer to a request about the inbound sequence with the key ``about``; it is committed when this
-        returns. Raises ``StoreError``."""
+    def hear(self, channel: Channel, answer: Posted) -> None:
+        """Take the answer to a request that has left in ``channel``; it is committed when this returns. Raises
+        ``StoreError``."""
         if answer.unreadable is not None:
             self._events.tell("answer.unreadable", error=answer.unreadable)
         if answer.said is not None:
-            hearing = partial(hear, about=about, said=answer.said, policy_of=self._policy_of)
-            verb = partial(with_end_of_offered, verb=hearing)
+            hearing = partial(hear, channel=channel, said=answer.said, policy_of=self._policy_of)
+            verb = partial(with_end_of_outbound, verb=hearing)
             receipt = self._store.call(verb, keep=True, committed=self._hand_over)
             tell_of_wrong(self._events, receipt)
             if answer.said.fault is not None:

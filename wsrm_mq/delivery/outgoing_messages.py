@@ -42,23 +42,22 @@ def tell_end(tx: Transaction, element: CloseSequence | TerminateSequence) -> Non
     send(tx, record, own_message(to, ending(terms.soap, terms.addressing, terms.rm, None, element, to=to), terms.soap))
 
 
-def with_end_of_offered(tx: Transaction, verb: Callable[[Transaction], Receipt]) -> Receipt:
-    """Have what a source says taken, and the end of the sequence that it has offered sent, where that follows and leads
-    to an endpoint; else it leaves on the response."""
+def with_end_of_outbound(tx: Transaction, verb: Callable[[Transaction], Receipt]) -> Receipt:
+    """Have what a partner says taken, and the end of the outbound sequence sent, where that follows and leads to an
+    endpoint; else it leaves on the response."""
     receipt = verb(tx)
-    record = None if receipt.terminates is None else tx.answered_by(receipt.terminates.identifier)
-    if receipt.terminates is None or record is None or record.outgoing is None or record.outgoing.endpoint is None:
-        return receipt
-    receipt.sends += tell_end_of_offered(tx, receipt.terminates).claims
-    receipt.terminates = None
+    told = NOT_SENT if receipt.terminates is None else tell_end_of_outbound(tx, receipt.terminates)
+    if told is not NOT_SENT:
+        receipt.sends += told.claims
+        receipt.terminates = None
     return receipt
 
 
-def tell_end_of_offered(tx: Transaction, element: TerminateSequence) -> Sent:
-    """Have the sequence that a source has offered terminated at its endpoint, or where that is fetched."""
-    record = tx.answered_by(element.identifier)
-    if record is None or record.outgoing is None or record.outgoing.endpoint is None:
+def tell_end_of_outbound(tx: Transaction, element: TerminateSequence) -> Sent:
+    """Have an outbound sequence terminated at its endpoint, or where that is fetched."""
+    outbound = tx.outbound_named(element.identifier)
+    if outbound is None or outbound.endpoint is None:
         return NOT_SENT
-    terms, to = record.value.terms, record.outgoing.endpoint
+    terms, to = outbound.value.terms, outbound.endpoint
     body = ending(terms.soap, terms.addressing, terms.rm, None, element, to=to)
-    return send(tx, record, own_message(to, body, terms.soap))
+    return send(tx, outbound.about, own_message(to, body, terms.soap))

@@ -14,8 +14,9 @@ from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posted import Posted, posted
 from wsrm_mq.envelope import piggyback, reply_headers
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, Diagnosis
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel
-from wsrm_mq.store.records import SequenceRecord, read
+from wsrm_mq.store.records import About, SequenceRecord, outbound_of, read_about
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
@@ -57,13 +58,12 @@ class Posting:
     def _sent(self, delivery: Delivery, channel: Channel) -> Outcome:
         content_type = json.loads(delivery.environ)["CONTENT_TYPE"]
         with self._store.reader() as db:
-            about = read(db, channel.answers)
-        assert isinstance(about, SequenceRecord)
+            about = read_about(db, channel.answers, channel.outbound)
         body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
         waited = (self._store.clock() - delivery.received_at) / 1000
         post = self._post.for_sender(about.sender, waited)
         answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
-        self._hearing.hear(channel.answers, answer)
+        self._hearing.hear(channel, answer)
         if answer.failure is not None and not _is_gone(delivery, about, answer):
             is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
             code = None if answer.code is None else storable(answer.code, _CODE_LENGTH)
@@ -74,22 +74,24 @@ class Posting:
         return Outcome(is_sent=channel.is_numbered and delivery.source is None)
 
 
-def _is_gone(delivery: Delivery, about: SequenceRecord, answer: Posted) -> bool:
+def _is_gone(delivery: Delivery, about: About, answer: Posted) -> bool:
     """Whether what was sent ends a sequence, and its endpoint answers that it does not know it: that one, or none by
     name (F-019)."""
     fault = None if answer.said is None else answer.said.fault
     if fault is None or fault.code not in _GONE or delivery.action not in _ENDS | _CLOSES:
         return False
-    offered = None if about.outgoing is None else about.outgoing.value.terms.identifier
-    return fault.identifier in (None, offered, about.value.terms.identifier)
+    outbound = outbound_of(about)
+    own = None if outbound is None else outbound.value.terms.identifier
+    return fault.identifier in (None, own, about.value.terms.identifier)
 
 
-def _as_it_leaves(delivery: Delivery, channel: Channel, about: SequenceRecord, body: bytes, content_type: str) -> bytes:
-    """With its place in the offered sequence, and the acknowledgement of now where acknowledgements go there too
+def _as_it_leaves(delivery: Delivery, channel: Channel, about: About, body: bytes, content_type: str) -> bytes:
+    """With its place in the outbound sequence, and the acknowledgement of now where acknowledgements go there too
     (D-ACK-028)."""
-    terms, place = about.value.terms, None
-    if channel.is_numbered and about.outgoing is not None:
-        place = about.outgoing.value.header(delivery.key.number)
-    acks = (about.value.acknowledgement(),) if about.acks_to == channel.endpoint else ()
+    terms, outbound = about.value.terms, outbound_of(about)
+    place = outbound.value.header(delivery.key.number) if channel.is_numbered and outbound is not None else None
+    acks: tuple[SequenceAcknowledgement, ...] = ()
+    if isinstance(about, SequenceRecord) and about.acks_to == channel.endpoint:
+        acks = (about.value.acknowledgement(),)
     fragment = reply_headers(terms.soap, terms.rm, place, acks)
     return piggyback(body, content_type, fragment) if fragment else body

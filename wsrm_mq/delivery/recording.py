@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.outgoing_messages import tell_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
@@ -363,7 +363,7 @@ def _settling(
         settled = settle(tx, claim, delivery.position, delivery.number, done, release=release, acknowledge=acknowledge)
         if settled.terminates is None:
             return settled
-        return settled._replace(sends=tell_end_of_offered(tx, settled.terminates).claim or settled.sends)
+        return settled._replace(sends=tell_end_of_outbound(tx, settled.terminates).claim or settled.sends)
 
     return verb
 

@@ -8,7 +8,7 @@ from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
 from wsrm_mq.envelope import fault
-from wsrm_mq.queue.offered import number_reply
+from wsrm_mq.queue.outbound import give_number
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.sequence.faults import ServiceFailure
@@ -34,6 +34,6 @@ def tell_undelivered(tx: Transaction, claim: Claim, delivery: Delivery) -> Claim
         return None
     body = fault(UNDELIVERED, terms.soap, terms.addressing, None, delivery.message_id, to=to)
     message = own_message(to, body, terms.soap)
-    header = number_reply(tx, record, is_last=False)
+    header = None if record.outbound is None else give_number(tx, record.outbound, is_last=False)
     reply = ServiceReply(_STATUS, (("Content-Type", message.content_type),), body, outgoing_message=message)
     return keep_reply(tx, record, delivery.position, reply, header, is_awaited=is_awaited).claim

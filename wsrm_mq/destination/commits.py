@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_outbound
 from wsrm_mq.destination.exchange import Commit, Forward, Request
 from wsrm_mq.envelope import Headers, last_message
 from wsrm_mq.queue.arrival import Arrival, Sender
 from wsrm_mq.queue.lifecycle import lifecycle
-from wsrm_mq.queue.offered import acknowledged_with
+from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence import faults
@@ -58,7 +58,7 @@ def acknowledging(commit: Commit) -> Commit:
         acknowledgements=headers.acknowledgements,
         is_alone=is_alone,
     )
-    return commit._replace(verb=partial(with_end_of_offered, verb=verb))
+    return commit._replace(verb=partial(with_end_of_outbound, verb=verb))
 
 
 def last_reply(headers: Headers, to: EndpointReference | None) -> OutgoingMessage:

@@ -16,7 +16,7 @@ from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
-from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_offered
+from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_outbound
 from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
 from wsrm_mq.delivery.undelivered import UNDELIVERED
 from wsrm_mq.destination import answers
@@ -249,7 +249,7 @@ class RMDestination:
         headers = request.headers
         commit = asking(request, sender, element)
         if isinstance(element, TerminateSequence):
-            commit = commit._replace(verb=partial(with_end_of_offered, verb=commit.verb))
+            commit = commit._replace(verb=partial(with_end_of_outbound, verb=commit.verb))
         if not sender.rm.has_close:  # 1.0: TerminateSequence is one-way
             return commit
         check_reply_to(headers, self._reach)

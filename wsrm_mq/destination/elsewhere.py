@@ -10,6 +10,7 @@ from wsrm_mq.envelope import Headers
 from wsrm_mq.queue.arrival import CreateReceipt, Receipt
 from wsrm_mq.queue.sending import send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
+from wsrm_mq.store.records import About, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 
@@ -38,10 +39,12 @@ def ended_there(
     receipt = verb(tx)
     if receipt.fault is not None or receipt.no_room:
         return receipt
-    record = tx.sequence_named(element.identifier) or tx.answered_by(element.identifier)
-    if record is not None:
-        final = None if record.acks_to == to else receipt.acknowledgement
+    about: About | None = tx.sequence_named(element.identifier)
+    if about is None and (outbound := tx.outbound_named(element.identifier)) is not None:
+        about = outbound.about
+    if about is not None:
+        final = None if isinstance(about, SequenceRecord) and about.acks_to == to else receipt.acknowledgement
         body = answers.ended(final, headers, to=to).body
-        receipt.sends += send(tx, record, own_message(to, body, headers.soap)).claims
+        receipt.sends += send(tx, about, own_message(to, body, headers.soap)).claims
         receipt.is_answered_elsewhere = True
     return receipt

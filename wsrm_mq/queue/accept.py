@@ -12,7 +12,7 @@ from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested, fa
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt
 from wsrm_mq.queue.ending import apply_step, bury
 from wsrm_mq.queue.lookup import find, look_around
-from wsrm_mq.queue.offered import number_reply
+from wsrm_mq.queue.outbound import give_number
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
@@ -23,6 +23,7 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -93,8 +94,8 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
             record.hold(arrival.body.size)
         receipt.position = store(tx, record, arrival, number, step.disposition)
         receipt.settled = step.disposition is not None
-        if arrival.last_reply is not None and record.outgoing is not None:
-            _answer_last(tx, record, arrival, receipt)
+        if arrival.last_reply is not None and record.outbound is not None:
+            _answer_last(tx, record, record.outbound, arrival, receipt)
         if step.is_late:
             receipt.is_late = True
             tx.execute(entries.MARK_LATE, {"key": receipt.position})
@@ -193,14 +194,16 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
     return position
 
 
-def _answer_last(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt) -> None:
+def _answer_last(
+    tx: Transaction, record: SequenceRecord, outbound: OutboundRecord, arrival: Arrival, receipt: MessageReceipt
+) -> None:
     """Answer the last message with the last one of the offered sequence, unless replies are still to come there: on the
     response, or where the acknowledgements go."""
     assert receipt.position is not None
     assert arrival.last_reply is not None
     if record.is_unsettled or record.held:
         return
-    header = number_reply(tx, record, is_last=True)
+    header = give_number(tx, outbound, is_last=True)
     if header is None:
         return
     if record.acks_to is not None:
@@ -214,7 +217,7 @@ def _answer_last(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
 
 def _repeat(tx: Transaction, record: SequenceRecord, arrival: Arrival, receipt: MessageReceipt) -> None:
     """A duplicate: find the first copy, and let its outcome wake this request too."""
-    is_answered_here = record.outgoing is not None and record.acks_to is None
+    is_answered_here = record.outbound is not None and record.acks_to is None
     receipt.has_last_reply = arrival.last_reply is not None and is_answered_here
     if arrival.header.number < record.cursor and not (arrival.wants_reply or receipt.has_last_reply):
         receipt.settled = True  # as everything below the cursor, and no more is asked for

@@ -49,14 +49,14 @@ def acknowledged(
 def _unconfirmed(db: Database, record: SequenceRecord) -> AckRanges:
     """The numbers that only the response with their reply tells, as that is not acknowledged: a source that was told of
     them elsewhere would not ask for a reply that was lost."""
-    outgoing = record.outgoing
-    if outgoing is None or not outgoing.acks_with_reply or record.value.state is not State.CREATED:
+    outbound = record.outbound
+    if outbound is None or not outbound.acks_with_reply or record.value.state is not State.CREATED:
         return AckRanges()
-    newest = AckRanges(((max(1, outgoing.value.given - _UNCONFIRMED + 1), max(1, outgoing.value.given)),))
-    numbers = outgoing.value.unacknowledged.within(newest) if outgoing.value.is_open else AckRanges()
+    newest = AckRanges(((max(1, outbound.value.given - _UNCONFIRMED + 1), max(1, outbound.value.given)),))
+    numbers = outbound.value.unacknowledged.within(newest) if outbound.value.is_open else AckRanges()
     if not numbers:
         return numbers
-    row = {"sequence": record.id, "numbers": json.dumps(numbers.ranges)}
+    row = {"outbound": outbound.id, "numbers": json.dumps(numbers.ranges)}
     return AckRanges.of(number for (number,) in db.execute(ANSWERED_WITH, row))
 
 

@@ -13,16 +13,18 @@ from typing import Final
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import CreateReceipt, Sender
 from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.offered import accept_offer
+from wsrm_mq.queue.outbound import spoken_of
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
 from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointReference, Offer
 from wsrm_mq.sequence.faults import CreateSequenceRefused
 from wsrm_mq.sequence.inbound import Lapsed, grant
+from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import lanes
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
@@ -108,9 +110,47 @@ def _create(
     tx.ledger("created", record)
     receipt.created, receipt.lifetime = value, (value.terms.expires_at or tx.now) - tx.now
     if request.offer is not None:
-        receipt.is_offer_accepted = accept_offer(
+        receipt.is_offer_accepted = _accept_offer(
             tx, record, sender, request.offer, policy.max_expires, acks_with_reply=acks_with_reply
         )
+
+
+def _accept_offer(
+    tx: Transaction,
+    record: SequenceRecord,
+    sender: Sender,
+    offer: Offer,
+    max_expires: int,
+    *,
+    acks_with_reply: bool,
+) -> bool:
+    """Have the replies to a new sequence go out in the one that was offered with it; answers whether they do. A name
+    that is known already is no name for it (SEC-033), unless its source offers it anew before it was used: the response
+    to its first CreateSequence was lost."""
+    known = spoken_of(tx, sender, offer.identifier)
+    if known is not None and known.answered is not None and known.peer == sender.peer and _is_unused(known):
+        tx.drop_answering(known.answered)
+    lifetime = min(offer.expires or max_expires, max_expires)
+    terms = OutboundTerms(offer.identifier, sender.rm, sender.soap, sender.addressing, tx.now + lifetime)
+    is_on_responses = offer.endpoint is None or offer.endpoint.address == sender.addressing.anonymous
+    return tx.add_outbound(
+        OutboundRecord(
+            answered=record,
+            value=OutboundSequence(terms),
+            queue=record.queue,
+            principal=record.principal,
+            peer=record.peer,
+            partner=record.partner,
+            endpoint=None if is_on_responses else offer.endpoint,
+            acks_with_reply=acks_with_reply,
+        )
+    )
+
+
+def _is_unused(outbound: OutboundRecord) -> bool:
+    """Neither a message of the sequence that it answers nor a word about the replies has come."""
+    value, has_come = outbound.value, outbound.answered is not None and outbound.answered.value.received
+    return not has_come and value.is_open and not (value.given or value.last_number)
 
 
 def _elsewhere(acks_to: EndpointReference | None, sender: Sender) -> EndpointReference | None:
@@ -137,9 +177,9 @@ def _still_answers(record: SequenceRecord, sender: Sender, now: int) -> bool:
 
 def _is_answered_in(record: SequenceRecord, offer: Offer | None) -> bool:
     """Whether the replies to a sequence go out in the one that ``offer`` names."""
-    if offer is None or record.outgoing is None:
+    if offer is None or record.outbound is None:
         return False
-    return record.outgoing.value.terms.identifier == offer.identifier
+    return record.outbound.value.terms.identifier == offer.identifier
 
 
 def new_identifier() -> str:

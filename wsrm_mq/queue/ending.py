@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
 from wsrm_mq.queue.forgetting import forget
-from wsrm_mq.queue.offered import end_outgoing
+from wsrm_mq.queue.outbound import end_outbound
 from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Step, TimePassed
 from wsrm_mq.sequence.states import State
@@ -34,8 +34,8 @@ def apply_step(
     if step.closed_now:
         tx.ledger("closed", record, number=step.sequence.last_number, reason=reason, actor=actor)
     if step.ended_now:
-        if record.outgoing is not None:
-            end_outgoing(tx, record)
+        if record.outbound is not None:
+            end_outbound(tx, record.outbound)
         record.ended_at = tx.now
         tx.ledger("ended", record, reason=reason or str(step.sequence.state), actor=actor)
     if step.released_across.ranges:

@@ -96,7 +96,7 @@ def after_failure(
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
     if lane.is_given_up(number):  # while it ran: it goes with what is given up
         return Aftermath.ENDED
-    ladder = policy.resend if lane.kind == "outgoing" else policy.retry
+    ladder = policy.resend.ladder if lane.kind == "outgoing" else policy.retry
     if failures <= len(ladder):
         retry_at = tx.now + ladder[failures - 1]
         tx.execute(entries.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})

@@ -9,15 +9,7 @@ from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import EndReceipt, Receipt, Sender
 from wsrm_mq.queue.ending import apply_step
 from wsrm_mq.queue.lookup import find, look_around
-from wsrm_mq.queue.offered import (
-    answered_by,
-    end_of,
-    is_answered_with_end,
-    is_ended_there,
-    is_open,
-    may_end,
-    take_outgoing,
-)
+from wsrm_mq.queue.outbound import end_of, hear_of, is_answered_with_end, is_ended_there, may_end, spoken_of, told_with
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.stepping import step_of
@@ -54,13 +46,16 @@ def lifecycle(
     if element is not None:
         record = find(tx, sender, element.identifier, receipt)
         if record is not None:
-            was_open = is_open(record)
+            outbound = record.outbound
+            was_open = outbound is not None and outbound.value.is_open
             _end(tx, record, element, receipt)
             receipt.acknowledgement = record.value.acknowledgement()
-            if is_answered_with_end(record, element) or (was_open and is_ended_there(record)):
-                receipt.terminates = end_of(record)
-        elif (answered := answered_by(tx, sender, element.identifier)) is not None and may_end(answered, sender):
-            take_outgoing(tx, answered, element)
+            if outbound is not None and (
+                is_answered_with_end(outbound, element) or (was_open and is_ended_there(outbound))
+            ):
+                receipt.terminates = end_of(outbound)
+        elif (outbound := spoken_of(tx, sender, element.identifier)) is not None and may_end(outbound, sender):
+            hear_of(tx, outbound, element)
             receipt.fault = None
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, identifier)
     return receipt
@@ -75,7 +70,7 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
         return receipt
     record = find(tx, sender, arrived.identifier, receipt)
     if record is None:
-        return _about_replies(tx, sender, arrived, arrived.identifier, receipt)
+        return _about_outbound(tx, sender, arrived, arrived.identifier, receipt)
     if record.value.state in ENDED:
         return receipt
     step = step_of(tx, record, arrived)
@@ -89,21 +84,22 @@ def take_fault(tx: Transaction, sender: Sender, arrived: SequenceFault) -> Recei
     return receipt
 
 
-def _about_replies(
+def _about_outbound(
     tx: Transaction, sender: Sender, arrived: SequenceFault, identifier: str, receipt: Receipt
 ) -> Receipt:
-    """Take a fault about the sequence that the source has offered, if it is that."""
-    record = answered_by(tx, sender, identifier)
-    if record is None or not may_end(record, sender):
+    """Take a fault about an outbound sequence, if it is that."""
+    outbound = spoken_of(tx, sender, identifier)
+    if outbound is None or not may_end(outbound, sender):
         return receipt
     receipt.fault, receipt.act = None, Act.IGNORE
-    if not is_open(record):
+    if not outbound.value.is_open:
         return receipt
-    take_outgoing(tx, record, arrived)
+    hear_of(tx, outbound, arrived)
+    lane = told_with(tx, outbound)
     reason = f"{arrived.code}, about {identifier}"
-    said = {"sequence": record.id, "event": "fault_received", "reason": reason}
+    said = {"sequence": None if lane is None else lane.id, "event": "fault_received", "reason": reason}
     if tx.execute(queues.IN_LEDGER, said).fetchone() is None:
-        tx.ledger("fault_received", record, reason=reason)
+        tx.ledger("fault_received", lane, reason=reason)
     return receipt
 
 

@@ -44,15 +44,27 @@ class Acknowledge(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Resend:
+    """How this side sends again what is not taken, or not acknowledged."""
+
+    ladder: tuple[int, ...] = tuple(
+        1_000 * step for step in (3, 10, 30, 120, 600, 1800, 3600, 7200, 14400, 28800, 28800)
+    )
+    """How long to wait before the second, third, … sending, in ms; after the last it is a dead letter. A day in all."""
+
+    def wait(self, sendings: int) -> int | None:
+        """How long to wait after so many, in ms; ``None``: there is no other."""
+        return self.ladder[sendings - 1] if sendings <= len(self.ladder) else None
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePolicy:
     """The policy of a wrapped endpoint. Times in ms."""
 
     retry: tuple[int, ...] = (1_000, 5_000, 15_000, 60_000, 300_000)
     """The ladder: how long to wait before the second, third, … try. Empty: no second try."""
-    resend: tuple[int, ...] = tuple(
-        1_000 * step for step in (3, 10, 30, 120, 600, 1800, 3600, 7200, 14400, 28800, 28800)
-    )
-    """The same for what this side sends, where it is not taken, or not acknowledged: a day in all."""
+    resend: Resend = field(default_factory=Resend)
+    """The same for what this side sends."""
     on_poison: OnPoison = OnPoison.BLOCK
     on_fault: OnFault = OnFault.SETTLE
     acknowledge: Acknowledge = Acknowledge.STORED

@@ -16,9 +16,10 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import LENT_FOR
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
+from wsrm_mq.sequence.outbound import OutboundTerms
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store import entries, fetching
-from wsrm_mq.store.records import SequenceRecord
+from wsrm_mq.store.records import About, SequenceRecord, outbound_of
 from wsrm_mq.store.transaction import Transaction
 
 _MOST: Final = 16
@@ -29,7 +30,7 @@ class Fetched(NamedTuple):
     """A message as it was stored, and what it goes out with."""
 
     position: int
-    terms: Terms
+    terms: Terms | OutboundTerms
     """Of the sequence that it is about."""
     content_type: str
     body: bytes
@@ -60,15 +61,15 @@ def fetch(
     whose = {"address": address, "principal": sender.principal, "peer": sender.peer}
     waiting = tx.execute(fetching.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
     keys = [key for (key,) in tx.execute(fetching.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
-    about = {record.id: record for key in keys if (record := _about(tx, key)) is not None}
+    acknowledging = {record.id: record for key in keys if (record := tx.sequence(key)) and tx.serves(record.queue)}
     message = None
-    for position, number, key, is_numbered in waiting[:1]:
-        record = _about(tx, key)
-        if record is not None:
-            if record.acks_fetched_by == address:
-                about[record.id] = record
-            message = position, number, record, bool(is_numbered)
-    for record in about.values():
+    for position, number, answers, outbound, is_numbered in waiting[:1]:
+        about = tx.about(answers, outbound)
+        if about is not None and tx.serves(about.queue):
+            if isinstance(about, SequenceRecord) and about.acks_fetched_by == address:
+                acknowledging[about.id] = about
+            message = position, number, about, bool(is_numbered)
+    for record in acknowledging.values():
         record.ack_waits = False
         receipt.others += (acknowledged(tx.db, record, policy, lambda: tx.used_bytes),)
     if message is not None:
@@ -90,17 +91,11 @@ def leave_to_fetch(tx: Transaction, position: int) -> None:
     tx.execute(entries.SET_WAITER, {"key": position, "waiter": None})
 
 
-def _about(tx: Transaction, key: int) -> SequenceRecord | None:
-    """The inbound sequence, where this process speaks for it."""
-    record = tx.sequence(key)
-    return record if record is not None and tx.serves(record.queue) else None
-
-
 def _lent(
     tx: Transaction,
     position: int,
     number: int,
-    record: SequenceRecord,
+    about: About,
     is_numbered: bool,
     acknowledgements: tuple[SequenceAcknowledgement, ...],
     *,
@@ -108,6 +103,7 @@ def _lent(
 ) -> Fetched:
     tx.execute(fetching.LEND, {"key": position, "now": tx.now, "until": tx.now + LENT_FOR})
     environ, body = tx.execute(fetching.ENVELOPE, {"key": position}).fetchone()
-    place = record.outgoing.value.header(number) if is_numbered and record.outgoing is not None else None
+    outbound = outbound_of(about)
+    place = outbound.value.header(number) if is_numbered and outbound is not None else None
     content_type = json.loads(environ)["CONTENT_TYPE"]
-    return Fetched(position, record.value.terms, content_type, body, place, acknowledgements, is_pending)
+    return Fetched(position, about.value.terms, content_type, body, place, acknowledgements, is_pending)

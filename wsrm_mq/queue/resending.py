@@ -7,6 +7,7 @@ from typing import Final
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.ownership import Claim, give_back, still_mine
+from wsrm_mq.queue.policy import Resend
 from wsrm_mq.queue.settle import Settled, runs_since
 from wsrm_mq.store import channels
 from wsrm_mq.store.transaction import Transaction
@@ -21,16 +22,17 @@ def sent(
     position: int,
     number: int,
     attempt: int,
-    resend: tuple[int, ...],
+    resend: Resend,
     *,
     release: bool,
     over_at: int | None = None,
 ) -> Settled:
-    """It has left for the ``attempt``-th time, and leaves again after that step of ``resend``, in ms; after the last it
-    is a dead letter. Raises ``FenceLost`` as ``settle`` does."""
+    """It has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter. Raises
+    ``FenceLost`` as ``settle`` does."""
     record = still_mine(tx, held)
-    if attempt <= len(resend):
-        tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + resend[attempt - 1]})
+    wait = resend.wait(attempt)
+    if wait is not None:
+        tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + wait})
     else:
         bury(tx, record, position, number, NOT_ACKNOWLEDGED)
         settle_cursor(tx, record)

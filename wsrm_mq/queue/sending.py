@@ -18,7 +18,8 @@ from wsrm_mq.store import queues
 from wsrm_mq.store.applications import fetched_queue, sent_queue
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.fetching import LEND
-from wsrm_mq.store.records import Lane, SequenceRecord
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.records import About, Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
 
 LENT_FOR: Final = 3_000
@@ -56,23 +57,23 @@ NOT_SENT: Final = Sent(None)
 
 def send(
     tx: Transaction,
-    record: SequenceRecord,
+    about: About,
     message: OutgoingMessage,
     number: int | None = None,
     *,
     is_awaited: bool = False,
 ) -> Sent:
-    """Have a message about the inbound sequence ``record`` leave. ``number``: its place in the sequence that the source
-    has offered; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and leaves on a response
-    now; if that fails, it can be fetched."""
-    channel = _lead(tx, record, Channel(message.to, record.id, number is not None))
+    """Have a message about a sequence leave. ``number``: its place in the outbound sequence, which is the one that this
+    is about, or that answers it; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and
+    leaves on a response now; if that fails, it can be fetched."""
+    channel = _lead(tx, about, _channel(about, message.to, is_numbered=number is not None))
     number = channel.append(tx.now, number)
     key = tx.add_message(
         {
             "message_id": message.message_id,
             "action": message.action,
             "environ": as_json({"CONTENT_TYPE": message.content_type}),
-            "principal": record.principal,
+            "principal": about.principal,
             "connection": None,
             "received_at": tx.now,
             "body_size": len(message.body),
@@ -81,10 +82,10 @@ def send(
     )
     entry = {"id": key, "queue": channel.queue, "message": key, "lane": channel.id, "number": number}
     tx.add_entry({**_FRESH, **entry})
-    if message.to == record.acks_to:
-        record.ack_due_at = None  # this takes it along
-    if record.value.terms.rm.is_fetched(message.to.address):
-        channel.due_at = max(tx.now + _KEPT_FOR, record.value.terms.expires_at or 0)
+    if isinstance(about, SequenceRecord) and message.to == about.acks_to:
+        about.ack_due_at = None  # this takes it along
+    if about.value.terms.rm.is_fetched(message.to.address):
+        channel.due_at = max(tx.now + _KEPT_FOR, about.value.terms.expires_at or 0)
         if is_awaited:
             tx.execute(LEND, {"key": key, "now": tx.now, "until": tx.now + LENT_FOR})
         return Sent(key)
@@ -101,24 +102,31 @@ _FRESH: Final = {
 }
 
 
-def _lead(tx: Transaction, record: SequenceRecord, channel: Channel) -> Lane:
+def _channel(about: About, to: EndpointReference, *, is_numbered: bool) -> Channel:
+    if isinstance(about, OutboundRecord):
+        return Channel(to, None, about.id, is_numbered)
+    outbound = about.outbound.id if is_numbered and about.outbound is not None else None
+    return Channel(to, about.id, outbound, is_numbered)
+
+
+def _lead(tx: Transaction, about: About, channel: Channel) -> Lane:
     """The lane of kind outgoing that leads there; it is made if it is missing. It has ended from the beginning, as no
     source speaks of it, and has no order: nothing waits for what is not taken."""
     known = tx.channel(channel)
     if known is not None:
         return known
-    home, _application = tx.execute(queues.QUEUE, {"key": record.queue}).fetchone()
-    is_fetched = record.value.terms.rm.is_fetched(channel.endpoint.address)
+    home, _application = tx.execute(queues.QUEUE, {"key": about.queue}).fetchone()
+    is_fetched = about.value.terms.rm.is_fetched(channel.endpoint.address)
     made = Lane(
-        queue=tx.queue(fetched_queue(home) if is_fetched else sent_queue(home), "outgoing", record.queue),
+        queue=tx.queue(fetched_queue(home) if is_fetched else sent_queue(home), "outgoing", about.queue),
         kind="outgoing",
         identifier=new_identifier(),
-        soap=record.soap,
-        addressing=record.addressing,
+        soap=about.value.terms.soap,
+        addressing=about.value.terms.addressing,
         ordered=False,
-        principal=record.principal,
-        peer=record.peer,
-        partner=record.partner,
+        principal=about.principal,
+        peer=about.peer,
+        partner=about.partner,
         created_at=tx.now,
         active_at=tx.now,
         ended=State.TERMINATED.value,

@@ -11,7 +11,7 @@ from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.counts import delivered
 from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
-from wsrm_mq.queue.offered import end_of, end_outgoing, is_ended_there, is_open, number_reply
+from wsrm_mq.queue.outbound import end_of, end_outbound, give_number, is_ended_there
 from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
@@ -149,9 +149,10 @@ def _told(
     if acknowledge is not None and record.acks_to is None:
         acknowledgement = acknowledge(tx, record)
         record.ack_waits = False
-    if record.value.state in ENDED and is_open(record):
-        end_outgoing(tx, record)
-        terminates = end_of(record) if is_ended_there(record) else None
+    outbound = record.outbound
+    if outbound is not None and outbound.value.is_open and record.value.state in ENDED:
+        end_outbound(tx, outbound)
+        terminates = end_of(outbound) if is_ended_there(outbound) else None
     needs_watch = settled.needs_watch or record.ack_due_at == tx.now
     return settled._replace(acknowledgement=acknowledgement, terminates=terminates, needs_watch=needs_watch)
 
@@ -174,9 +175,9 @@ def _give_back_quickly(tx: Transaction, held: Claim, lane: Lane, goes_on: bool) 
 def place_of(tx: Transaction, record: SequenceRecord, number: int, reply: ServiceReply) -> SequenceHeader | None:
     """The place of the reply to message ``number`` in the sequence that the source has offered, if it has one: what is
     no envelope can carry no number. In order no reply comes after the one to the last message."""
-    if record.outgoing is None or reply.place is None:
+    if record.outbound is None or reply.place is None:
         return None
-    return number_reply(tx, record, is_last=number == record.value.last_number and record.ordered)
+    return give_number(tx, record.outbound, is_last=number == record.value.last_number and record.ordered)
 
 
 def add_reply(
@@ -212,7 +213,7 @@ def keep_reply(
             "headers": as_json(reply.headers),
             "stored_at": tx.now,
             "body": reply.body,
-            "sequence": None if header is None or about is None else about.id,
+            "outbound": None if header is None or about is None or about.outbound is None else about.outbound.id,
             "number": None if header is None else header.number,
             "outgoing_entry": sent.position,
         },
@@ -241,8 +242,8 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     record = read(db, lane)
     if not isinstance(record, SequenceRecord):
         return Settlement(outcome, reply, None, outgoing_position)
-    if reply is not None and reply_number is not None and record.outgoing is not None:
-        reply = reply._replace(header=record.outgoing.value.header(reply_number))
+    if reply is not None and reply_number is not None and record.outbound is not None:
+        reply = reply._replace(header=record.outbound.value.header(reply_number))
     if record.acks_to is not None and policy is not None:
         return Settlement(outcome, reply, None, outgoing_position)
     if policy is None:

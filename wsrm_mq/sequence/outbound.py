@@ -27,7 +27,7 @@ from wsrm_mq.sequence.outbound_states import (
     OutboundTrigger,
 )
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, RMVersion
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class OutboundTerms:
 
     identifier: str
     rm: RMVersion
+    soap: SOAPVersion
+    addressing: AddressingVersion
     expires_at: int | None = None
 
 

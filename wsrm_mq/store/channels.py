@@ -16,13 +16,20 @@ p = bindparam
 _P: Final[dict[str, Any]] = {column.name: p(column.name) for column in channel.columns}
 
 ADD_CHANNEL: Final = compiled(insert(channel).values(_P))
-DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.lane == p("lane")))
-CHANNEL: Final = compiled(select(channel.c.lane).where(*(channel.c[name] == _P[name] for name in _P if name != "lane")))
-"""The key of the lane of kind outgoing that leads there."""
+DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.lane == p("lane")).returning(channel.c.outbound))
+CHANNEL: Final = {
+    about: compiled(
+        select(channel.c.lane).where(
+            *(channel.c[name] == _P[name] for name in (about, "address", "parameters", "is_numbered"))
+        )
+    )
+    for about in ("answers", "outbound")
+}
+"""The key of the lane of kind outgoing that leads there, about an inbound sequence, or about an outbound one."""
 CHANNELS_NUMBERED: Final = compiled(
-    select(channel.c.lane).where(channel.c.answers == p("answers"), channel.c.is_numbered == 1)
+    select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 1)
 )
-"""The keys of those that have numbers of the offered sequence."""
+"""The keys of those that have numbers of an outbound sequence."""
 LEAVING: Final = compiled(
     select(channel.c.address, entry.c.id, message.c.received_at)
     .join(entry, and_(entry.c.lane == channel.c.lane, entry.c.number == p("number")))
@@ -85,26 +92,32 @@ NEXT_ACK_DUE: Final = compiled(
 
 
 class Channel(NamedTuple):
-    """Of a lane of kind outgoing: where its messages go. ``answers`` is the key of the inbound sequence that they
-    are about; ``is_numbered``: they have their numbers in the sequence that its source has offered."""
+    """Of a lane of kind outgoing: where its messages go."""
 
     endpoint: EndpointReference
-    answers: int
-    is_numbered: bool
+    answers: int | None
+    """Key of the inbound sequence that they are about; ``None``: they are about the outbound one alone."""
+    outbound: int | None = None
+    """Key of the outbound sequence."""
+    is_numbered: bool = False
+    """They have their numbers in that."""
 
     @property
     def row(self) -> dict[str, object]:
         """Of ``channel``, but for the key."""
         return {
             "answers": self.answers,
+            "outbound": self.outbound,
             "address": self.endpoint.address,
             "parameters": json.dumps(self.endpoint.parameters, ensure_ascii=False),
             "is_numbered": int(self.is_numbered),
         }
 
     @classmethod
-    def load(cls, answers: int, address: str, parameters: str, is_numbered: int) -> Channel:
-        return cls(EndpointReference(address, tuple(json.loads(parameters))), answers, bool(is_numbered))
+    def load(
+        cls, answers: int | None, outbound: int | None, address: str, parameters: str, is_numbered: int
+    ) -> Channel:
+        return cls(EndpointReference(address, tuple(json.loads(parameters))), answers, outbound, bool(is_numbered))
 
 
 def endpoint_text(endpoint: EndpointReference | None) -> str | None:

@@ -24,7 +24,7 @@ CREATE TABLE alembic_version (
 """
 _FIRST_ROWS: Final = (
     "INSERT INTO watermark (name, upto) VALUES ('connection_message', 0), ('lane_entry', 0)",
-    "INSERT INTO sqlite_sequence (name, seq) VALUES ('entry', 0), ('queue', 0)",
+    "INSERT INTO sqlite_sequence (name, seq) VALUES ('entry', 0), ('queue', 0), ('outbound_sequence', 0)",
 )
 
 

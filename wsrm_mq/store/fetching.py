@@ -37,7 +37,7 @@ _IS_THEIRS: Final = and_(
 and what is of the first for whom something was put there: a client may move, and a stranger may name its address."""
 
 WAITING: Final = compiled(
-    select(entry.c.id, entry.c.number, channel.c.answers, channel.c.is_numbered)
+    select(entry.c.id, entry.c.number, channel.c.answers, channel.c.outbound, channel.c.is_numbered)
     .join_from(channel, lane, lane.c.id == channel.c.lane)
     .join(entry, entry.c.lane == lane.c.id)
     .where(

@@ -208,9 +208,33 @@ INVARIANTS: Final = (
         "a reply that has a number has one that was given in the sequence that it goes out in",
         "entry",
         """SELECT r.entry, 'number ' || r.number || ', given ' || coalesce(CAST(o.given AS TEXT), 'none')
-        FROM reply r LEFT JOIN outgoing o ON o.sequence = r.sequence
+        FROM reply r LEFT JOIN outbound_sequence o ON o.id = r.outbound
         WHERE r.entry BETWEEN :lower AND :upper AND r.number IS NOT NULL
           AND r.number NOT BETWEEN 1 AND coalesce(o.given, 0)""",
+    ),
+    Invariant(
+        "an outbound sequence counts those of its numbers that are not acknowledged",
+        "outbound_sequence",
+        """SELECT id, unacknowledged || ' of ' || given || ', last ' || coalesce(CAST(last_number AS TEXT), 'none')
+        FROM outbound_sequence WHERE id BETWEEN :lower AND :upper
+          AND (unacknowledged NOT BETWEEN 0 AND given OR given > coalesce(last_number, given))""",
+    ),
+    Invariant(
+        "an outbound sequence is of the source, and in the versions, of the sequence that it answers",
+        "outbound_sequence",
+        """SELECT o.id, 'it answers ' || l.identifier
+        FROM outbound_sequence o JOIN lane l ON l.id = o.answers JOIN sequence s ON s.lane = l.id
+        WHERE o.id BETWEEN :lower AND :upper
+          AND (o.queue, o.principal, o.peer, o.partner, o.rm, o.soap, o.addressing)
+              IS DISTINCT FROM (l.queue, l.principal, l.peer, l.partner, s.rm, l.soap, l.addressing)""",
+    ),
+    Invariant(
+        "what leaves in an outbound sequence is about that, and has numbers that were given in it",
+        "outbound_sequence",
+        """SELECT o.id, 'lane ' || c.lane || ', limit ' || l."limit" || ', given ' || o.given
+        FROM outbound_sequence o JOIN channel c ON c.outbound = o.id JOIN lane l ON l.id = c.lane
+        WHERE o.id BETWEEN :lower AND :upper
+          AND (c.answers IS DISTINCT FROM o.answers OR (c.is_numbered = 1 AND l."limit" > o.given + 1))""",
     ),
     Invariant(
         "the index of connections has every message up to its watermark, and none behind it",
@@ -259,6 +283,7 @@ INVARIANTS: Final = (
                 WHEN 'queue' THEN (SELECT max(id) FROM queue)
                 WHEN 'ledger' THEN (SELECT max(id) FROM ledger)
                 WHEN 'instance' THEN (SELECT max(id) FROM instance)
+                WHEN 'outbound_sequence' THEN (SELECT max(id) FROM outbound_sequence)
             END AS highest FROM sqlite_sequence WHERE rowid BETWEEN :lower AND :upper
         ) WHERE highest > seq""",
     ),
@@ -284,7 +309,7 @@ TABLES: Final = (
     "entry",
     "range",
     "reply",
-    "outgoing",
+    "outbound_sequence",
     "channel",
     "connection_message",
     "lane_entry",

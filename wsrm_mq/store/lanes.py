@@ -8,8 +8,9 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, fun
 
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.outbound import OUTBOUND_COLUMNS
 from wsrm_mq.store.running import delivery_is
-from wsrm_mq.store.tables import channel, lane, outgoing, plan, queue, range_, sequence
+from wsrm_mq.store.tables import channel, lane, outbound_sequence, plan, queue, range_, sequence
 from wsrm_mq.versions import UNSEQUENCED
 
 p = bindparam
@@ -56,10 +57,10 @@ _LANE: Final = (
     select(
         lane,
         *(column.label(f"sequence_{column.name}") for column in sequence.columns),
-        *(column.label(f"outgoing_{column.name}") for column in outgoing.columns),
+        *OUTBOUND_COLUMNS,
     )
     .outerjoin(sequence, sequence.c.lane == lane.c.id)
-    .outerjoin(outgoing, outgoing.c.sequence == lane.c.id)
+    .outerjoin(outbound_sequence, outbound_sequence.c.answers == lane.c.id)
 )
 LANE_COLUMNS: Final = tuple(_LANE.selected_columns.keys())
 LANE_BY_IDENTIFIER: Final = compiled(_LANE.where(lane.c.identifier == p("identifier")))
@@ -164,7 +165,7 @@ RUN_BOUNDS: Final = compiled(
         lane.c.addressing,
         lane.c.kind,
         func.coalesce(case((plan.c.as_new == 1, plan.c.id)), ""),
-        *(channel.c.answers, channel.c.address, channel.c.parameters, channel.c.is_numbered),
+        *(channel.c.answers, channel.c.outbound, channel.c.address, channel.c.parameters, channel.c.is_numbered),
     )
     .join_from(lane, plan, plan.c.id == lane.c.plan, isouter=True)
     .outerjoin(channel, channel.c.lane == _SOURCE)

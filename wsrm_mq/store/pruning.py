@@ -122,12 +122,14 @@ WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT
   AND NOT EXISTS (
       SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
   )
-  AND id NOT IN (SELECT queue FROM entry)
+  AND id NOT IN (SELECT queue FROM entry) AND id NOT IN (SELECT queue FROM outbound_sequence)
   AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
 ORDER BY id LIMIT :count
 """
 LAST_LANE: Final = "SELECT coalesce(max(id), 0) FROM lane"
-USED_SINCE: Final = "SELECT queue FROM lane WHERE id > ?"
+USED_SINCE: Final = (
+    "SELECT queue FROM lane WHERE id > ? UNION SELECT queue FROM outbound_sequence WHERE answers IS NULL"
+)
 QUEUES_BELOW: Final = written(f"SELECT id FROM queue WHERE parent IN {_LISTED}")
 QUEUES_LEFT: Final = written(f"SELECT id FROM queue WHERE id IN {_LISTED}")
 DROP_QUEUES: Final = written(f"DELETE FROM queue WHERE id IN {_LISTED}")

@@ -29,9 +29,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import SelectBase
 
-from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED
 from wsrm_mq.store.compiling import standard
 from wsrm_mq.store.dialects import written
+from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.tables import (
     ANSWERED_WITH_FAULT,
@@ -47,7 +47,7 @@ from wsrm_mq.store.tables import (
     lane_entry,
     ledger,
     message,
-    outgoing,
+    outbound_sequence,
     plan,
     queue,
     range_,
@@ -287,28 +287,28 @@ replies: Final = _view(
     "replies",
     select(
         *(reply.c.entry.label("position"), reply.c.status, reply.c.headers, reply.c.stored_at, reply.c.body),
-        outgoing.c.identifier.label("sequence"),
+        outbound_sequence.c.identifier.label("sequence"),
         reply.c.number,
-    ).outerjoin(outgoing, outgoing.c.sequence == reply.c.sequence),
+    ).outerjoin(outbound_sequence, outbound_sequence.c.id == reply.c.outbound),
 )
 
-_outgoing_ended: Final = or_(*(outgoing.c.state == state.value for state in sorted(OUTBOUND_ENDED)))
+_outbound: Final = outbound_sequence.c
 
 outgoing_sequences: Final = _view(
     "outgoing_sequences",
     select(
-        outgoing.c.sequence.label("key"),
-        outgoing.c.identifier.label("sequence"),
+        _outbound.answers.label("key"),
+        _outbound.identifier.label("sequence"),
         lane.c.identifier.label("answers"),
         queue.c.name.label("queue"),
-        case((_outgoing_ended, "ended"), else_=outgoing.c.state).label("state"),
-        case((_outgoing_ended, outgoing.c.state)).label("ended"),
-        *(outgoing.c.expires_at, outgoing.c.given.label("sent"), outgoing.c.last_number),
-        *(outgoing.c.acknowledged, outgoing.c.unacknowledged, outgoing.c.waiting_since),
+        case((HAS_ENDED, "ended"), else_=_outbound.state).label("state"),
+        case((HAS_ENDED, _outbound.state)).label("ended"),
+        *(_outbound.expires_at, _outbound.given.label("sent"), _outbound.last_number),
+        *(_outbound.acknowledged, _outbound.unacknowledged, _outbound.waiting_since),
         *(lane.c.created_at, lane.c.active_at),
     )
-    .select_from(outgoing)
-    .join(lane, lane.c.id == outgoing.c.sequence)
+    .select_from(outbound_sequence)
+    .join(lane, lane.c.id == _outbound.answers)
     .join(queue, queue.c.id == lane.c.queue),
 )
 

@@ -19,11 +19,11 @@ from wsrm_mq.sequence.terms import DeliveryAssurance, Terms
 from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.lanes import LANE_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS
-from wsrm_mq.store.outgoing import Outgoing
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.outbound import read as read_outbound
 from wsrm_mq.store.port import Database
-from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, WSRM_1_0, WSRM_1_1, AddressingVersion, SOAPVersion
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL, AddressingVersion, SOAPVersion
 
-_RM: Final = {version.label: version for version in (WSRM_1_0, WSRM_1_1)}
 _TERMS: Final = ("queue", "kind", "identifier", "principal", "peer", "partner", "inactivity", "created_at")
 _ORIGIN: Final = ("connection", "replay_of", "plan")
 _AS_STORED: Final = (
@@ -269,10 +269,8 @@ class SequenceRecord(Lane):
     duplicates: int = field(default=0, init=False)
     acknowledged_at: int = field(default=0, init=False)
     """When an acknowledgement was sent last, as far as this process knows."""
-    outgoing: Outgoing | None = field(default=None, init=False)
+    outbound: OutboundRecord | None = field(default=None, init=False)
     """The sequence that its replies go out in, where its source has offered one."""
-    written_outgoing: Outgoing | None = field(default=None, init=False)
-    """The same, as the store has it."""
     written_protocol: tuple[Any, ...] = field(default=(), init=False)
     """``protocol``, as the store has it."""
 
@@ -381,12 +379,31 @@ class SequenceRecord(Lane):
             self.ack_waits = self.acks_fetched_by is not None
 
 
+About = SequenceRecord | OutboundRecord
+"""What a message of this side is about: an inbound sequence, or an outbound one that answers none."""
+
+
 def read(db: Database, key: int) -> Lane:
     """The lane with this ``key``, which is there, as it is committed: to be looked at."""
     row = db.execute(lanes.LANE_BY_ID, {"key": key}).fetchone()
     ranges = AckRanges(tuple(db.execute(lanes.RANGES, {"lane": key})))
     unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, {"lane": key}))
     return load(row, ranges, unnamed)
+
+
+def read_about(db: Database, answers: int | None, outbound: int | None) -> About:
+    """The sequence that a channel is about, as it is committed."""
+    if answers is None:
+        assert outbound is not None
+        return read_outbound(db, outbound)
+    record = read(db, answers)
+    assert isinstance(record, SequenceRecord)
+    return record
+
+
+def outbound_of(about: About) -> OutboundRecord | None:
+    """The sequence that messages about this one may have their numbers in."""
+    return about if isinstance(about, OutboundRecord) else about.outbound
 
 
 def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
@@ -409,7 +426,7 @@ def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
 def _sequence(columns: Mapping[str, Any], lane: Mapping[str, Any], unnamed: AckRanges) -> SequenceRecord:
     terms = Terms(
         identifier=lane["identifier"],
-        rm=_RM[columns["sequence_rm"]],
+        rm=RM_OF_LABEL[columns["sequence_rm"]],
         soap=lane["soap"],
         addressing=lane["addressing"],
         behavior=IncompleteSequenceBehavior(columns["sequence_behavior"]),
@@ -439,5 +456,5 @@ def _sequence(columns: Mapping[str, Any], lane: Mapping[str, Any], unnamed: AckR
     )
     record.duplicates = columns["sequence_duplicates"]
     record.ack_due_at, record.ack_waits = columns["sequence_ack_due_at"], bool(columns["sequence_ack_waits"])
-    record.outgoing = record.written_outgoing = Outgoing.load(columns, terms.rm)
+    record.outbound = None if columns["outbound_id"] is None else OutboundRecord.load(columns, record)
     return record

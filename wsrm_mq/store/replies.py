@@ -25,7 +25,7 @@ ANSWERED_WITH: Final = compiled(
     .select_from(_NUMBERS)
     .join(reply, reply.c.number.between(_NUMBERS.c.lower, _NUMBERS.c.upper))
     .join(entry, entry.c.id == reply.c.entry)
-    .where(reply.c.sequence == bindparam("sequence"), reply.c.outgoing_entry.is_(None))
+    .where(reply.c.outbound == bindparam("outbound"), reply.c.outgoing_entry.is_(None))
 )
-"""The numbers of the requests whose replies have left on a response, with ``:numbers`` of the offered sequence: a JSON
+"""The numbers of the requests whose replies have left on a response, with ``:numbers`` of ``:outbound``: a JSON
 list of [lower, upper]."""

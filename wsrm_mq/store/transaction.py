@@ -15,10 +15,11 @@ from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import entries, lanes
+from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.bulk import CHANGED, PROGRESS, PROTOCOL, RANGES, STEADY, Row
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
-from wsrm_mq.store.outgoing import ADD_OUTGOING, ANSWERED_BY, DROP_OUTGOING, IDENTIFIER_IN_USE, SAVE_OUTGOING, Outgoing
-from wsrm_mq.store.records import Lane, SequenceRecord, load
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.records import About, Lane, SequenceRecord, load
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
 
 __all__ = ["Transaction", "as_json"]
@@ -37,6 +38,8 @@ class Transaction(UnitOfWork):
         super().__init__(session, now, reached)
         self._lanes = session.cache.lanes
         self._touched: dict[int, Lane] = {}
+        self._outbound: dict[int, OutboundRecord] = {}
+        """Those that answer no sequence. Any other is kept with the one that it answers."""
         self._taken = self._sent = 0
         self._held = self._held_bytes = 0
         """How much more is held after it."""
@@ -103,38 +106,64 @@ class Transaction(UnitOfWork):
         self._touched.pop(key, None)
         self._lanes.drop(key)
         self.execute(lanes.DROP_RANGES, {"lane": key})
-        self.execute(DROP_OUTGOING, {"sequence": key})
-        self.execute(DROP_CHANNEL, {"lane": key})
+        self.execute(outbounds.DROP_ANSWERING, {"answers": key})
+        for (outbound,) in self.execute(DROP_CHANNEL, {"lane": key}).fetchall():
+            self.execute(outbounds.DROP_OVER, {"id": outbound})
         self.execute(lanes.DROP_SEQUENCE, {"key": key})
         self.execute(lanes.DROP_LANE, {"key": key})
 
-    def add_outgoing(self, record: SequenceRecord, outgoing: Outgoing) -> bool:
-        """Have the replies to a sequence go out in another; answers whether that has a name of its own."""
-        if self.execute(IDENTIFIER_IN_USE, {"identifier": outgoing.value.terms.identifier}).fetchone():
+    def outbound(self, key: int) -> OutboundRecord | None:
+        """The outbound sequence with this key, to be read and changed; ``None`` where there is none."""
+        return self._outbound_found(outbounds.FOUND_BY_ID, {"id": key})
+
+    def outbound_named(self, identifier: str) -> OutboundRecord | None:
+        """The outbound sequence with this identifier; ``None`` where there is none."""
+        return self._outbound_found(outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
+
+    def _outbound_found(self, statement: str, parameters: Mapping[str, object]) -> OutboundRecord | None:
+        found = self.execute(statement, parameters).fetchone()
+        if found is None:
+            return None
+        key, answers = found
+        if answers is not None:
+            answered = self.sequence(answers)
+            return None if answered is None else answered.outbound
+        if key not in self._outbound:
+            self._outbound[key] = outbounds.read(self.db, key)
+        return self._outbound[key]
+
+    def add_outbound(self, record: OutboundRecord) -> bool:
+        """Add an outbound sequence, which gets its key; answers whether it has a name of its own."""
+        if self.execute(outbounds.IDENTIFIER_IN_USE, {"identifier": record.value.terms.identifier}).fetchone():
             return False
-        self.execute(ADD_OUTGOING, outgoing.row(record.id))
-        record.outgoing = record.written_outgoing = outgoing
+        (record.id,) = self.execute(outbounds.ADD_OUTBOUND, record.row).fetchone()
+        record.written = record.value
+        if record.answered is None:
+            self._outbound[record.id] = record
+        else:
+            record.answered.outbound = record
         return True
 
-    def drop_outgoing(self, record: SequenceRecord) -> None:
-        """Forget the sequence that the replies to this one would go out in. Its name is free again."""
-        self.execute(DROP_OUTGOING, {"sequence": record.id})
-        record.outgoing = record.written_outgoing = None
+    def drop_answering(self, record: SequenceRecord) -> None:
+        """Forget the outbound sequence that the replies to this one would go out in. Its name is free again."""
+        self.execute(outbounds.DROP_ANSWERING, {"answers": record.id})
+        record.outbound = None
+
+    def about(self, answers: int | None, outbound: int | None) -> About | None:
+        """The sequence that a channel is about."""
+        if answers is not None:
+            return self.sequence(answers)
+        return None if outbound is None else self.outbound(outbound)
 
     def channel(self, channel: Channel) -> Lane | None:
         """The lane of kind outgoing that leads there; ``None`` where there is none."""
-        found = self.execute(CHANNEL, channel.row).fetchone()
+        found = self.execute(CHANNEL["answers" if channel.outbound is None else "outbound"], channel.row).fetchone()
         return None if found is None else self.lane(found[0])
 
     def add_channel(self, lane: Lane, channel: Channel) -> None:
         """Add a lane of kind outgoing."""
         self.add_lane(lane)
         self.execute(ADD_CHANNEL, {"lane": lane.id, **channel.row})
-
-    def answered_by(self, identifier: str) -> SequenceRecord | None:
-        """The sequence whose replies go out in the one of this name; ``None`` where none is known."""
-        found = self.execute(ANSWERED_BY, {"identifier": identifier}).fetchone()
-        return None if found is None else self.sequence(found[0])
 
     @property
     def changed_lanes(self) -> set[int]:
@@ -196,6 +225,8 @@ class Transaction(UnitOfWork):
         steady: list[Row] = []
         ranges: list[Row] = []
         protocol: list[Row] = []
+        for outbound in self._outbound.values():
+            self._write_outbound(outbound)
         for key, lane in self._touched.items():
             before, ranges_before = lane.written, lane.written_ranges
             if isinstance(lane, SequenceRecord):
@@ -220,11 +251,15 @@ class Transaction(UnitOfWork):
                 bulk.write(self.db.execute, rows)
 
     def _changed_protocol(self, record: SequenceRecord) -> list[Row]:
-        if record.outgoing is not None and record.outgoing is not record.written_outgoing:
-            self.db.execute(SAVE_OUTGOING, record.outgoing.row(record.id))
-            record.written_outgoing = record.outgoing
+        if record.outbound is not None:
+            self._write_outbound(record.outbound)
         protocol = record.protocol
         return [] if protocol == record.written_protocol else [(record.id, *protocol)]
+
+    def _write_outbound(self, record: OutboundRecord) -> None:
+        if record.value is not record.written:
+            self.db.execute(outbounds.SAVE_OUTBOUND, record.row)
+            record.written = record.value
 
     def _changed_ranges(self, key: int, before: tuple[AckRange, ...], after: tuple[AckRange, ...]) -> list[Row]:
         """The rows to write; what is no longer there is deleted."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from wsrm_mq.store.tables.history import archive, archived, ledger, plan
 from wsrm_mq.store.tables.lanes import lane, range_
 from wsrm_mq.store.tables.messages import connection_message, entry, lane_entry, message, queue, reply, watermark
-from wsrm_mq.store.tables.sending import channel, outgoing
+from wsrm_mq.store.tables.sending import channel, outbound_sequence
 from wsrm_mq.store.tables.sequences import sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata
@@ -37,7 +37,7 @@ __all__ = [
     "ledger",
     "message",
     "metadata",
-    "outgoing",
+    "outbound_sequence",
     "plan",
     "queue",
     "range_",

@@ -131,10 +131,10 @@ reply: Final = table(
     Column("headers", Text, nullable=False),
     Column("stored_at", Number, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    # Its place in the offered sequence, where it has one: that of the inbound sequence with this key.
-    Column("sequence", Number),
+    # Its place in the outbound sequence with this key, where it has one.
+    Column("outbound", Number),
     Column("number", Number),
     # The entry of the same reply that waits to be fetched, where it does not leave on a response.
     Column("outgoing_entry", Number),
 )
-index("reply_numbered", reply.c.sequence, reply.c.number, unique=True, where="number IS NOT NULL")
+index("reply_numbered", reply.c.outbound, reply.c.number, unique=True, where="number IS NOT NULL")

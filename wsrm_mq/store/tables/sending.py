@@ -1,19 +1,30 @@
-"""What leaves: the sequences that sources have offered, and the endpoints of what is sent."""
+"""What leaves: the sequences that it has its numbers in, and the endpoints that it is sent to."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Column, ForeignKey, Text
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import Number, index, one_of, table
-from wsrm_mq.store.tables.words import OUTGOING_STATES
+from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
+from wsrm_mq.store.tables.words import OUTBOUND_STATES
 
-# The sequence that the source of an inbound one has offered with it: the replies to that one go out in it.
-outgoing: Final = table(
-    "outgoing",
-    Column("sequence", Number, ForeignKey("sequence.lane"), primary_key=True, autoincrement=False),
+# A sequence whose RM Source is this side.
+outbound_sequence: Final = table(
+    "outbound_sequence",
+    given_key(),
+    # The inbound sequence whose replies go out in it: the source of that one has offered it. NULL: it answers none.
+    Column("answers", Number, ForeignKey("sequence.lane"), unique=True),
     Column("identifier", Text, nullable=False, unique=True),
+    # What it is sent to, and who may speak of it.
+    Column("queue", Number, ForeignKey("queue.id"), nullable=False),
+    Column("principal", Text),
+    Column("peer", Text),
+    Column("partner", Text),
+    # What was agreed.
+    Column("rm", Text, nullable=False),
+    Column("soap", Text, nullable=False),
+    Column("addressing", Text, nullable=False),
     Column("expires_at", Number),
     Column("state", Text, nullable=False),
     # The highest number that was given; the acknowledged ones, as 1-5,7, and how many are not.
@@ -22,31 +33,35 @@ outgoing: Final = table(
     Column("unacknowledged", Number, nullable=False),
     # No number above it is given.
     Column("last_number", Number),
-    # The source has said that what it acknowledges will not change.
+    # The destination has said that what it acknowledges will not change.
     Column("is_final", Number, nullable=False),
-    # Since when replies wait for an acknowledgement, and none has come.
+    # Since when something waits for an acknowledgement, and none has come.
     Column("waiting_since", Number),
     # Where what is about it is sent, as a JSON list of address and parameters; NULL: it leaves on responses.
     Column("endpoint", Text),
     # The number of a request is told with its reply alone, until that is acknowledged.
     Column("acks_with_reply", Number, nullable=False, server_default="0"),
-    one_of("state", OUTGOING_STATES),
+    one_of("state", OUTBOUND_STATES),
+    sqlite_autoincrement=True,
 )
-# Those that may still get a reply.
-index("outgoing_created", outgoing.c.sequence, where="state = 'created'")
 
-# A lane of kind outgoing: what leaves for one endpoint about one inbound sequence, in requests of this side's own.
+# A lane of kind outgoing: what leaves for one endpoint about one sequence, in requests of this side's own.
 channel: Final = table(
     "channel",
     Column("lane", Number, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
-    # The inbound sequence that it is about.
-    Column("answers", Number, ForeignKey("sequence.lane"), nullable=False),
+    # The inbound sequence that it is about, and the outbound one that it has its numbers in, or is about alone.
+    Column("answers", Number, ForeignKey("sequence.lane")),
+    Column("outbound", Number, ForeignKey("outbound_sequence.id")),
     Column("address", Text, nullable=False),
     # The endpoint's reference parameters, as a JSON list of stand-alone XML.
     Column("parameters", Text, nullable=False),
-    # Its numbers are those of the offered sequence: each is sent again until it is acknowledged.
+    # Its numbers are those of the outbound sequence: each is sent again until it is acknowledged.
     Column("is_numbered", Number, nullable=False),
+    CheckConstraint(
+        "outbound IS NOT NULL OR (answers IS NOT NULL AND is_numbered = 0)", name="channel_is_about_a_sequence"
+    ),
 )
-_endpoint: Final = (channel.c.answers, channel.c.address, channel.c.parameters, channel.c.is_numbered)
-index("channel_by_endpoint", *_endpoint, unique=True)
+_endpoint: Final = (channel.c.address, channel.c.parameters, channel.c.is_numbered)
+index("channel_by_endpoint", channel.c.answers, *_endpoint)
+index("channel_by_outbound", channel.c.outbound, *_endpoint)
 index("channel_by_address", channel.c.address)

@@ -12,7 +12,7 @@ LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing")
 OPEN_STATES: Final = ("created", "closed")
 """Of a sequence that has not ended."""
 SEQUENCE_STATES: Final = (*OPEN_STATES, "ended")
-OUTGOING_STATES: Final = tuple(OutboundState)
+OUTBOUND_STATES: Final = tuple(OutboundState)
 PLAN_STATES: Final = ("planned", "running", "done", "cancelled")
 LATE: Final = ("accept", "refuse")
 ANSWERED_WITH_FAULT: Final = "answered_with_fault"

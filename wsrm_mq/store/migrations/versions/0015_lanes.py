@@ -1,7 +1,7 @@
 """A lane and the sequence that rules it are two rows: what the second loop runs, and what the protocol knows.
 
-Lanes keep the keys that their sequences had. An offered sequence and a channel are about a sequence, so both tables are
-made anew with that reference.
+Lanes keep the keys that their sequences had. An outbound sequence has a key of its own, which replies and channels refer
+to.
 """
 
 from alembic import op
@@ -45,9 +45,10 @@ SELECT id, create_id, rm, behavior, incomplete_reason, expires_at, iif(state = '
        duplicates, late, acks_to, ack_due_at, acks_fetched_by, ack_waits
 FROM lane WHERE kind = 'rm'
 """,
-    # A reply to a replay was about that; it is about the sequence that is replayed.
+    # A reply to a replay was about that; it is about the sequence that is replayed. There may be two of one endpoint.
+    "DROP INDEX channel_by_endpoint",
     """
-UPDATE OR IGNORE channel SET answers = (SELECT replay_of FROM lane WHERE lane.id = answers)
+UPDATE channel SET answers = (SELECT replay_of FROM lane WHERE lane.id = answers)
 WHERE answers IN (SELECT id FROM lane WHERE replay_of IS NOT NULL)
 """,
     """
@@ -75,35 +76,49 @@ CREATE TABLE new_lane (
     "DROP TABLE lane",
     "ALTER TABLE new_lane RENAME TO lane",
     """
-CREATE TABLE new_outgoing (
-    sequence INTEGER NOT NULL, identifier TEXT NOT NULL, expires_at INTEGER, state TEXT NOT NULL,
-    given INTEGER NOT NULL, acknowledged TEXT NOT NULL, unacknowledged INTEGER NOT NULL, last_number INTEGER,
-    is_final INTEGER NOT NULL, waiting_since INTEGER, endpoint TEXT, acks_with_reply INTEGER DEFAULT '0' NOT NULL,
-    PRIMARY KEY (sequence),
+CREATE TABLE outbound_sequence (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, answers INTEGER, identifier TEXT NOT NULL, queue INTEGER NOT NULL,
+    principal TEXT, peer TEXT, partner TEXT, rm TEXT NOT NULL, soap TEXT NOT NULL, addressing TEXT NOT NULL,
+    expires_at INTEGER, state TEXT NOT NULL, given INTEGER NOT NULL, acknowledged TEXT NOT NULL,
+    unacknowledged INTEGER NOT NULL, last_number INTEGER, is_final INTEGER NOT NULL, waiting_since INTEGER,
+    endpoint TEXT, acks_with_reply INTEGER DEFAULT '0' NOT NULL,
     CONSTRAINT state_is_a_word CHECK (state IN ('created', 'closing', 'closed', 'terminating', 'terminated',
         'expired', 'failed')),
-    FOREIGN KEY(sequence) REFERENCES sequence (lane),
-    UNIQUE (identifier)
+    UNIQUE (answers),
+    FOREIGN KEY(answers) REFERENCES sequence (lane),
+    UNIQUE (identifier),
+    FOREIGN KEY(queue) REFERENCES queue (id)
 ) STRICT
 """,
-    "INSERT INTO new_outgoing SELECT sequence, identifier, expires_at, state, given, acknowledged, unacknowledged, "
-    "last_number, is_final, waiting_since, endpoint, acks_with_reply FROM outgoing",
+    """
+INSERT INTO outbound_sequence
+SELECT NULL, o.sequence, o.identifier, l.queue, l.principal, l.peer, l.partner, s.rm, l.soap, l.addressing,
+       o.expires_at, o.state, o.given, o.acknowledged, o.unacknowledged, o.last_number, o.is_final, o.waiting_since,
+       o.endpoint, o.acks_with_reply
+FROM outgoing o JOIN lane l ON l.id = o.sequence JOIN sequence s ON s.lane = l.id ORDER BY o.sequence
+""",
     "DROP TABLE outgoing",
-    "ALTER TABLE new_outgoing RENAME TO outgoing",
-    "CREATE INDEX outgoing_created ON outgoing (sequence) WHERE state = 'created'",
     """
 CREATE TABLE new_channel (
-    lane INTEGER NOT NULL, answers INTEGER NOT NULL, address TEXT NOT NULL, parameters TEXT NOT NULL,
+    lane INTEGER NOT NULL, answers INTEGER, outbound INTEGER, address TEXT NOT NULL, parameters TEXT NOT NULL,
     is_numbered INTEGER NOT NULL,
     PRIMARY KEY (lane),
+    CONSTRAINT channel_is_about_a_sequence CHECK (outbound IS NOT NULL OR (answers IS NOT NULL AND is_numbered = 0)),
     FOREIGN KEY(lane) REFERENCES lane (id),
-    FOREIGN KEY(answers) REFERENCES sequence (lane)
+    FOREIGN KEY(answers) REFERENCES sequence (lane),
+    FOREIGN KEY(outbound) REFERENCES outbound_sequence (id)
 ) STRICT
 """,
-    "INSERT INTO new_channel SELECT lane, answers, address, parameters, is_numbered FROM channel",
+    """
+INSERT INTO new_channel
+SELECT lane, answers, iif(is_numbered, (SELECT id FROM outbound_sequence o WHERE o.answers = channel.answers), NULL),
+       address, parameters, is_numbered
+FROM channel
+""",
     "DROP TABLE channel",
     "ALTER TABLE new_channel RENAME TO channel",
-    "CREATE UNIQUE INDEX channel_by_endpoint ON channel (answers, address, parameters, is_numbered)",
+    "CREATE INDEX channel_by_endpoint ON channel (answers, address, parameters, is_numbered)",
+    "CREATE INDEX channel_by_outbound ON channel (outbound, address, parameters, is_numbered)",
     "CREATE INDEX channel_by_address ON channel (address)",
     "CREATE INDEX lane_owned ON lane (owner) WHERE owner IS NOT NULL",
     "CREATE INDEX lane_runnable ON lane (retry_at) WHERE on_hold_since IS NULL AND owner IS NULL AND blocked IS NULL "
@@ -120,6 +135,10 @@ CREATE TABLE new_channel (
     "CREATE INDEX sequence_ack_due ON sequence (ack_due_at) WHERE ack_due_at IS NOT NULL",
     "CREATE INDEX sequence_ack_waits ON sequence (acks_fetched_by) WHERE ack_waits = 1",
     "CREATE INDEX entry_undelivered ON entry (lane, number) WHERE outcome IN ('dead', 'discarded')",
+    "DROP INDEX reply_numbered",
+    "ALTER TABLE reply RENAME COLUMN sequence TO outbound",
+    "UPDATE reply SET outbound = (SELECT id FROM outbound_sequence WHERE answers = outbound) WHERE outbound IS NOT NULL",
+    "CREATE UNIQUE INDEX reply_numbered ON reply (outbound, number) WHERE number IS NOT NULL",
     "ALTER TABLE refusal ADD COLUMN said TEXT DEFAULT '' NOT NULL",
 )
 

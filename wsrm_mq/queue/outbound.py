@@ -1,0 +1,203 @@
+"""Outbound sequences: a message gets its number there, acknowledgements are taken, it ends.
+
+One is what the source of an inbound sequence has offered with it: the replies to that go out in it. A reply to a source
+without an address leaves on the response to its own request, as often as that comes. On another one it would be taken
+for the answer to that (WCF), or drop the acknowledgement that it came for (CXF). What is sent or fetched is an entry of
+its own (``queue.sending``), until its number is acknowledged here. One that answers no sequence has nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.forgetting import forget
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    SequenceAcknowledgement,
+    SequenceFault,
+    SequenceHeader,
+    TerminateSequence,
+)
+from wsrm_mq.sequence.faults import Fault, UnknownSequence
+from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
+from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.sequence.states import ENDED
+from wsrm_mq.store import channels
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.records import Lane
+from wsrm_mq.store.transaction import Transaction
+
+R = TypeVar("R", bound=Receipt)
+
+SEQUENCE_ENDED = "sequence_ended"
+"""Reason of dead letters: the sequence that they had their numbers in was closed or has ended, and they were not
+acknowledged."""
+
+
+def give_number(tx: Transaction, outbound: OutboundRecord, *, is_last: bool) -> SequenceHeader | None:
+    """A place for a message in the sequence; ``None`` where it takes no more. It is given in the transaction that
+    stores the message, so it is given once."""
+    return _step(tx, outbound, NewMessage(is_last)).header
+
+
+def acknowledged_with(
+    tx: Transaction,
+    verb: Callable[[Transaction], R],
+    sender: Sender,
+    acknowledgements: tuple[SequenceAcknowledgement, ...],
+    *,
+    is_alone: bool = False,
+) -> R:
+    """Take what a request acknowledges, then do what it is about. What is wrong with the one does not stop the other
+    (S-ACK-014). ``is_alone``: it is about nothing else, so its response has room for the end of an outbound
+    sequence."""
+    wrong: list[Fault] = []
+    terminates = None
+    for said in acknowledgements:
+        outbound = spoken_of(tx, sender, said.identifier)
+        if outbound is not None:
+            was_open = outbound.value.is_open
+            told = said if may_end(outbound, sender) else said._replace(final=False)
+            fault = hear_of(tx, outbound, told).fault
+            wrong += [] if fault is None else [fault]
+            if (is_alone and _is_ended_here(outbound)) or (was_open and is_ended_there(outbound)):
+                terminates = end_of(outbound)
+        elif said.ranges or said.nacks:  # Metro says of an offer that was declined that it has received nothing
+            unknown = "The identifier is not that of a sequence sent from here."
+            wrong.append(UnknownSequence(unknown, said.identifier))
+    receipt = verb(tx)
+    receipt.wrong_acknowledgements = tuple(wrong)
+    receipt.terminates = receipt.terminates or terminates
+    receipt.needs_watch = receipt.needs_watch or any(said.nacks for said in acknowledgements)
+    return receipt
+
+
+def spoken_of(tx: Transaction, sender: Sender, identifier: str) -> OutboundRecord | None:
+    """The outbound sequence of this name, if ``sender`` may speak of it (SEC-003). Of one that answers none only its
+    endpoint does."""
+    outbound = tx.outbound_named(identifier)
+    if outbound is None or outbound.principal != sender.principal or outbound.value.terms.rm is not sender.rm:
+        return None
+    if outbound.answered is None and not may_end(outbound, sender):
+        return None
+    return outbound if outbound.queue == tx.queue_named(sender.queue) and tx.serves(outbound.queue) else None
+
+
+def may_end(outbound: OutboundRecord, sender: Sender) -> bool:
+    """Whether ``sender`` may end the sequence: without a principal only the address that has offered it. What it
+    acknowledges counts from any: a source that has moved, or is many nodes, would get its replies for ever."""
+    return outbound.principal is not None or outbound.peer == sender.peer
+
+
+def hear_of(
+    tx: Transaction,
+    outbound: OutboundRecord,
+    said: SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault,
+) -> OutboundStep:
+    """Take what its destination says of the sequence."""
+    step = _step(tx, outbound, said)
+    for lane in _lanes(tx, outbound) if step.released or step.wanted else ():
+        for lower, upper in step.released:
+            tx.execute(channels.SETTLE_RANGE, {"lane": lane.id, "lower": lower, "upper": upper, "now": tx.now})
+        for lower, upper in step.wanted:
+            tx.execute(channels.SEND_AGAIN, {"lane": lane.id, "lower": lower, "upper": upper})
+        if step.wanted:
+            lane.wait(tx.now, None)
+        settle_cursor(tx, lane)
+    if _is_left(outbound):
+        end_outbound(tx, outbound)
+    return step
+
+
+def end_outbound(tx: Transaction, outbound: OutboundRecord) -> None:
+    """Nothing new comes into the sequence: it ends when it is acknowledged, unless replies are to come that are sent.
+    Whether its TerminateSequence arrives changes nothing here (S-TRM-003). Where replies leave on responses, no more
+    of them do: it stays until it is acknowledged, or is forgotten with the one that it answers (D-TRM-014). What is
+    sent in requests of this side's own goes on."""
+    are_to_come = outbound.answered is not None and outbound.answered.is_unsettled
+    if are_to_come and (outbound.endpoint is not None or _is_sent(tx, outbound)):
+        return
+    if outbound.value.is_acknowledged:
+        _step(tx, outbound, Own.TERMINATE)
+    if outbound.value.is_acknowledged or not _is_sent(tx, outbound):
+        _step(tx, outbound, Own.CHANNEL_ENDED)
+
+
+def end_of(outbound: OutboundRecord) -> TerminateSequence:
+    """What terminates the sequence (S-TRM-001)."""
+    return TerminateSequence(outbound.value.terms.identifier, outbound.value.given or None)
+
+
+def is_answered_with_end(outbound: OutboundRecord, element: CloseSequence | TerminateSequence) -> bool:
+    """Whether the end of the sequence that it answers is answered with its own: in 1.0, where that has no response."""
+    has_no_response = isinstance(element, TerminateSequence) and not outbound.value.terms.rm.has_close
+    return has_no_response and _is_ended_here(outbound)
+
+
+def is_ended_there(outbound: OutboundRecord) -> bool:
+    """Whether the sequence has ended, as it was acknowledged, and that is to be told to its endpoint."""
+    return outbound.endpoint is not None and _is_over(outbound)
+
+
+def _is_ended_here(outbound: OutboundRecord) -> bool:
+    """The same, where it can be told on a response. WCF and Metro expect it there, in 1.0; CXF tells it so."""
+    return outbound.endpoint is None and _is_over(outbound)
+
+
+def _is_over(outbound: OutboundRecord) -> bool:
+    """1.0 terminates only what has a last message."""
+    value = outbound.value
+    has_last = value.last_number is not None or not value.terms.rm.has_last_message
+    is_ended = has_last and value.is_acknowledged and value.state is OutboundState.TERMINATED
+    return is_ended and _is_left(outbound)
+
+
+def _is_left(outbound: OutboundRecord) -> bool:
+    """Whether nothing new comes into the sequence: the one that it answers has ended; where it answers none, its last
+    number is given."""
+    if outbound.answered is None:
+        return outbound.value.last_number is not None
+    return outbound.answered.value.state in ENDED
+
+
+def told_with(tx: Transaction, outbound: OutboundRecord) -> Lane | None:
+    """The lane that the ledger tells of the sequence with: that of the one that it answers, else one that it is sent
+    in; ``None``: nothing has left in it."""
+    return outbound.answered or next(iter(_lanes(tx, outbound)), None)
+
+
+def _is_sent(tx: Transaction, outbound: OutboundRecord) -> bool:
+    """Whether messages of the sequence leave in requests of this side's own."""
+    return tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchone() is not None
+
+
+def _lanes(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:
+    """Those in which they do."""
+    keys = tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchall()
+    return [lane for (key,) in keys if (lane := tx.lane(key)) is not None]
+
+
+def _give_up(tx: Transaction, outbound: OutboundRecord) -> None:
+    """What is not acknowledged goes to the dead letters, or is forgotten where its destination was to fetch it."""
+    for lane in _lanes(tx, outbound):
+        if lane.due_at is not None:  # it is fetched
+            forget(tx, lane)
+        else:
+            lane.give_up(1, SEQUENCE_ENDED)
+
+
+def _step(tx: Transaction, outbound: OutboundRecord, event: Input) -> OutboundStep:
+    before = outbound.value
+    step = take(before, event, tx.reached)
+    if step.sequence != before:
+        outbound.follow(step.sequence, tx.now)
+    left = step.sequence.unacknowledged
+    is_closed_now = step.sequence.state is OutboundState.CLOSED and before.state is not OutboundState.CLOSED
+    if left and (step.in_doubt or is_closed_now):  # nothing of it leaves again (S-RET-012)
+        _give_up(tx, outbound)
+        reason = f"not acknowledged: {left} of {before.terms.identifier}"
+        tx.ledger("replies_in_doubt", told_with(tx, outbound), reason=reason)
+    return step

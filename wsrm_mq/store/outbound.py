@@ -1,0 +1,147 @@
+"""Outbound sequences as the store keeps them: those whose RM Source is this side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sqlalchemy import bindparam, delete, insert, literal, or_, select, union_all, update
+
+from wsrm_mq.sequence.elements import EndpointReference
+from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
+from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED, OutboundState
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store.channels import endpoint_from, endpoint_text
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.tables import channel, lane
+from wsrm_mq.store.tables import outbound_sequence as outbound
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.records import About, SequenceRecord
+
+_P: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in outbound.columns}
+_AS_STORED: Final = ("id", "queue", "principal", "peer", "partner")
+_SAVED: Final = ("state", "given", "acknowledged", "unacknowledged", "last_number", "is_final", "waiting_since")
+_NAMES: Final = tuple(f"outbound_{column.name}" for column in outbound.columns)
+OUTBOUND_COLUMNS: Final = tuple(column.label(name) for column, name in zip(outbound.columns, _NAMES, strict=True))
+"""What ``OutboundRecord.load`` reads, in any query."""
+_KEY: Final = outbound.c.id == bindparam("id")
+HAS_ENDED: Final = or_(*(outbound.c.state == state.value for state in sorted(OUTBOUND_ENDED)))
+
+ADD_OUTBOUND: Final = compiled(
+    insert(outbound).values({name: value for name, value in _P.items() if name != "id"}).returning(outbound.c.id)
+)
+SAVE_OUTBOUND: Final = compiled(update(outbound).where(_KEY).values({name: _P[name] for name in _SAVED}))
+DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == bindparam("answers")))
+DROP_OVER: Final = compiled(
+    delete(outbound).where(
+        *(_KEY, outbound.c.answers.is_(None), HAS_ENDED),
+        ~select(channel.c.lane).where(channel.c.outbound == bindparam("id")).exists(),
+    )
+)
+"""If it answers none, has ended, and nothing of it is kept."""
+_FOUND: Final = select(outbound.c.id, outbound.c.answers)
+FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
+FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == bindparam("identifier")))
+_OUTBOUND: Final = compiled(select(*OUTBOUND_COLUMNS).where(_KEY))
+IDENTIFIER_IN_USE: Final = compiled(
+    union_all(
+        select(literal(1)).where(lane.c.identifier == bindparam("identifier")),
+        select(literal(1)).where(outbound.c.identifier == bindparam("identifier")),
+    )
+)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class OutboundRecord:
+    """One row of ``outbound_sequence``. Only a transaction changes it, and any rollback drops it."""
+
+    id: int = 0
+    answered: SequenceRecord | None = None
+    """The inbound sequence whose replies go out in it; ``None``: it answers none."""
+    value: OutboundSequence
+    queue: int
+    principal: str | None = None
+    peer: str | None = None
+    partner: str | None = None
+    """Those that it is sent to, who may speak of it."""
+    waiting_since: int | None = None
+    """Since when something waits for an acknowledgement, and none has come; ``None``: none waits. ms since the
+    epoch."""
+    endpoint: EndpointReference | None = None
+    """Where what is about it is sent; ``None``: it leaves on responses."""
+    acks_with_reply: bool = False
+    """The number of a request is told with its reply alone, until that is acknowledged."""
+    written: OutboundSequence | None = field(default=None, init=False)
+    """``value``, as the store has it."""
+
+    @property
+    def sender(self) -> str | None:
+        """Whom it is counted for what is sent because of it."""
+        return self.partner or self.principal or self.peer
+
+    @property
+    def about(self) -> About:
+        """The sequence that what is said of this one is about: the one that it answers, or itself."""
+        return self.answered or self
+
+    @classmethod
+    def load(cls, columns: Mapping[str, Any], answered: SequenceRecord | None = None) -> Self:
+        """From ``OUTBOUND_COLUMNS`` by name."""
+        row = {name.removeprefix("outbound_"): columns[name] for name in _NAMES}
+        soap, addressing = SOAP_OF_LABEL[row["soap"]], ADDRESSING_OF_LABEL[row["addressing"]]
+        terms = OutboundTerms(row["identifier"], RM_OF_LABEL[row["rm"]], soap, addressing, row["expires_at"])
+        value = OutboundSequence(
+            terms,
+            state=OutboundState(row["state"]),
+            given=row["given"],
+            acknowledged=AckRanges.parse(row["acknowledged"]),
+            last_number=row["last_number"],
+            is_final=bool(row["is_final"]),
+        )
+        record = cls(
+            value=value,
+            answered=answered,
+            **{name: row[name] for name in (*_AS_STORED, "waiting_since")},
+            endpoint=endpoint_from(row["endpoint"]),
+            acks_with_reply=bool(row["acks_with_reply"]),
+        )
+        record.written = value
+        return record
+
+    @property
+    def row(self) -> dict[str, object]:
+        value = self.value
+        terms = value.terms
+        return {
+            **{name: getattr(self, name) for name in _AS_STORED},
+            "answers": None if self.answered is None else self.answered.id,
+            "identifier": terms.identifier,
+            "rm": terms.rm.label,
+            "soap": terms.soap.label,
+            "addressing": terms.addressing.label,
+            "expires_at": terms.expires_at,
+            "state": value.state.value,
+            "given": value.given,
+            "acknowledged": str(value.acknowledged),
+            "unacknowledged": value.given - value.acknowledged.count(),
+            "last_number": value.last_number,
+            "is_final": int(value.is_final),
+            "waiting_since": self.waiting_since,
+            "endpoint": endpoint_text(self.endpoint),
+            "acks_with_reply": int(self.acks_with_reply),
+        }
+
+    def follow(self, value: OutboundSequence, now: int) -> None:
+        """Take the next protocol value."""
+        has_heard = value.acknowledged != self.value.acknowledged
+        waits_since = now if has_heard else self.waiting_since or now
+        self.value, self.waiting_since = value, None if value.is_acknowledged else waits_since
+
+
+def read(db: Database, key: int) -> OutboundRecord:
+    """The outbound sequence with this ``key``, which is there and answers none, as it is committed: to be looked at."""
+    return OutboundRecord.load(dict(zip(_NAMES, db.execute(_OUTBOUND, {"id": key}).fetchone(), strict=True)))
