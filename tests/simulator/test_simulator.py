@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.simulator.faults import all_faults
-from tests.simulator.run import Schedule, run_all, shortest
+from tests.simulator.run import Schedule, find_each, run_all, shortest
 from tests.simulator.world import STEPS
 
 SHARES = (
@@ -61,6 +61,15 @@ def test_a_planted_mistake_is_found_and_told_as_a_schedule_that_can_be_replayed(
     again = run_all(range(failure.number, failure.number + 1), workers=1, fault=name).failure
     assert again is not None
     assert again.schedule == failure.schedule
+
+
+@pytest.mark.timeout(300)
+def test_a_planted_mistake_that_is_not_found_is_told_and_fails_the_search(capsys: pytest.CaptureFixture[str]) -> None:
+    found, missed = "the cursor moves twice", "a message in memory outlives the claim"
+    assert find_each([found], range(1, 11), workers=1) == 0
+    assert find_each([found, missed], range(1, 11), workers=2) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [found, found, "NOT FOUND in 10 schedules"]
 
 
 def test_every_planted_mistake_stands_in_the_code_once() -> None:
