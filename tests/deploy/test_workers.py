@@ -15,10 +15,9 @@ from tests.support.orders_server import within
 FOUR = {"workers = 1": "workers = 4", "threads = 8": "threads = 4"}
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.scenario("Q-041")
-@pytest.mark.parametrize("name", ["gunicorn-gthread", "nginx"])
+@pytest.mark.parametrize("name", ["gunicorn-gthread", pytest.param("nginx", marks=pytest.mark.long)])
 def test_a_shuffled_sequence_over_four_workers_is_seen_in_order_once(name: str, tmp_path: Path) -> None:
     changes = {"workers = 2": "workers = 4", "threads = 8": "threads = 4"} if name == "nginx" else FOUR
     numbers = random.Random(41).sample(range(1, 201), 200)

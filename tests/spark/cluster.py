@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.spark.conftest import SETTINGS
+from tests.spark.conftest import settings
 from wsrm_mq.spark.replay_run import run_plan
 
 
@@ -24,9 +24,9 @@ def main(plan: str, url: str, where: str) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    own = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.local.dir": where}
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config(map={**SETTINGS, **own})
-    spark = builder.config("spark.sql.warehouse.dir", where).getOrCreate()
+    own = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config(map={**settings(where), **own})
+    spark = builder.getOrCreate()
     print(json.dumps(run_plan(spark, Path(plan), [url])._asdict()))
     spark.stop()
 

@@ -18,8 +18,6 @@ HERE = Path(__file__).parent
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    f"-Dlog4j2.configurationFile=file:{HERE}/log4j2.properties",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.catalogImplementation": "in-memory",
@@ -29,6 +27,17 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+def settings(where: str) -> dict[str, str]:
+    """Those of a session whose files are all in ``where``: Java does not go by TMPDIR."""
+    java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile=file:{HERE}/log4j2.properties"
+    return SETTINGS | {
+        "spark.driver.extraJavaOptions": f"{java} -Djava.io.tmpdir={where}",
+        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={where}",
+        "spark.local.dir": where,
+        "spark.sql.warehouse.dir": where,
+    }
 
 
 @pytest.fixture
@@ -51,7 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     where = str(tmp_path_factory.mktemp("spark"))
     builder: Any = SparkSession.builder.master("local[2]")
-    for name, value in {**SETTINGS, "spark.local.dir": where, "spark.sql.warehouse.dir": where}.items():
+    for name, value in settings(where).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield session
