@@ -27,8 +27,8 @@ from xml.parsers import expat
 from bench.messages import FACTORY
 from wsrm_mq.envelope import create_sequence_response, sequence_acknowledgement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
-from wsrm_mq.store.database import connect_writer
-from wsrm_mq.store.schema import ensure
+from wsrm_mq.store.sqlite.connection import connect_writer
+from wsrm_mq.store.sqlite.schema import ensure
 
 __all__ = ["CONTENT_TYPE", "LINGER_SECONDS", "Arrival", "Floor", "Items", "acknowledgement", "arrival"]
 

@@ -19,7 +19,7 @@ from bench.figures import Bound, Figure
 from bench.filling import deliver, fill
 from wsrm_mq.queue.ownership import RUN_AHEAD
 from wsrm_mq.store.applications import served
-from wsrm_mq.store.database import connect_reader
+from wsrm_mq.store.sqlite.connection import connect_reader
 
 __all__ = ["measure_killed", "noting"]
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from wsrm_mq.store import schema
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import EnvelopeFactory
 
 __all__ = ["made"]

@@ -87,6 +87,15 @@ def test_a_package_of_others_is_imported_only_where_the_table_says_so() -> None:
     assert wrong == {}
 
 
+def test_the_driver_of_sqlite_is_in_one_place_and_its_own_things_are_the_stores_and_the_commands() -> None:
+    driver = PACKAGE / "store" / "sqlite"
+    in_store = {path for path in MODULES if room_of(path) == "store" and "sqlite3" in imported(path)}
+    assert in_store
+    assert {path for path in in_store if path.parent != driver} == set()
+    users = {room_of(path) for path in MODULES if any("wsrm_mq.store.sqlite" in name for name in imported(path))}
+    assert users == {"store", "cli"}
+
+
 def test_what_the_page_names_is_a_module_or_defined_in_one() -> None:
     dotted = {path: ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES}
     sources = {name.removesuffix(".__init__"): path.read_text("utf-8") for path, name in dotted.items()}

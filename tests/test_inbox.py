@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from wsrm_mq.errors import InboxError
 from wsrm_mq.inbox import forget, once
-from wsrm_mq.store import schema
+from wsrm_mq.store.sqlite import schema
 
 ROOT = Path(__file__).parents[1]
 

@@ -19,7 +19,7 @@ from tests.support.stored import Stored, write_locked
 from tests.test_asgi_in_process import ANSWER, asked
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.engine import engine
-from wsrm_mq.store import database as store_connection
+from wsrm_mq.store.sqlite import connection as store_connection
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ASGIWire, Reply
 

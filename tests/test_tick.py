@@ -17,7 +17,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
-from wsrm_mq.store import database
+from wsrm_mq.store.sqlite import connection
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.tick import LoopCompletion, Tick
@@ -227,7 +227,7 @@ def test_the_applications_own_time_uses_up_no_patience(store: Store) -> None:
 def test_a_request_waits_for_the_store_no_longer_than_its_patience(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 100)  # it gives up before the lock is free
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT_MS", 100)  # it gives up before the lock is free
 
     async def conversation() -> None:
         tick = tick_of(store)

@@ -20,7 +20,7 @@ from wsrm_mq.config import Settings
 from wsrm_mq.queue.arrival import Sender
 from wsrm_mq.queue.creation import create
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
-from wsrm_mq.store.beside import beside
+from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 

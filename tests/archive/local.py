@@ -18,7 +18,7 @@ from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.pieces import opened
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.store.database import snapshot
+from wsrm_mq.store.sqlite.connection import snapshot
 
 
 def archive(

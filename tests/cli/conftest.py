@@ -18,8 +18,8 @@ from tests.queue.build import Instance
 from wsrm_mq.cli import program
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
-from wsrm_mq.store import schema
-from wsrm_mq.store.instances import Presence
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.presence import Presence
 from wsrm_mq.testing import ManualClock
 
 MINUTE = 60_000

@@ -22,7 +22,7 @@ from tests.cli.conftest import HOUR, Service, Wsrm
 from tests.support.stored import write_locked
 from wsrm_mq.cli import examinations
 from wsrm_mq.cli.ports import listening
-from wsrm_mq.store import vitals
+from wsrm_mq.store.sqlite import vitals
 from wsrm_mq.store.store import Store
 
 

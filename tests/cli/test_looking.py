@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Service, Wsrm
 from tests.conftest import Mount
-from wsrm_mq.store import looking
+from wsrm_mq.store.sqlite import looking
 
 NOBODY = 65_534
 COMMANDS = (

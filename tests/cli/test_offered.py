@@ -17,7 +17,7 @@ from wsrm_mq.cli import status
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.queue.operate import hold
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.store.identity import admit
+from wsrm_mq.store.sqlite.witness import admit
 
 WORDS = {"TEXT": "why", "NEW": "orders:new", "MANIFEST": "manifest.json"}
 ALLOWED = {"doctor": (0, 1), "store verify": (0, 1)}

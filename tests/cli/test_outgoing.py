@@ -22,8 +22,8 @@ from wsrm_mq.queue.sending import OutgoingMessage, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer, SequenceAcknowledgement
 from wsrm_mq.sequence.inbound import InboundSequence
-from wsrm_mq.store.looking import connect_looker
 from wsrm_mq.store.records import Lane, SequenceRecord
+from wsrm_mq.store.sqlite.looking import connect_looker
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.views.outgoing import unsent_since
 from wsrm_mq.views.overview import overview

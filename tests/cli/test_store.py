@@ -15,7 +15,7 @@ from tests.cli.conftest import Service, Shell, Wsrm, document
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store.invariants import INVARIANTS
-from wsrm_mq.store.schema import HEAD
+from wsrm_mq.store.sqlite.schema import HEAD
 from wsrm_mq.store.store import Store
 
 LOOKING = [

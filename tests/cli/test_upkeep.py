@@ -15,7 +15,7 @@ from tests.cli.conftest import HOUR, Service, Wsrm, document
 from tests.cli.test_store import LOOKING, contents
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.sequence.elements import TerminateSequence
-from wsrm_mq.store import schema
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.store import Store
 
 WHY = ("--reason", "disk", "--yes")

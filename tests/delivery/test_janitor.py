@@ -18,7 +18,8 @@ from wsrm_mq.queue import archiving
 from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import archiving as archiving_sql
-from wsrm_mq.store import identity
+from wsrm_mq.store.identity import identify
+from wsrm_mq.store.sqlite.witness import Witness
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock, Reply
 
@@ -70,9 +71,9 @@ def test_it_works_by_itself(service: InProcess, clock: ManualClock) -> None:
     janitor.start()
     try:
         assert until(lambda: service.rows("SELECT count(*) FROM message") == [(0,)])
-        seen = identity.Witness(service.path).seen()
+        seen = Witness(service.path).seen()
         service.create()
-        assert until(lambda: identity.Witness(service.path).seen() != seen)
+        assert until(lambda: Witness(service.path).seen() != seen)
     finally:
         janitor.stop()
 
@@ -83,10 +84,10 @@ def test_one_that_is_not_to_prune_only_tells_the_witness(service: InProcess, clo
     policy_of = service.middleware._front._policy_of
     store = service.middleware.engine.store
     janitor = Janitor(store, policy_of, prunes=False, witness_seconds=0.01, sweep_seconds=0.01)
-    seen = identity.Witness(service.path).seen()
+    seen = Witness(service.path).seen()
     janitor.start()
     try:
-        assert until(lambda: identity.Witness(service.path).seen() != seen)
+        assert until(lambda: Witness(service.path).seen() != seen)
     finally:
         janitor.stop()
     assert service.rows("SELECT count(*) FROM message") == [(3,)]
@@ -203,7 +204,7 @@ def test_it_waits_for_an_archive_where_that_is_configured(tmp_path: Path, clock:
         janitor = service.middleware.engine.janitor
         assert janitor.sweep().messages == 0
         with service.middleware.engine.store.reader() as db:
-            known = identity.identify(db)
+            known = identify(db)
             (last,) = db.execute(archiving_sql.LAST_LEDGER).fetchone()
         held = Archived("a" * 32, "/archive", 1, known.id, known.mark, None, last, clock(), ((1, 2),), ())
         service.middleware.engine.store.call(lambda tx: archiving.confirm(tx, held, actor="ada"))

@@ -27,7 +27,7 @@ import pytest
 from tests.support.orders_server import within
 from tests.support.pages import Shell, Typed, session
 from tests.support.stored import Stored
-from wsrm_mq.store import schema
+from wsrm_mq.store.sqlite import schema
 
 HOWTO: Final = Path(__file__).parents[2] / "docs" / "howto"
 ORDERS: Final = (HOWTO / "orders.py").read_text()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from wsrm_mq.destination.connections import Connections, correct_peer
-from wsrm_mq.store import database as store_connection
+from wsrm_mq.store.sqlite import connection as store_connection
 
 PEER = {"REMOTE_ADDR": "192.0.2.1", "REMOTE_PORT": "4711"}
 

@@ -15,7 +15,7 @@ from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
-from wsrm_mq.store import schema
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import EnvelopeFactory, ManualClock
 
 WSSE = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"

@@ -22,7 +22,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Final
 
-from ..support.memory import MEMORY, has_room, prefix
+from ..support.memory import MEMORY, has_room
 from .catalogue import CatalogueError, Mutant, load
 
 ROOT: Final = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ def judge(mutant: Mutant, pristine: Path) -> Verdict:
 def run(mutants: Sequence[Mutant], root: Path) -> int:
     """Judge all ``mutants``, print a line for each, and return how many were killed."""
     killed = 0
-    with tempfile.TemporaryDirectory(prefix=prefix(), dir=MEMORY if has_room() else None) as folder:
+    with tempfile.TemporaryDirectory(prefix="mutants-", dir=MEMORY if has_room() else None) as folder:
         pristine = Path(folder).resolve() / "tree"
         shutil.copytree(root, pristine, ignore=LEFT_BEHIND)
         check_true_code(pristine, mutants)

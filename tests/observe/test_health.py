@@ -68,7 +68,7 @@ def test_a_store_that_was_removed_is_told_without_its_path(wsrm: InProcess, clie
 
 def test_a_disk_that_was_full_is(wsrm: InProcess, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = wsrm.path.with_name("store.db.d") / "reserve"
-    monkeypatch.setattr("wsrm_mq.store.reserve._PLENTY", 2**62)
+    monkeypatch.setattr("wsrm_mq.store.sqlite.reserve._PLENTY", 2**62)
     reserve.unlink()
     assert "disk" in failing(client)
 
@@ -78,7 +78,7 @@ def test_a_disk_that_had_no_room_for_the_reserve_is(
 ) -> None:
     assert failing(client) == {}
     wsrm.path.with_name("store.db.d").joinpath("reserve").unlink()
-    monkeypatch.setattr("wsrm_mq.store.reserve._PLENTY", 2**62)
+    monkeypatch.setattr("wsrm_mq.store.sqlite.reserve._PLENTY", 2**62)
     monkeypatch.setattr(wsrm.middleware.engine.store.writer._reserve, "_made", False)
     assert set(failing(client)) == {"disk"}
 

@@ -28,12 +28,13 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
-from wsrm_mq.store import entries, queues, schema
+from wsrm_mq.store import entries, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.database import connect_writer
-from wsrm_mq.store.instances import InstanceFiles
 from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_writer
+from wsrm_mq.store.sqlite.presence import InstanceFiles
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.testing import ManualClock

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tests.support.in_process import InProcess, taken, until
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay import Header, Line, PlanFile, Progress, Wishes, make_plan, run_plan, to_application
-from wsrm_mq.store.database import connect_reader
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.views.plans import outcomes
 
 

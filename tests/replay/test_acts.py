@@ -11,8 +11,8 @@ from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.ending import bury_tails
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior, TerminateSequence
-from wsrm_mq.store.database import file_of
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.sqlite.connection import file_of
 
 LETTERS = 450
 LOSES = QueuePolicy(behavior=IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP)

@@ -13,8 +13,8 @@ from tests.support.in_process import until
 from wsrm_mq.delivery.dispatcher import LOOK_SECONDS
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.replay import Progress, cancel_plan
-from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.sqlite.connection import connect_reader
 
 
 def test_what_a_cancelled_plan_has_entered_is_taken_back(house: House) -> None:

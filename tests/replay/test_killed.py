@@ -16,8 +16,8 @@ from tests.replay.build import House, read
 from tests.support.in_process import until
 from wsrm_mq.queue.ownership import RUN_AHEAD
 from wsrm_mq.store.applications import served
-from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.views.plans import outcomes
 
 APPLICATION = """

@@ -12,9 +12,9 @@ from tests.replay.build import House, read
 from wsrm_mq.errors import NotFound
 from wsrm_mq.queue.retention import Kept, Pruned, batches
 from wsrm_mq.replay import cancel_plan
-from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.store import run_once
 from wsrm_mq.views.plans import find_plan, outcomes, plans
 

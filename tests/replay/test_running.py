@@ -34,8 +34,8 @@ from wsrm_mq.replay import (
     skip,
     to_application,
 )
-from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.views.plans import find_plan
 from wsrm_mq.views.plans import plans as plans_of
 from wsrm_mq.views.reading import sequence

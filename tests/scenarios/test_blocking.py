@@ -14,7 +14,7 @@ from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, Start
 from tests.support.source import Source
 from tests.support.stored import write_locked
-from wsrm_mq.store.database import BUSY_TIMEOUT_MS
+from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS
 from wsrm_mq.testing import HTTPAnswer
 
 HOLD_WAIT = 1.0

@@ -27,7 +27,7 @@ from tests.support.policies import each_front
 from tests.support.source import Source, good_exchange
 from tests.support.stored import a_look_is_due
 from wsrm_mq.cli import program
-from wsrm_mq.store.beside import beside
+from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.testing import HTTPAnswer
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 

@@ -19,7 +19,7 @@ from tests.support.policies import each_front
 from tests.support.source import Source
 from tests.support.stored import Stored
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store.database import connect_writer
+from wsrm_mq.store.sqlite.connection import connect_writer
 from wsrm_mq.store.store import Store
 
 ROUNDS = 20

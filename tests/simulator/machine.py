@@ -213,6 +213,8 @@ class Neighbourhood:
     def __init__(self) -> None:
         self.alive: set[str] = set()
         self._bells: dict[str, Bell] = {}
+        self._begun: set[str] = set()
+        """Tasks that an instance is at alone."""
 
     def enter(self) -> Bell:
         bell = Bell(f"process{len(self._bells) + 1}")
@@ -225,6 +227,17 @@ class Neighbourhood:
 
     def bury(self, name: str) -> None:
         pass
+
+    @contextmanager
+    def alone(self, task: str) -> Iterator[bool]:
+        if task in self._begun:
+            yield False
+            return
+        self._begun.add(task)
+        try:
+            yield True
+        finally:
+            self._begun.discard(task)
 
     def wake(self, names: Iterable[str], word: str = "look") -> None:
         for name in names:

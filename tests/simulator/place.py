@@ -12,10 +12,10 @@ from tests.support.stored import empty_store
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import queues
-from wsrm_mq.store.beside import beside
-from wsrm_mq.store.database import connect_reader, connect_writer
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.port import Instances
+from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer
+from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock
 

@@ -14,8 +14,8 @@ from wsrm_mq.queue.operate import hold
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
-from wsrm_mq.store import schema
 from wsrm_mq.store.identity import rename
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import EnvelopeFactory, ManualClock
 
 __all__ = ["EVIL", "FOUND", "Node", "Nodes", "every_verdict", "three_nodes"]

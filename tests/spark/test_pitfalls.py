@@ -26,7 +26,7 @@ from tests.cli.test_looking import files, others, without_permission
 from tests.export.conftest import Filled
 from tests.spark.test_reader import Rows, reader, rows
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store.database import connect_reader
+from wsrm_mq.store.sqlite.connection import connect_reader
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = "position,sequence,number,state,envelope"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wsrm_mq.store import schema
-from wsrm_mq.store.database import connect_writer, create_file
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_writer, create_file
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock
 

@@ -17,13 +17,13 @@ from tests.conftest import Mount
 from tests.store.test_full import message
 from tests.support.disk import MIB, Disk
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnconfirmed
-from wsrm_mq.store import backup as backups
-from wsrm_mq.store.backup import backup
 from wsrm_mq.store.identity import identify
-from wsrm_mq.store.space import space
+from wsrm_mq.store.sqlite import backup as backups
+from wsrm_mq.store.sqlite.backup import backup
+from wsrm_mq.store.sqlite.space import space
+from wsrm_mq.store.sqlite.vacuum import vacuum
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.vacuum import vacuum
 
 NOW = 1_700_000_000_000
 
@@ -215,7 +215,7 @@ def test_a_disk_that_fills_meanwhile_leaves_no_half_copy(
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from wsrm_mq.store import backup as backups
+from wsrm_mq.store.sqlite import backup as backups
 
 point, store, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 backups.STEP_PAGES = 16

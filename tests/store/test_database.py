@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import Mount
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from wsrm_mq.store import database
-from wsrm_mq.store.database import connect_reader, connect_writer, translate, write_ahead
+from wsrm_mq.store.sqlite import connection
+from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer, translate, write_ahead
 from wsrm_mq.store.store import Store
 
 
@@ -20,7 +20,7 @@ def setting(db: sqlite3.Connection, name: str) -> object:
 def test_what_a_commit_answers_survives_a_power_cut(path: Path) -> None:
     db = connect_writer(path)
     assert (setting(db, "journal_mode"), setting(db, "synchronous")) == ("wal", 2)
-    assert setting(db, "busy_timeout") == database.BUSY_TIMEOUT_MS
+    assert setting(db, "busy_timeout") == connection.BUSY_TIMEOUT_MS
     db.close()
 
 
@@ -41,7 +41,7 @@ def test_a_reader_cannot_write(path: Path) -> None:
     db = connect_reader(path)
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         db.execute("DELETE FROM ledger")
-    assert setting(db, "busy_timeout") == database.BUSY_TIMEOUT_MS
+    assert setting(db, "busy_timeout") == connection.BUSY_TIMEOUT_MS
     db.close()
 
 
@@ -96,7 +96,7 @@ def test_a_store_on_a_network_file_system_is_refused_and_not_made(
     mounts = tmp_path / "mounts"
     written = str(point).replace(" ", "\\040")
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/q {written} {file_system} rw 0 0\n", encoding="utf-8")
-    monkeypatch.setattr(database, "MOUNTS", mounts)
+    monkeypatch.setattr(connection, "MOUNTS", mounts)
     store = point / "inner" / "store.db"
     with pytest.raises(StoreUnavailable, match=f"network file system \\({file_system}\\)") as refused:
         Store(store).open()
@@ -107,7 +107,7 @@ def test_a_store_on_a_network_file_system_is_refused_and_not_made(
 def test_a_local_file_system_below_a_network_one_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/ {tmp_path.parent} nfs rw 0 0\n/dev/sda {tmp_path} ext4 rw 0 0\n")
-    monkeypatch.setattr(database, "MOUNTS", mounts)
+    monkeypatch.setattr(connection, "MOUNTS", mounts)
     store = Store(tmp_path / "store.db")
     store.open()
     assert store.is_open

@@ -12,7 +12,7 @@ from tests.conftest import Mount
 from tests.store.test_writer import Told
 from tests.support.disk import MIB, Disk
 from wsrm_mq.errors import StoreFull
-from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.sqlite.reserve import Reserve
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 

@@ -15,9 +15,11 @@ from tests.store.conftest import Python
 from tests.store.test_writer import note
 from tests.support.synced import Synced
 from wsrm_mq.errors import StoreUnconfirmed
-from wsrm_mq.store import identity, schema
-from wsrm_mq.store.database import connect_reader
-from wsrm_mq.store.identity import Identity, Witness
+from wsrm_mq.store import identity
+from wsrm_mq.store.identity import Identity
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_reader
+from wsrm_mq.store.sqlite.witness import Witness, is_older
 from wsrm_mq.store.store import Store, run_once
 from wsrm_mq.store.transaction import Transaction
 
@@ -222,7 +224,7 @@ def test_the_witness_of_another_store_says_that_it_is_another_and_not_how_old_it
     with pytest.raises(StoreUnconfirmed) as refused:
         Store(used).open()
     assert "is not the store that was used here before" in str(refused.value)
-    assert not identity.is_older(used, found(used))
+    assert not is_older(used, found(used))
 
 
 def test_a_witness_is_on_disk_before_it_stands_in_its_place(used: Path, synced: Synced) -> None:

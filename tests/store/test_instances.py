@@ -13,8 +13,9 @@ import pytest
 from tests.store.conftest import Python
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import instances
-from wsrm_mq.store.beside import beside
-from wsrm_mq.store.instances import InstanceFiles, Neighbours, Presence, is_alive, wake
+from wsrm_mq.store.instances import Neighbours
+from wsrm_mq.store.sqlite.files import beside
+from wsrm_mq.store.sqlite.presence import InstanceFiles, Presence, bury, is_alive, wake
 from wsrm_mq.store.store import Store
 
 ANOTHER = """
@@ -77,7 +78,7 @@ def test_a_killed_process_is_seen_dead_at_once(path: Path, python: Python) -> No
     db = sqlite3.connect(path)
     assert db.execute("SELECT ended_at FROM instance WHERE name = ?", (name,)).fetchone() == (None,)
     db.close()
-    instances.bury(path, name)
+    bury(path, name)
     assert files(path) & {f"{name}.lock", f"{name}.sock"} == set()
 
 
@@ -236,7 +237,7 @@ def test_a_store_that_cannot_start_leaves_no_instance_that_looks_alive(path: Pat
 FORKED = """
     import os, sys, time
     from pathlib import Path
-    from wsrm_mq.store.instances import is_alive
+    from wsrm_mq.store.sqlite.presence import is_alive
     from wsrm_mq.store.store import Store
 
     path = Path(sys.argv[1])

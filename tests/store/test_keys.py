@@ -13,8 +13,8 @@ from sqlalchemy import Integer
 from tests.queue.build import Instance
 from tests.queue.test_retention import HOUR, Kept, delivered, prune
 from wsrm_mq.sequence.elements import TerminateSequence
-from wsrm_mq.store import schema
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.tables import metadata
 
 NEVER_DELETED_TO_THE_LAST = {"lane"}

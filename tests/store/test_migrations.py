@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from wsrm_mq.store import schema
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.sqlite import schema
 
 SEQUENCE = """
 INSERT INTO sequence (id, queue, identifier, rm, soap, addressing, behavior, assurance, ordered, incomplete_reason,

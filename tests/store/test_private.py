@@ -9,8 +9,8 @@ import pytest
 
 from tests.store.test_writer import note
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store.beside import beside
-from wsrm_mq.store.identity import Witness
+from wsrm_mq.store.sqlite.files import beside
+from wsrm_mq.store.sqlite.witness import Witness
 from wsrm_mq.store.store import Store
 
 

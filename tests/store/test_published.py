@@ -13,9 +13,9 @@ import pytest
 
 from tests.queue.build import Instance
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.store import schema
 from wsrm_mq.store.late_index import BY_LANE
 from wsrm_mq.store.published import VERSION, texts
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import ManualClock
 
 PINNED = {

@@ -18,8 +18,8 @@ from tests.support.disk import Disk
 from tests.support.orders_server import SETTLED
 from tests.support.stored import a_look_is_due
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store import schema
-from wsrm_mq.store.rescue import file_ids, rescue, rescued_path
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.files import file_ids, rescue, rescued_path
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.writer import RETRY_SECONDS
 

@@ -16,9 +16,9 @@ from alembic.script import ScriptDirectory
 
 from tests.store.conftest import Python
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
-from wsrm_mq.store import schema
-from wsrm_mq.store.database import connect_writer
-from wsrm_mq.store.instances import Presence
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_writer
+from wsrm_mq.store.sqlite.presence import Presence
 from wsrm_mq.store.store import Store, store_path
 
 
@@ -132,7 +132,7 @@ def killed_at(python: Python, path: Path, statement: int, hook: str) -> None:
         from pathlib import Path
         from sqlalchemy import event
         from sqlalchemy.engine import Engine
-        from wsrm_mq.store import creating, schema
+        from wsrm_mq.store.sqlite import creating, schema
 
         left = int(sys.argv[2])
 
@@ -215,7 +215,7 @@ def test_a_store_that_a_newer_version_brings_forward_before_this_process_can_be_
         threading.Timer(0.3, upgraded).start()
         return Presence(store)
 
-    monkeypatch.setattr("wsrm_mq.store.instances.Presence", overtaken)
+    monkeypatch.setattr("wsrm_mq.store.sqlite.presence.Presence", overtaken)
     with pytest.raises(SchemaMismatch, match="has schema 9999"):
         Store(path).open()
     db = sqlite3.connect(path)
@@ -246,7 +246,7 @@ def test_processes_that_create_the_same_store_at_once_all_open_it(tmp_path: Path
         import sys
         from pathlib import Path
         from wsrm_mq.store.store import Store
-        import wsrm_mq.store.creating
+        import wsrm_mq.store.sqlite.creating
         print("ready", flush=True)
         sys.stdin.readline()
         store = Store(Path(sys.argv[1]))

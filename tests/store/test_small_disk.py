@@ -12,7 +12,7 @@ from tests.store.test_full import counted, message, settled
 from tests.store.test_writer import Told
 from tests.support.disk import Disk
 from wsrm_mq.errors import StoreFull
-from wsrm_mq.store.database import connect_reader
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.store import Store
 
 

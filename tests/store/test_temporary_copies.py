@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store import looking, schema
-from wsrm_mq.store.database import connect_reader
-from wsrm_mq.store.looking import temporary_copy
+from wsrm_mq.store.sqlite import looking, schema
+from wsrm_mq.store.sqlite.connection import connect_reader
+from wsrm_mq.store.sqlite.looking import temporary_copy
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from wsrm_mq.store.database import connect_reader
-from wsrm_mq.store.looking import temporary_copy
+from wsrm_mq.store.sqlite.connection import connect_reader
+from wsrm_mq.store.sqlite.looking import temporary_copy
 path = Path(sys.argv[1])
 copy = temporary_copy(connect_reader(path), path)
 os.kill(os.getpid(), signal.SIGKILL)

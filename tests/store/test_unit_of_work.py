@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.database import connect_writer, file_of
-from wsrm_mq.store.instances import InstanceFiles
+from wsrm_mq.store.sqlite.connection import connect_writer, file_of
+from wsrm_mq.store.sqlite.presence import InstanceFiles
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork
 
 

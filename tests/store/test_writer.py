@@ -17,9 +17,10 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
-from wsrm_mq.store import database, group_commit, guard, writer
+from wsrm_mq.store import group_commit, writer
 from wsrm_mq.store.cache import LaneCache
 from wsrm_mq.store.group_commit import GroupCommit
+from wsrm_mq.store.sqlite import connection, witness
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -78,7 +79,7 @@ class Told:
 @pytest.fixture
 def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store that waits for another's lock a short time only."""
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", SHORT_BUSY_MS)
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT_MS", SHORT_BUSY_MS)
     store = Store(path)
     store.open()
     yield store
@@ -582,7 +583,7 @@ def test_an_unforeseen_error_leaves_no_led_verb_waiting(store: Store, monkeypatc
         raise RuntimeError("unforeseen")
 
     told = Told()
-    monkeypatch.setattr(guard, "file_ids", broken)
+    monkeypatch.setattr(witness, "file_ids", broken)
     store.writer.submit(note("refused"), told, is_led=True)
     store.writer.lead()
     assert isinstance(told.wait(1)[0], StoreUnavailable)

@@ -21,7 +21,13 @@ from typing import Final
 __all__ = ["ROOT", "Forked"]
 
 ROOT: Final = Path(__file__).parents[2]
-_IMPORTED: Final = ["tests.servers.orders", "tests.servers.witness", "waitress", "uvicorn", "wsrm_mq.store.creating"]
+_IMPORTED: Final = [
+    "tests.servers.orders",
+    "tests.servers.witness",
+    "waitress",
+    "uvicorn",
+    "wsrm_mq.store.sqlite.creating",
+]
 _forking: Final = multiprocessing.get_context("forkserver")
 _forking.set_forkserver_preload(_IMPORTED)
 

@@ -17,7 +17,6 @@ import pytest
 MEMORY: Final = Path("/dev/shm")
 ENOUGH: Final = 4 * 2**30
 """Bytes free in it; a container may have few."""
-_OURS: Final = "wsrm-mq-tests-"
 
 
 def has_room() -> bool:
@@ -25,26 +24,12 @@ def has_room() -> bool:
     return "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ENOUGH
 
 
-def prefix() -> str:
-    """How the name of a directory of this process in ``MEMORY`` begins."""
-    return f"{_OURS}{os.getpid()}-"
-
-
-def sweep(place: Path = MEMORY) -> None:
-    """Remove the directories of processes that were killed."""
-    for left in place.glob(f"{_OURS}*-*"):
-        process = left.name.removeprefix(_OURS).partition("-")[0]
-        if not Path("/proc", process).exists():
-            shutil.rmtree(left, ignore_errors=True)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
     if not has_room():
         return
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)  # keeps what failed there
-    sweep()
-    own = Path(tempfile.mkdtemp(prefix=prefix(), dir=MEMORY))
+    own = Path(tempfile.mkdtemp(prefix="wsrm-mq-tests-", dir=MEMORY))
     own.chmod(0o1777)
     os.environ["TMPDIR"] = str(own)
     tempfile.tempdir = None  # found anew

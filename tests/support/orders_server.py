@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tests.support.forked import ROOT, Forked
-from wsrm_mq.store import instances
-from wsrm_mq.store.beside import beside
+from wsrm_mq.store.sqlite.files import beside
+from wsrm_mq.store.sqlite.presence import wake
 
 __all__ = ["ROOT", "SETTLED", "OrdersServer", "Seen", "within"]
 
@@ -144,7 +144,7 @@ class OrdersServer:
         self.set_clock(seconds + (float(self.clock.read_text()) if self.clock.exists() else 0))
 
     def _wake(self) -> None:
-        instances.wake(self.store, [socket.stem for socket in beside(self.store).glob("*.sock")])
+        wake(self.store, [socket.stem for socket in beside(self.store).glob("*.sock")])
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wsrm_mq.store import schema
-from wsrm_mq.store.guard import LOOK_SECONDS
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.witness import LOOK_SECONDS
 
 _KEPT = ("queue", "message", "entry", "sequence", "range", "reply")
 _SEQUENCE = "sequence, state, ended, last_number, expected, discard_from"

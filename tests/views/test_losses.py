@@ -21,9 +21,9 @@ from wsrm_mq.queue.replaying import add_replay, replays_of
 from wsrm_mq.queue.withdrawing import stored
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.store import schema
-from wsrm_mq.store.database import connect_reader
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.views.overview import verdicts
 from wsrm_mq.views.partner_report import partner_report

@@ -10,7 +10,7 @@ import pytest
 
 from tests.queue.build import Instance
 from wsrm_mq.errors import NotFound
-from wsrm_mq.store import schema
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import ManualClock
 from wsrm_mq.views.naming import find_sequence, shortened
 

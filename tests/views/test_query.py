@@ -20,10 +20,11 @@ from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.inbound import Disposition
-from wsrm_mq.store import fetching, schema
-from wsrm_mq.store.database import connect_reader
+from wsrm_mq.store import fetching
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import KEYS, parse

@@ -88,7 +88,7 @@ def _names(context: click.Context, key: str, begun: str) -> Iterator[str]:
     elif key == "partner":
         yield from _beginning(_settings(context).partners, begun)
     elif key in _STORED:
-        from wsrm_mq.store.looking import connect_looker
+        from wsrm_mq.store.driver import connect_looker
         from wsrm_mq.store.store import store_path
 
         with closing(connect_looker(store_path(_settings(context).store), may_copy=False)) as db:

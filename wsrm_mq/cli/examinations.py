@@ -227,7 +227,7 @@ def log(patient: Patient) -> Report:
 
 
 def _stop_others(patient: Patient) -> tuple[str, str]:
-    from wsrm_mq.store.vitals import openers
+    from wsrm_mq.store.sqlite.vitals import openers
 
     pids = {one.pid for one in patient.sight.at.instances}
     others = [one for one in openers(patient.place.path) if one.pid not in pids]
@@ -258,7 +258,7 @@ def space(patient: Patient) -> Report:
 
 
 def pages(patient: Patient) -> Report:
-    from wsrm_mq.store.vitals import unsound
+    from wsrm_mq.store.sqlite.vitals import unsound
 
     found = unsound(patient.db, SECONDS)
     if found is None:

@@ -63,8 +63,6 @@ class Stopped(click.ClickException):
 
 def stopped(error: BaseException) -> click.ClickException:
     """The end of a command that met ``error``."""
-    import sqlite3
-
     match error:
         case click.ClickException():
             return error
@@ -80,10 +78,16 @@ def stopped(error: BaseException) -> click.ClickException:
             return Stopped(f"{where}{error.strerror or error}.", Exit.FAILED)
         case UnicodeEncodeError(reason="surrogates not allowed"):  # what Python makes of such bytes in an argument
             return Stopped(f"{error.object!r} has bytes that are not UTF-8; write it in UTF-8.", Exit.USAGE)
-        case sqlite3.Error():
+        case Exception() if _is_of_a_store(error):
             return Stopped(f"the store: {error}. `wsrm-mq store verify` says whether it is whole.", Exit.STORE)
         case _:
             return Stopped(f"unexpected: {in_a_line(error)}", Exit.FAILED)
+
+
+def _is_of_a_store(error: Exception) -> bool:
+    from wsrm_mq.store.driver import Error
+
+    return isinstance(error, Error)
 
 
 def in_a_line(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
     from wsrm_mq.config import Settings
-    from wsrm_mq.store.port import Database
+    from wsrm_mq.store.port import Connection, Database
     from wsrm_mq.views.next_steps import Step
     from wsrm_mq.views.query import Query
 
@@ -77,10 +77,8 @@ class Place(NamedTuple):
 
     def _before_acts(self) -> tuple[Step, bool] | None:
         """What has to come before any act, and whether acts work then; ``None``: nothing has to."""
-        import sqlite3
-
-        from wsrm_mq.store.identity import is_for_rehearsal, may_be_rehearsed, why_unconfirmed
-        from wsrm_mq.store.looking import connect_looker
+        from wsrm_mq.store.driver import Error, connect_looker
+        from wsrm_mq.store.sqlite.witness import is_for_rehearsal, may_be_rehearsed, why_unconfirmed
         from wsrm_mq.views.next_steps import ADOPT, REHEARSE
 
         try:
@@ -88,7 +86,7 @@ class Place(NamedTuple):
                 if why_unconfirmed(db, self.path) is None or is_for_rehearsal(db, self.path):
                     return None
                 return (REHEARSE, True) if may_be_rehearsed(db, self.path) else (ADOPT, False)
-        except (WSRMError, sqlite3.Error):
+        except (WSRMError, Error):
             return None
 
     def told(self, text: str) -> str:
@@ -139,11 +137,11 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 
 
 @contextmanager
-def looking(place: Place, *, any_known: bool = False) -> Iterator[Database]:
+def looking(place: Place, *, any_known: bool = False) -> Iterator[Connection]:
     """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
-    from wsrm_mq.store.database import CopyConnection, store_errors
-    from wsrm_mq.store.looking import connect_looker
-    from wsrm_mq.store.schema import HEAD, KNOWN, revision
+    from wsrm_mq.store.driver import HEAD, connect_looker, store_errors
+    from wsrm_mq.store.sqlite.connection import CopyConnection
+    from wsrm_mq.store.sqlite.schema import KNOWN, revision
 
     db = connect_looker(place.path)
     if isinstance(db, CopyConnection):
@@ -167,7 +165,7 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[Database]:
 @contextmanager
 def one_look(place: Place) -> Iterator[Database]:
     """``looking`` at one state of the store, whatever is committed meanwhile."""
-    from wsrm_mq.store.database import snapshot
+    from wsrm_mq.store.driver import snapshot
 
     with looking(place) as db, snapshot(db):
         yield db
@@ -175,7 +173,7 @@ def one_look(place: Place) -> Iterator[Database]:
 
 def unconfirmed(place: Place, db: Database) -> str | None:
     """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
-    from wsrm_mq.store.identity import why_unconfirmed
+    from wsrm_mq.store.sqlite.witness import why_unconfirmed
     from wsrm_mq.views.instances import live_instances
 
     if live_instances(db):  # what is served was confirmed

@@ -16,7 +16,8 @@ LOCK_SECONDS: Final = 1.0
 
 
 def see(place: Place, db: Database) -> Sight:
-    from wsrm_mq.store.database import snapshot, why_not_written
+    from wsrm_mq.store.driver import snapshot
+    from wsrm_mq.store.sqlite.connection import why_not_written
     from wsrm_mq.views.overview import overview, verdicts
     from wsrm_mq.views.plans import plans
     from wsrm_mq.views.sight import Sight

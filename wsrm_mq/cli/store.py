@@ -47,7 +47,7 @@ def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str 
     Example: wsrm-mq store init --store /var/lib/orders/wsrm.db
     """
     from wsrm_mq.errors import StoreUnconfirmed
-    from wsrm_mq.store import schema
+    from wsrm_mq.store.sqlite import schema
     from wsrm_mq.store.store import run_once
 
     is_new = not place.path.exists()
@@ -75,7 +75,7 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
     \b
     Example: wsrm-mq store migrate --dry-run
     """
-    from wsrm_mq.store import schema
+    from wsrm_mq.store.sqlite import schema
 
     with looking(place, any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
@@ -139,9 +139,9 @@ def info(place: Place, is_json: bool) -> None:
 
 
 def _measured(db: Database, place: Place) -> dict[str, Any]:
+    from wsrm_mq.store.driver import space
     from wsrm_mq.store.identity import identify
-    from wsrm_mq.store.schema import revision
-    from wsrm_mq.store.space import space
+    from wsrm_mq.store.sqlite.schema import revision
     from wsrm_mq.views.contents import contents
     from wsrm_mq.views.instances import live_instances
 

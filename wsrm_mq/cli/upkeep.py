@@ -16,7 +16,7 @@ from wsrm_mq.hints import store_flag
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.retention import Kept, Pruned
-    from wsrm_mq.store.port import Database
+    from wsrm_mq.store.port import Connection, Database
 
 
 class Age(click.ParamType):  # type: ignore[type-arg]
@@ -112,12 +112,11 @@ def _name_a_shorter_age(db: Database, place: Place, kept: Kept, now: int) -> Non
             return
 
 
-def _let_others_write(db: Database, count: int, took: float) -> None:
+def _let_others_write(db: Connection, count: int, took: float) -> None:
     from wsrm_mq.delivery.janitor import rest_after
-    from wsrm_mq.store.database import checkpoint
 
     if count % 50 == 0:
-        checkpoint(db)
+        db.checkpoint()
     time.sleep(rest_after(took))
 
 
@@ -143,8 +142,8 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
     \b
     Example: wsrm-mq store backup /backup/wsrm-monday.db
     """
-    from wsrm_mq.store.backup import backup as make_backup
     from wsrm_mq.store.invariants import first_wrong
+    from wsrm_mq.store.sqlite.backup import backup as make_backup
 
     with looking(place, any_known=True):
         pass
@@ -165,7 +164,7 @@ def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     \b
     Example: wsrm-mq store vacuum
     """
-    from wsrm_mq.store import vacuum as room
+    from wsrm_mq.store.sqlite import vacuum as room
 
     with looking(place):
         pass
@@ -224,20 +223,21 @@ def adopt(
     from wsrm_mq.errors import NotAllowed
     from wsrm_mq.queue import adopt as verbs
     from wsrm_mq.replay.sequences import move_given_up
-    from wsrm_mq.store import identity, instances
+    from wsrm_mq.store.identity import identify
+    from wsrm_mq.store.sqlite import presence, witness
     from wsrm_mq.store.store import run_once
 
     if current and deliver:
         raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
     why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
     with looking(place) as db:
-        found = identity.identify(db)
-        is_confirmed = identity.why_unconfirmed(db, place.path) is None
-    if current and identity.is_older(place.path, found):
+        found = identify(db)
+        is_confirmed = witness.why_unconfirmed(db, place.path) is None
+    if current and witness.is_older(place.path, found):
         raise NotAllowed(f"{place.path}: is older than what was here before: the witness beside it says so.")
 
     def verb(tx: Any) -> verbs.Adopted:
-        if instances.in_use(place.path):
+        if presence.in_use(place.path):
             raise NotAllowed(f"{place.path}: a service uses it. Stop it first.")
         return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
 
@@ -251,7 +251,7 @@ def adopt(
         ask("", yes)
         adopted = run_once(place.path, verb, unconfirmed=True)
         move_given_up(place.path)
-        identity.end_rehearsal(place.path)
+        witness.end_rehearsal(place.path)
         say(f"Done: {place.path} can be served.")
     _result(is_json, **adopted._asdict(), dry_run=dry_run)
 
@@ -269,7 +269,7 @@ def rehearse_on(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     Example: wsrm-mq store rehearse --store /tmp/copy.db
     """
     from wsrm_mq.queue import adopt as verbs
-    from wsrm_mq.store.identity import begin_rehearsal
+    from wsrm_mq.store.sqlite.witness import begin_rehearsal
     from wsrm_mq.store.store import run_once
 
     def verb(tx: Any) -> None:

@@ -11,7 +11,6 @@ from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries, lanes
-from wsrm_mq.store.bodies import open_body
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 
@@ -141,7 +140,7 @@ class _StoredBody(Body):
 
     def open(self) -> BinaryIO:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the reader closes it
-        with self._store.reader() as db, open_body(db, self._message) as body:
+        with self._store.reader() as db, db.open_body(self._message) as body:
             shutil.copyfileobj(body, file, 1024 * 1024)
         file.seek(0)
         return file

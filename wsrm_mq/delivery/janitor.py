@@ -1,18 +1,13 @@
 """The thread that keeps house: it tells the witness what is durable, and prunes what is kept for no longer.
 
 It never delays an acceptance: what is due is found by reading, deleted in short transactions, and after each it rests
-for longer than that took. One instance at a time prunes; a lock file beside the store says which.
+for longer than that took. One instance at a time prunes; a lock says which.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreError
@@ -20,7 +15,6 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import retention
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
-from wsrm_mq.store.beside import beside
 from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.pruning import OLD_INSTANCE
 from wsrm_mq.store.repeated import Repeated
@@ -94,7 +88,7 @@ class Janitor:
     def sweep(self) -> Pruned:
         """Prune all that is due, unless another instance is at it; ends early where it is stopped."""
         pruned = Pruned()
-        with _alone(self._store.path) as is_alone:
+        with self._store.instances.alone("janitor") as is_alone:
             if not is_alone:
                 return pruned
             now = self._store.reached()
@@ -131,23 +125,3 @@ class Janitor:
             unused = retention.unused_queues(db, before)
         if unused.queues:
             self._store.call(lambda tx: retention.forget_queues(tx, unused))
-
-
-@contextmanager
-def _alone(store: Path) -> Iterator[bool]:
-    """Whether no other instance prunes; none will while this lasts."""
-    try:
-        handle = os.open(beside(store) / "janitor", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    except OSError:  # without its directory no process can be agreed with; the next sweep comes
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            is_alone = False
-        else:
-            is_alone = True
-        yield is_alone
-    finally:
-        os.close(handle)

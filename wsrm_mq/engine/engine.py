@@ -45,9 +45,9 @@ from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import schema
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import MaySend, may_send
+from wsrm_mq.store.driver import ensure
 from wsrm_mq.store.store import Store, store_path
 from wsrm_mq.store.writer import Clock, wall_clock
 
@@ -171,7 +171,7 @@ class Engine:
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
         if self._deferred != os.getpid():
-            schema.ensure(store_path(self._where))
+            ensure(store_path(self._where))
 
     def _start_in_worker(self) -> None:
         try:

@@ -20,11 +20,9 @@ from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.hints import about
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import bound, compiled
-from wsrm_mq.store.database import store_errors
+from wsrm_mq.store.driver import HEAD, connect_looker, known_revision, store_errors
 from wsrm_mq.store.identity import identify
-from wsrm_mq.store.looking import connect_looker
 from wsrm_mq.store.port import Database, Rows
-from wsrm_mq.store.schema import HEAD, known_revision
 
 PIECE: Final = 2_000
 """Rows."""

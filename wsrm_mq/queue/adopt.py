@@ -16,6 +16,7 @@ from wsrm_mq.queue.ending import give_up
 from wsrm_mq.queue.ownership import free
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries, identity, lanes, queues
+from wsrm_mq.store.driver import mark_for_rehearsal
 from wsrm_mq.store.transaction import Transaction
 
 ADOPTED = "store_adopted"
@@ -54,7 +55,7 @@ def confirm(tx: Transaction, *, actor: str, reason: str) -> Adopted:
 
 def rehearse(tx: Transaction, path: Path) -> None:
     """Make this a copy on which acts are tried. Raises ``NotAllowed`` where a store is in use at ``path``, or was."""
-    identity.mark_for_rehearsal(tx, path)
+    mark_for_rehearsal(tx, path)
     _take_from_elsewhere(tx)
     tx.execute(queues.END_INSTANCES, {"now": tx.now})
 

@@ -113,6 +113,7 @@ def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
     """Free what a dead instance ran, and do what follows from its death. Answers how many lanes it had."""
     ended = tx.execute(queues.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
     keys = [key for (key,) in tx.execute(lanes.OWNED_BY, {"owner": instance})]
+    tx.db.lock_lanes(keys)
     for key in keys:
         lane = tx.lane(key)
         if lane is None or lane.owner != instance:

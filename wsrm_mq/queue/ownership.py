@@ -106,6 +106,7 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
 def leave(tx: Transaction) -> None:
     """The instance ends in good order: nothing runs here any more, so whatever it still owns is free."""
     owned = {key for (key,) in tx.execute(lanes.OWNED_BY, {"owner": tx.instance})} | tx.changed_lanes
+    tx.db.lock_lanes(owned)
     for key in owned:
         lane = tx.lane(key)
         if lane is not None and lane.owner == tx.instance:

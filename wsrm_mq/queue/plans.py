@@ -21,8 +21,7 @@ from wsrm_mq.queue.withdrawing import Stored, stored
 from wsrm_mq.store import entries, queues
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store.applications import outgoing_queue
-from wsrm_mq.store.database import file_of
-from wsrm_mq.store.instances import holds_lock
+from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -89,7 +88,7 @@ def plan_of(db: Database, plan: str) -> Plan:
 
 def is_run(db: Database, plan: Plan) -> bool | None:
     """Whether a process that lives runs it. ``None``: its lock file is missing, so that is known only later."""
-    return plan.runner is not None and holds_lock(file_of(db), plan.runner)
+    return plan.runner is not None and instances_of(file_of(db)).lives(plan.runner)
 
 
 def refuse(db: Database, known: Plan, digest: str, target: str | None = None) -> None:

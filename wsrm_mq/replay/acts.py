@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue import dead_letters
-from wsrm_mq.store.database import store_errors
-from wsrm_mq.store.looking import connect_looker
+from wsrm_mq.store.driver import connect_looker, store_errors
 from wsrm_mq.store.store import run_once, store_path
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction

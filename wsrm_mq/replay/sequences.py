@@ -20,8 +20,7 @@ from wsrm_mq.queue import operate
 from wsrm_mq.queue.ending import bury_tails
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.inbound import Late
-from wsrm_mq.store.database import store_errors
-from wsrm_mq.store.looking import connect_looker
+from wsrm_mq.store.driver import connect_looker, store_errors
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.store import run_once, store_path
 from wsrm_mq.store.transaction import Transaction

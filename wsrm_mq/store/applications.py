@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import OtherApplication
-from wsrm_mq.store.database import file_of
 from wsrm_mq.store.dialects import written
-from wsrm_mq.store.instances import is_alive
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sqlite.connection import file_of
+from wsrm_mq.store.sqlite.presence import is_alive
 
 _WITH_BACKLOG: Final = written(
     "SELECT DISTINCT queue FROM entry by_index(entry_live) WHERE outcome IS NULL AND lane IS NOT NULL"

@@ -1,13 +1,13 @@
 """What a process knows of the store from one transaction to the next.
 
-It is kept only while ``PRAGMA data_version`` proves that no other connection wrote. What a transaction changes of it is
-true once that is committed; any rollback empties it.
+It is kept only while the connection's ``version`` proves that no other connection wrote. What a transaction changes of
+it is true once that is committed; any rollback empties it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from wsrm_mq.errors import LeftAlone
@@ -125,13 +125,14 @@ class Cache:
         self.has_slot: Callable[[int], bool] = lambda _taken: True
         """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
         self.left_alone: MaySend = may_send
-        self.last_position: int | None = None
-        """The last that was given; ``None``: not asked yet."""
+        self.positions: Iterator[int] | None = None
+        """Those that are given next; ``None``: not asked for yet."""
+        self.last_position = 0
+        """The last that was given in a transaction that was committed; 0: none yet."""
         self._version: int | None = None
 
     def validate(self, version: int) -> bool:
-        """Empty the cache if another connection has committed since (``PRAGMA data_version``); answers whether none
-        has."""
+        """Empty the cache if another connection has committed since; answers whether none has."""
         if version == self._version:
             return True
         served, floors = self.served, self.connections.floors
@@ -145,7 +146,8 @@ class Cache:
         self.connections.clear()
         self.queues.clear()
         self.served = set()
-        self.last_position = None
+        self.positions = None
+        self.last_position = 0
         self._version = None
 
     def keep_queue(self, name: str, key: int) -> None:

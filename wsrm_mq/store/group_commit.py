@@ -7,7 +7,6 @@ it at a time.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -18,12 +17,12 @@ from wsrm_mq.store.applications import Serving
 from wsrm_mq.store.believed import Believed
 from wsrm_mq.store.cache import Cache, MaySend
 from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.database import begin, connect_writer, translate
-from wsrm_mq.store.guard import Guard
 from wsrm_mq.store.identity import ADVANCE
-from wsrm_mq.store.port import Instances
-from wsrm_mq.store.rescue import FileIds
-from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.port import Connection, Instances
+from wsrm_mq.store.sqlite.connection import connect_writer, translate
+from wsrm_mq.store.sqlite.files import FileIds
+from wsrm_mq.store.sqlite.reserve import Reserve
+from wsrm_mq.store.sqlite.witness import Guard
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Write, total_size
@@ -65,7 +64,7 @@ class GroupCommit:
         self._events = events
         self._reserve = reserve
         self._has_open: Callable[[FileIds], None] = lambda _files: None
-        self._db: sqlite3.Connection | None = None
+        self._db: Connection | None = None
         self.at_lock = False
         """The writer's thread is about to begin a transaction; where another process holds the lock it stays there."""
         self.checkpoint_due = False
@@ -93,7 +92,7 @@ class GroupCommit:
         Raises ``StoreError``."""
         self.guard.check_same()
         self._db = connect_writer(self.path)
-        self._db.execute("PRAGMA busy_timeout = 0")  # begin() waits
+        self._db.for_writing()
         self._has_open(self.guard.opened())
 
     def close(self) -> None:
@@ -115,9 +114,9 @@ class GroupCommit:
         is_committing = False
         try:
             self.at_lock = wait
-            begin(db, wait=wait)
+            db.begin(wait=wait)
             self.at_lock = False
-            if not self._cache.validate(db.execute("PRAGMA data_version").fetchone()[0]):
+            if not self._cache.validate(db.version()):
                 self.guard.check_newest(db)
             session = Session(db, self._cache, self.instance, self.instance_name, self._instances, self.tally)
             now = self._clock()
@@ -131,16 +130,16 @@ class GroupCommit:
             db.execute("COMMIT")
         except BaseException as error:
             self.at_lock = False
-            is_committed = is_committing and not (db.in_transaction or isinstance(error, sqlite3.Error))
+            is_committed = is_committing and not (db.in_transaction or isinstance(error, db.Error))
             if not is_committed:
                 self._cache.clear()
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-                return translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+                return translate(error, self.path)
         try:
             self._count(batch)
             tx.committed()
-            self.guard.committed(self._cache.last_position or 0, mark)
+            self.guard.committed(self._cache.last_position, mark)
             for event, fields in tx.notices:
                 self._events.tell(event, **fields)
         except BaseException as error:  # committed is committed: callbacks say so, and nothing is run again
@@ -159,7 +158,7 @@ class GroupCommit:
         """After an error that was not foreseen: nothing is known, and no transaction is open."""
         self._cache.clear()
         if self._db is not None and self._db.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(self._db.Error):
                 self._db.execute("ROLLBACK")
 
     def checkpoint(self) -> None:
@@ -168,8 +167,8 @@ class GroupCommit:
             return
         assert self._db is not None
         try:
-            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error as error:
+            self._db.checkpoint()
+        except self._db.Error as error:
             self._events.tell("store.checkpoint_failed", error=error)
         finally:
             self._not_checkpointed, self.checkpoint_due = 0, False

@@ -6,16 +6,16 @@ no reader holds up the checkpoints for long: a few seconds for the indexes of a 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from wsrm_mq.store.database import file_of
 from wsrm_mq.store.dialects import said
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.schema import HEAD, revision
+from wsrm_mq.store.sqlite import vitals
+from wsrm_mq.store.sqlite.connection import file_of
+from wsrm_mq.store.sqlite.schema import HEAD, revision
 
 ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
 IN_RANGES: Final = "every entry's number is in the ranges"
@@ -330,15 +330,14 @@ def first_wrong(db: Database) -> str | None:
     if revision(db, file_of(db)) == HEAD:
         finding = next(all_findings(db), None)
         return None if finding is None else f"{finding.invariant}: {finding.table} {finding.key}, {finding.detail}"
-    (text,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-    return None if text == "ok" else str(text)
+    return next(vitals.damage(db), None)
 
 
 def _readable(table: str, ask: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from ask()
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    except Exception as error:
+        if not vitals.tells_damage(error):
             raise
         yield Finding(_WHOLE, table, None, str(error))
 
@@ -348,12 +347,9 @@ _WHOLE: Final = "the file is whole"
 
 def _damage(db: Database, table: str) -> Iterator[Finding]:
     """What SQLite finds wrong with a table, its indexes and its references."""
-    for (text,) in db.execute(f"PRAGMA integrity_check('{table}')"):
-        if text != "ok":
-            yield Finding(_WHOLE, table, None, str(text))
-    if table == "sqlite_schema":
-        return
-    for _table, key, parent, _constraint in islice(db.execute(f"PRAGMA foreign_key_check('{table}')"), MOST_FINDINGS):
+    for text in vitals.damage(db, table):
+        yield Finding(_WHOLE, table, None, text)
+    for key, parent in islice(vitals.dangling(db, table), MOST_FINDINGS):
         yield Finding("references lead somewhere", table, key, f"to {parent}")
 
 

@@ -1,17 +1,17 @@
-"""The port: what the rooms above ask of a database. ``sqlite3.Connection`` fills it as it is; another engine will by an
-adapter beside ``database``.
+"""The port: what a driver offers. There is one, ``sqlite``; another stands beside it, and runs
+``tests/store/conformance``.
 
-A statement is text that ``store`` has: built from the tables (``queues``, ``entries``, ``sequences``) or written there.
-Parameters are given by name or by position, rows are tuples. An error of the driver that concerns the whole store
-leaves this room as a ``StoreError`` (``database.store_errors``). A large body is written and read as a stream
-(``bodies``). Which instances of a store live, and how one wakes them, is asked of ``Instances``.
+A statement is text that ``store`` has: built from the tables (``queues``, ``entries``, ``sequences``) or written there;
+words in which databases differ are in ``dialects``. Parameters are given by name or by position, rows are tuples. An
+error of the driver that concerns the whole store leaves this room as a ``StoreError`` (``store_errors``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 
@@ -32,6 +32,52 @@ class Database(Protocol):
     """A connection to the store, to be used by one thread at a time."""
 
     def execute(self, statement: str, parameters: Parameters = ..., /) -> Rows: ...
+
+
+class Connection(Database, Protocol):
+    """A connection of which every transaction is begun in words: by ``begin`` one that writes, which ``COMMIT`` or
+    ``ROLLBACK`` ends."""
+
+    @property
+    def Error(self) -> type[Exception]:
+        """What an error of this driver is, whatever it is about."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def for_writing(self) -> None:
+        """From now on it writes. A reader's connection may not otherwise."""
+
+    def begin(self, *, wait: bool = True) -> None:
+        """Begin a transaction that writes. It waits for other writers, the usual time, or not at all."""
+
+    def version(self) -> int:
+        """A number that changes when another connection has committed, to be asked within a transaction."""
+
+    def positions(self) -> Iterator[int]:
+        """Keys for messages and entries, rising, each given once; to be asked for within a transaction. They are good
+        until one is rolled back, or ``version`` changes."""
+
+    def lock_lanes(self, keys: Iterable[int]) -> None:
+        """Lock the rows of these lanes until the transaction ends, in the order of their keys."""
+
+    def write_body(self, message: int, size: int, body: BinaryIO) -> None:
+        """Give the row of a message its body of ``size`` bytes, piece by piece."""
+
+    def open_body(self, message: int) -> BinaryIO:
+        """The stored body of a message, while this is open."""
+
+    def checkpoint(self) -> None:
+        """Do now what a commit leaves to be done later."""
+
+    def close(self) -> None: ...
+
+
+class Obstacle(NamedTuple):
+    """Why a reader cannot write. ``is_of_asker``: it is not allowed to, which says nothing about a service."""
+
+    what: str
+    is_of_asker: bool
 
 
 class Presence(Protocol):
@@ -72,6 +118,9 @@ class Instances(Protocol):
 
     def bury(self, name: str) -> None:
         """Take away what a dead instance has left."""
+
+    def alone(self, task: str) -> AbstractContextManager[bool]:
+        """Whether no other instance is at this task; none will be while this lasts."""
 
     def wake(self, names: Iterable[str], word: str = "look") -> None:
         """Tell instances that there may be something to do. A word may be lost; no correctness hangs on it."""

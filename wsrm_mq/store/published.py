@@ -8,7 +8,7 @@ revision of its own, or a store that is up to date keeps the old one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -87,9 +87,9 @@ def make_views(execute: Callable[[str], object]) -> None:
         execute(text)
 
 
-def drop_views(execute: Callable[[str], Any]) -> None:
-    """Those of an older version too, so that a migration may change the tables behind them."""
-    for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+def drop_views(execute: Callable[[str], Any], names: Iterable[str]) -> None:
+    """All of these ``names``, those of an older version too, so that a migration may change the tables behind them."""
+    for name in names:
         execute(f'DROP VIEW "{name}"')
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.database import BUSY_TIMEOUT_MS, begin, refuse_place, store_errors, why_not_written
-from wsrm_mq.store.identity import admit
-from wsrm_mq.store.instances import InstanceFiles
-from wsrm_mq.store.looking import connect_looker, temporary_copy
+from wsrm_mq.store.port import Connection
+from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS, refuse_place, store_errors, why_not_written
+from wsrm_mq.store.sqlite.looking import connect_looker, temporary_copy
+from wsrm_mq.store.sqlite.presence import InstanceFiles
+from wsrm_mq.store.sqlite.witness import admit
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.writer import Verb
@@ -49,10 +49,9 @@ def rehearse(path: Path, verb: Verb[R], now: int) -> R:
             return _taken_back(copy, path, verb, now)
 
 
-def _taken_back(db: sqlite3.Connection, path: Path, verb: Verb[R], now: int) -> R:
-    db.execute("PRAGMA query_only = OFF")
-    db.execute("PRAGMA busy_timeout = 0")
-    begin(db)
+def _taken_back(db: Connection, path: Path, verb: Verb[R], now: int) -> R:
+    db.for_writing()
+    db.begin()
     try:
         tx = Transaction(Session(db, Cache(), 0, "cli", InstanceFiles(path)), now)
         result = verb(tx)

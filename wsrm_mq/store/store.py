@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,18 +12,19 @@ from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store import applications, identity, queues, schema
+from wsrm_mq.store import applications, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.beside import beside, clock_file, keep_private
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.cut_off import dropped_pages
-from wsrm_mq.store.database import begin, connect_reader, connect_writer, store_errors
-from wsrm_mq.store.identity import Witness
-from wsrm_mq.store.instances import InstanceFiles
-from wsrm_mq.store.port import Database, Instances, Presence
+from wsrm_mq.store.port import Connection, Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.rehearsal import rehearse
-from wsrm_mq.store.reserve import Reserve, is_spent
+from wsrm_mq.store.sqlite import schema
+from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer, store_errors
+from wsrm_mq.store.sqlite.files import beside, clock_file, keep_private
+from wsrm_mq.store.sqlite.presence import InstanceFiles
+from wsrm_mq.store.sqlite.reserve import Reserve, is_spent
+from wsrm_mq.store.sqlite.vitals import dropped_pages
+from wsrm_mq.store.sqlite.witness import Witness, admit
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.writer import Clock, Verb, Writer, believed_of, wall_clock
@@ -95,7 +95,7 @@ class Store:
         )
         self.call = self.writer.call
         self.submit = self.writer.submit
-        self._idle_readers: list[sqlite3.Connection] = []
+        self._idle_readers: list[Connection] = []
         self._readers_lock = threading.Lock()
         """Taken as itself: an error thrown into a thread that reads could leave a condition's own ``with`` locked."""
         self._readers_changed = threading.Condition(self._readers_lock)
@@ -123,7 +123,7 @@ class Store:
         if dropped := dropped_pages(self.path):
             self._events.tell("store.cut_off", path=self.path, pages=dropped)
         schema.ensure(self.path)
-        self._witness = identity.admit(self.path)
+        self._witness = admit(self.path)
         self._closing = False
         presence = self.instances.enter()
         try:
@@ -144,10 +144,11 @@ class Store:
             with store_errors(self.path):
                 now = self.clock()
                 row = self._row(name, now)
-                with suppress(sqlite3.DatabaseError):  # what is damaged is told where it is needed
+                with suppress(db.Error):  # what is damaged is told where it is needed
                     (known,) = db.execute(queues.LAST_KNOWN).fetchone()
                     self.believed.know(known, now)
-                db.execute("BEGIN IMMEDIATE")
+                db.for_writing()
+                db.begin()
                 schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
                 key = int(db.execute(queues.ADD_INSTANCE, row).fetchone()[0])
@@ -244,7 +245,7 @@ class Store:
             self._idle_readers.clear()
 
     @contextmanager
-    def reader(self) -> Iterator[Database]:
+    def reader(self) -> Iterator[Connection]:
         """A read-only connection, lent for a moment: never across a call of the application."""
         with self._readers_lock:
             while self._suspended and not self._closing:
@@ -288,12 +289,12 @@ def run_once(
     if dry_run:
         return rehearse(path, verb, clock())
     instances = InstanceFiles(path)
-    witness = Witness(path) if unconfirmed else identity.admit(path, for_act=True)
+    witness = Witness(path) if unconfirmed else admit(path, for_act=True)
     db = connect_writer(path)
     try:
         with store_errors(path):
-            db.execute("PRAGMA busy_timeout = 0")
-            begin(db)
+            db.for_writing()
+            db.begin()
             try:
                 tx = Transaction(Session(db, Cache(), 0, "cli", instances), clock())
                 result = verb(tx)

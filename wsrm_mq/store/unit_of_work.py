@@ -13,22 +13,18 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import foreign
-from wsrm_mq.store.bodies import write_body
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Key, Tally
-from wsrm_mq.store.port import Database, Instances, Parameters, Rows
+from wsrm_mq.store.port import Connection, Instances, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
-from wsrm_mq.store.space import space
-
-_LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
-"""That of a deleted row is not used again."""
+from wsrm_mq.store.sqlite.space import space
 
 
 class Session(NamedTuple):
     """What one transaction after the other is made with."""
 
-    db: Database
+    db: Connection
     cache: Cache
     instance: int
     """Key of the instance that writes."""
@@ -61,9 +57,11 @@ class UnitOfWork:
         self._replays: list[Row] = []
         self._delivered: list[Row] = []
         self._used_bytes: int | None = None
-        if cache.last_position is None:
-            (cache.last_position,) = self.db.execute(_LAST_POSITION).fetchone()
-        self._position: int = cache.last_position
+        if cache.positions is None:
+            cache.positions = self.db.positions()
+        self._positions = cache.positions
+        self._position = 0
+        """The last that was given."""
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
@@ -82,7 +80,7 @@ class UnitOfWork:
 
     def add_message(self, row: dict[str, Any]) -> int:
         """Add a row of ``message``, its ``id`` left out; answers that: the position of the entry that comes with it."""
-        row["id"] = self._position = key = self._position + 1
+        row["id"] = self._position = key = next(self._positions)
         self._messages.append(MESSAGES.row(row))
         return key
 
@@ -90,20 +88,20 @@ class UnitOfWork:
         """Add a row of ``entry``; answers its position, which is given once and never again. ``id`` is in the row
         where it came with its message."""
         if "id" not in row:
-            row["id"] = self._position = self._position + 1
+            row["id"] = self._position = next(self._positions)
         self._entries.append(ENTRIES.row(row))
         return int(row["id"])
 
     def add_replay(self, row: dict[str, Any]) -> int:
         """Add a row of ``entry`` for a message that is there; answers its position."""
-        row["id"] = self._position = key = self._position + 1
+        row["id"] = self._position = key = next(self._positions)
         self._replays.append(REPLAYS.row(row))
         return key
 
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
         """The body of a message that was added without, ``size`` bytes."""
         self._write_rows()
-        write_body(self.db, message, size, body)
+        self.db.write_body(message, size, body)
 
     def delivered(self, position: int) -> None:
         """Settle an entry as delivered."""
@@ -200,7 +198,7 @@ class UnitOfWork:
 
     def committed(self) -> None:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""
-        self._cache.last_position = self._position
+        self._cache.last_position = self._position or self._cache.last_position
         if self._counts_now:
             self._tally.written()
         else:

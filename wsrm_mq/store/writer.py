@@ -36,13 +36,13 @@ from wsrm_mq.store.believed import Believed, since_boot
 from wsrm_mq.store.cache import MaySend
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.group_commit import Clock, GroupCommit
-from wsrm_mq.store.instances import InstanceFiles
 from wsrm_mq.store.lasting import Lasting
 from wsrm_mq.store.port import Database, Instances
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.repeated import Repeated
-from wsrm_mq.store.rescue import FileIds
-from wsrm_mq.store.reserve import Reserve
+from wsrm_mq.store.sqlite.files import FileIds
+from wsrm_mq.store.sqlite.presence import InstanceFiles
+from wsrm_mq.store.sqlite.reserve import Reserve
 from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQueue
 
 __all__ = ["Clock", "Verb", "Writer", "believed_of", "wall_clock"]

@@ -29,8 +29,7 @@ def wait_until_delivered(
 
 
 def _are_delivered(path: Path, identifier: str, wanted: set[int], *, is_late: bool) -> bool:
-    from wsrm_mq.store.database import snapshot
-    from wsrm_mq.store.looking import connect_looker
+    from wsrm_mq.store.driver import connect_looker, snapshot
     from wsrm_mq.views.query import parse
     from wsrm_mq.views.reading import messages, sequence
     from wsrm_mq.views.sentences import explanation

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, Text, case, cast, distinct, func, 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import bound
-from wsrm_mq.store.database import file_of
+from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.filters import failed_like
 from wsrm_mq.views.naming import ELLIPSIS

@@ -9,8 +9,7 @@ from sqlalchemy import bindparam, not_, or_, select
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.database import file_of
-from wsrm_mq.store.instances import holds_lock
+from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 
 
@@ -47,4 +46,4 @@ def known_instances(db: Database) -> list[tuple[Instance, bool | None]]:
     """The processes that are not known to have ended, and whether each holds its lock. ``None``: its file is missing,
     so it lives elsewhere, as that of a copied store, or will be found out by one that lives here."""
     store = file_of(db)
-    return [(one, holds_lock(store, one.name)) for one in map(Instance._make, db.execute(_NOT_ENDED))]
+    return [(one, instances_of(store).lives(one.name)) for one in map(Instance._make, db.execute(_NOT_ENDED))]

@@ -11,7 +11,7 @@ from wsrm_mq.errors import QueryError
 from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.database import file_of
+from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views.query import Query, meant

@@ -13,14 +13,13 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Integer, bindparam, case, func, not_, select
 
-from wsrm_mq.store import archiving, reserve
+from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
-from wsrm_mq.store.database import file_of
+from wsrm_mq.store.driver import file_of, is_spent, space
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.space import space
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, known_instances, live_instances
 from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
@@ -211,7 +210,7 @@ def overview(db: Database, now: int) -> Overview:
         file_bytes=_size(path),
         wal_bytes=_size(path.with_name(path.name + "-wal")),
         disk_free=disk.f_bavail * disk.f_frsize,
-        is_reserve_spent=reserve.is_spent(path),
+        is_reserve_spent=is_spent(path),
         used_bytes=space(db).used,
         unserved=unserved(db, {queue for queue, one in waiting.items() if one.held or one.ready}),
         unarchived=next((at for (at,) in db.execute(archiving.OLDEST_UNARCHIVED)), None),

@@ -10,8 +10,7 @@ from wsrm_mq.errors import NotFound
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.database import file_of
-from wsrm_mq.store.instances import holds_lock
+from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 
 
@@ -77,6 +76,6 @@ def outcomes(db: Database, plan: str) -> dict[str, int]:
 
 def _viewed(db: Database, row: tuple[object, ...]) -> PlanView:
     view = PlanView(*row)  # type: ignore[arg-type]
-    lives = view.runner is not None and holds_lock(file_of(db), view.runner) is not False
+    lives = view.runner is not None and instances_of(file_of(db)).lives(view.runner) is not False
     state = "stopped" if view.state == "running" and not lives else view.state
     return view._replace(as_new=bool(view.as_new), state=state, runner=view.runner if lives else None)

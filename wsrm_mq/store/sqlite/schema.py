@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
-from wsrm_mq.store.database import create_file, refuse_place, store_errors, write_ahead
-from wsrm_mq.store.instances import in_use
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.rescue import lost, removed
+from wsrm_mq.store.sqlite.connection import create_file, named, refuse_place, store_errors, write_ahead
+from wsrm_mq.store.sqlite.files import lost, removed
+from wsrm_mq.store.sqlite.presence import in_use
 
 KNOWN: Final = ("0014", "0015")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
@@ -27,7 +27,7 @@ HEAD: Final = KNOWN[-1]
 def revision(db: Database, path: Path) -> str | None:
     """The revision of the store behind ``db``; ``None`` for an empty file."""
     with store_errors(path):
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = named(db, "table")
         if not tables:
             return None
         if "alembic_version" not in tables:
@@ -99,7 +99,7 @@ def _refuse_under_others(path: Path, db: Any) -> None:
 
 def _create(path: Path) -> None:
     """Make the empty file a store, unless another process was before with that."""
-    from wsrm_mq.store import creating  # only here: a store is made once
+    from wsrm_mq.store.sqlite import creating  # only here: a store is made once
 
     with store_errors(path), closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
         write_ahead(db)
@@ -136,9 +136,11 @@ def upgrade(path: Path, head: str = HEAD) -> None:
     config.set_main_option("script_location", "wsrm_mq:store/migrations")
     try:
         with engine.begin() as connection:
-            _refuse_under_others(path, connection.connection.driver_connection)
+            db = connection.connection.driver_connection
+            assert db is not None
+            _refuse_under_others(path, db)
             config.attributes["connection"] = connection
-            drop_views(connection.exec_driver_sql)
+            drop_views(connection.exec_driver_sql, named(db, "view"))
             command.upgrade(config, head)
             make_views(connection.exec_driver_sql)
     except Exception as error:

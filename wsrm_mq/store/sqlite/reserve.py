@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from wsrm_mq.store.beside import beside
+from wsrm_mq.store.sqlite.files import beside
 
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store.beside import is_locked
-from wsrm_mq.store.database import CopyConnection, connect_reader, only_reading, store_errors
+from wsrm_mq.store.sqlite.connection import Connection, CopyConnection, connect_reader, only_reading, store_errors
+from wsrm_mq.store.sqlite.files import is_locked
 
 _FOR_WANT_OF_PERMISSION: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _PREFIX: Final = "wsrm-mq-look-"
@@ -31,7 +31,7 @@ _LOG_HEADER: Final = 32
 """Bytes of a write-ahead log that has nothing else."""
 
 
-def connect_looker(path: Path, *, may_copy: bool = True) -> sqlite3.Connection:
+def connect_looker(path: Path, *, may_copy: bool = True) -> Connection:
     """A connection that only reads, as ``connect_reader``, but needs no permission to write. One to a copy is a
     ``CopyConnection``: it shows what was there when it was made. Raises ``StoreUnavailable`` where that is needed and
     it may not copy."""
@@ -70,7 +70,7 @@ def _has_log(path: Path) -> bool:
         return False
 
 
-def _copied(path: Path) -> sqlite3.Connection:
+def _copied(path: Path) -> Connection:
     """A connection that reads a copy of the file and its log, which no process has open."""
     files = [path, _beside(path, "-wal")]
     with _room(path, lambda: sum(file.stat().st_size for file in files), "its log is to be read") as (place, lock):
@@ -79,7 +79,7 @@ def _copied(path: Path) -> sqlite3.Connection:
         return _copy(place, lock, path, "mode=ro")
 
 
-def temporary_copy(db: sqlite3.Connection, path: Path) -> CopyConnection:
+def temporary_copy(db: Connection, path: Path) -> CopyConnection:
     """A copy, which may be written, of what ``db`` sees of the store at ``path``; it goes when it is closed."""
     (pages,), (size,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     with _room(path, lambda: pages * size, "it is to be tried") as (place, lock):

@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 
 from wsrm_mq.errors import NotAllowed, StoreFull
-from wsrm_mq.store import instances
-from wsrm_mq.store.database import connect_writer, store_errors
-from wsrm_mq.store.looking import connect_looker
-from wsrm_mq.store.space import Space, space
+from wsrm_mq.store.sqlite import presence
+from wsrm_mq.store.sqlite.connection import connect_writer, store_errors
+from wsrm_mq.store.sqlite.looking import connect_looker
+from wsrm_mq.store.sqlite.space import Space, space
 
 
 def vacuum(path: Path) -> tuple[int, int]:
@@ -33,7 +33,7 @@ def vacuum(path: Path) -> tuple[int, int]:
 
 def refuse(path: Path) -> Space:
     """What ``vacuum`` would give back, or why it cannot be."""
-    used = instances.in_use(path)
+    used = presence.in_use(path)
     if used:
         raise NotAllowed(
             f"{path}: is used by {used} process{'' if used == 1 else 'es'}, which could accept nothing meanwhile. Stop "

@@ -25,9 +25,10 @@ from typing import Final
 
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.files import sync_directory
-from wsrm_mq.store import identity, instances
-from wsrm_mq.store.beside import is_locked
-from wsrm_mq.store.database import checkpoint, connect_reader, store_errors
+from wsrm_mq.store import identity
+from wsrm_mq.store.sqlite import presence
+from wsrm_mq.store.sqlite.connection import Connection, connect_reader, named, store_errors
+from wsrm_mq.store.sqlite.files import is_locked
 
 STEP_PAGES: Final = 1024
 MAX_LOG_GROWTH: Final = 1024 * 1024 * 1024
@@ -59,7 +60,7 @@ def backup(
     """
     _refuse_target(path, target, force)
     with closing(connect_reader(path)) as source, store_errors(path):
-        if source.execute("SELECT 1 FROM sqlite_master WHERE name = 'identity'").fetchone() is None:
+        if "identity" not in named(source, "table"):
             raise NotAllowed(f"{path}: has a schema too old to mark a copy as one. Stop the service and copy the file.")
         _refuse_full(source, target)
         with _unfinished(target) as (part, handle):
@@ -80,7 +81,7 @@ def _refuse_target(path: Path, target: Path, force: bool) -> None:
         raise NotAllowed(f"{target}: is a directory; name the file that the copy shall be.")
     if target.exists() and target.samefile(path):
         raise NotAllowed(f"{target}: is the store itself.")
-    if instances.in_use(target):
+    if presence.in_use(target):
         raise NotAllowed(f"{target}: is a store that a service uses.")
     there = next((name for name in _names(target) if name.exists()), None)
     if there is not None and not force:
@@ -167,9 +168,9 @@ def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress
             source.execute("ROLLBACK")
 
 
-def _absorb(source: sqlite3.Connection) -> None:
+def _absorb(source: Connection) -> None:
     """What could not be checkpointed meanwhile: done here, it does not make a service's next checkpoint long."""
-    checkpoint(source)
+    source.checkpoint()
 
 
 def _size(file: Path) -> int:

@@ -1,4 +1,4 @@
-"""One way to open a SQLite connection, and one table from its errors to ours.
+"""One way to open a SQLite connection, what one can do beside its statements, and one table from its errors to ours.
 
 WAL with synchronous=FULL: what a commit has answered survives a power cut. Every connection has a busy timeout; no
 checkpoint happens by chance inside a commit (the writer makes them, see ``writer``).
@@ -12,18 +12,21 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, cast
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.hints import about
-from wsrm_mq.store.opened import refuse_divided
-from wsrm_mq.store.port import Database
-from wsrm_mq.store.rescue import lost, removed
+from wsrm_mq.store.port import Database, Obstacle
+from wsrm_mq.store.sqlite.files import lost, refuse_divided, removed
 
 BUSY_TIMEOUT_MS: Final = 5_000
+
+Error = sqlite3.Error
+"""What an error of this driver is."""
 _LOOK_AGAIN_SECONDS: Final = (0.0005, 0.0015)
 """Between two looks at a lock that another process holds: about as long as a commit."""
 
@@ -53,7 +56,7 @@ _BY_CODE: Final[dict[int, type[StoreError]]] = {
 """Extended or primary result code -> our error. Anything else is a mistake of ours and stays what it is."""
 
 
-def translate(error: sqlite3.Error, path: Path) -> Exception:
+def translate(error: BaseException, path: Path) -> BaseException:
     """Our error for a SQLite one, or the error itself where it is not about the store as a whole."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF)
@@ -72,6 +75,62 @@ def store_errors(path: Path) -> Iterator[None]:
         raise StoreCorrupt(f"{path}: has text that is no UTF-8.") from error
 
 
+_LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
+"""That of a deleted row is not used again."""
+_ALLOCATE: Final = "UPDATE message SET body = zeroblob(?) WHERE id = ?"
+_PIECE: Final = 1024 * 1024
+
+
+class Connection(sqlite3.Connection):
+    """The port's connection. Its ``execute`` is SQLite's own."""
+
+    def for_writing(self) -> None:
+        """From now on it writes, and waits for other writers in ``begin`` alone."""
+        self.execute("PRAGMA query_only = OFF")
+        self.execute("PRAGMA busy_timeout = 0")
+
+    def begin(self, *, wait: bool = True) -> None:
+        """SQLite waits longer after each look at the lock, up to 100 ms, so of several busy processes the one that has
+        waited longest looks least often. Here all look alike."""
+        _when_free(self, "BEGIN IMMEDIATE", wait=wait)
+
+    def version(self) -> int:
+        return int(self.execute("PRAGMA data_version").fetchone()[0])
+
+    def positions(self) -> Iterator[int]:
+        return count(self.execute(_LAST_POSITION).fetchone()[0] + 1)
+
+    def lock_lanes(self, keys: Iterable[int]) -> None:
+        """Nothing is to be done: the transaction that writes has the whole store."""
+
+    def write_body(self, message: int, size: int, body: BinaryIO) -> None:
+        self.execute(_ALLOCATE, (size, message))
+        with self.blobopen("message", "body", message) as blob:
+            shutil.copyfileobj(body, cast(BinaryIO, blob), _PIECE)
+
+    def open_body(self, message: int) -> BinaryIO:
+        return cast(BinaryIO, self.blobopen("message", "body", message, readonly=True))
+
+    def checkpoint(self) -> None:
+        """Take what the write-ahead log has into the file, as far as no reader needs it."""
+        self.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+class CopyConnection(Connection):
+    """A connection to a copy that lies in a directory of its own, and goes with it."""
+
+    original: Path
+    """The store that it is a copy of."""
+    lock: int
+    """An open file: that it is locked says that the copy is in use."""
+
+    def close(self) -> None:
+        place = _opened_file(self).parent
+        super().close()
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(self.lock)
+
+
 def create_file(path: Path) -> None:
     """Make an empty store file that only its owner may read; the WAL beside it inherits the mode."""
     try:
@@ -86,7 +145,7 @@ def create_file(path: Path) -> None:
         raise StoreUnavailable(f"{path}: cannot be created: {error.strerror}.") from error
 
 
-def connect_writer(path: Path) -> sqlite3.Connection:
+def connect_writer(path: Path) -> Connection:
     """The writer's connection. The file has to exist. Autocommit mode: every transaction is begun in words."""
     refuse_place(path)
     with store_errors(path):
@@ -103,23 +162,6 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_size_limit = 67108864")
         db.execute("PRAGMA cache_size = -32768")
         return db
-
-
-def begin(db: sqlite3.Connection, *, wait: bool = True) -> None:
-    """BEGIN IMMEDIATE, on a connection whose own busy timeout is 0: it waits for other writers, the usual time, or
-    not at all.
-
-    SQLite waits longer after each look, up to 100 ms, so of several busy processes the one that has waited longest
-    looks least often. Here all look alike.
-    """
-    _when_free(db, "BEGIN IMMEDIATE", wait=wait)
-
-
-class Obstacle(NamedTuple):
-    """Why a reader cannot write. ``is_of_asker``: it is not allowed to, which says nothing about a service."""
-
-    what: str
-    is_of_asker: bool
 
 
 def why_not_written(db: Database, seconds: float) -> Obstacle | None:
@@ -178,34 +220,17 @@ def _when_free(db: sqlite3.Connection, statement: str, *, wait: bool = True) -> 
         time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
 
 
-def connect_reader(path: Path) -> sqlite3.Connection:
+def connect_reader(path: Path) -> Connection:
     """A connection that can only read. It sees every commit that came before its statement."""
     with store_errors(path):
         return only_reading(path, "mode=rw")
 
 
-def only_reading(
-    path: Path, parameters: str, factory: type[sqlite3.Connection] = sqlite3.Connection
-) -> sqlite3.Connection:
+def only_reading(path: Path, parameters: str, factory: type[Connection] = Connection) -> Connection:
     """A connection, opened with these parameters of the URI, that can only read."""
     db = _open(path, parameters, factory)
     db.execute("PRAGMA query_only = ON")
     return db
-
-
-class CopyConnection(sqlite3.Connection):
-    """A connection to a copy that lies in a directory of its own, and goes with it."""
-
-    original: Path
-    """The store that it is a copy of."""
-    lock: int
-    """An open file: that it is locked says that the copy is in use."""
-
-    def close(self) -> None:
-        place = _opened_file(self).parent
-        super().close()
-        shutil.rmtree(place, ignore_errors=True)
-        os.close(self.lock)
 
 
 @contextmanager
@@ -218,9 +243,9 @@ def snapshot(db: Database) -> Iterator[None]:
         db.execute("ROLLBACK")
 
 
-def checkpoint(db: Database) -> None:
-    """Take what the write-ahead log has into the file, as far as no reader needs it."""
-    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+def named(db: Database, kind: str) -> set[str]:
+    """The names of what the schema has of this kind: tables, or views."""
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = ?", (kind,))}
 
 
 def file_of(db: Database) -> Path:
@@ -232,7 +257,7 @@ def _opened_file(db: Database) -> Path:
     return Path(next(file for _number, name, file in db.execute("PRAGMA database_list") if name == "main"))
 
 
-def _open(path: Path, parameters: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+def _open(path: Path, parameters: str, factory: type[Connection] = Connection) -> Connection:
     gone: StoreError | None = lost(path)
     if gone is None and not path.exists():
         gone = StoreUnavailable(f"{path}: there is no such store.", about(path, "Create it with `wsrm-mq store init`."))
