@@ -246,6 +246,9 @@ DAMAGES = {
     "what came late is of a sequence that an operator forced": "UPDATE entry SET late = 1 WHERE number = 1",
     "what stops a sequence is there and not settled": "UPDATE lane SET blocked = 1",
     "a sequence is run by an instance that has not ended": "UPDATE instance SET ended_at = 1",
+    "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives": (
+        "UPDATE entry SET owner = 1 WHERE number = 2"
+    ),
     "a settled entry has one outcome, a time, and may be acknowledged": "UPDATE entry SET named = 0 WHERE number = 1",
     "a dead entry lies in a dead-letter queue, with reason and origin": (
         "UPDATE entry SET outcome = 'dead', settled_at = 1 WHERE number = 2"

@@ -63,15 +63,6 @@ def test_a_connection_that_sends_to_two_queues_has_a_sequence_in_each(one: Insta
     assert [row["expected"] for row in sequences(one)] == [3, 2]
 
 
-def test_without_a_connection_each_message_is_a_sequence_that_is_over_at_once(one: Instance) -> None:
-    receipts = [take(one, None) for _ in range(3)]
-    assert [(row["state"], row["ended"], row["due_at"]) for row in sequences(one)] == [
-        ("ended", "terminated", None)
-    ] * 3
-    assert all(one.to_run(claim_of(receipt)) == [1] for receipt in receipts)
-    assert one.ledger() == [], "a row for each would be a way to fill the disk"
-
-
 def test_the_end_of_a_connection_ends_its_sequence_and_what_it_has_is_delivered(one: Instance) -> None:
     held = claim_of(take(one, "a"))
     take(one, "a")

@@ -83,6 +83,27 @@ def test_one_that_cannot_be_delivered_goes_to_the_dead_letters_and_the_others_go
     assert outcomes == wanted
 
 
+def test_where_no_connection_is_shown_each_is_delivered_by_itself_after_a_kill_too(start: Start, speak: Orders) -> None:
+    server = start(queue_one_way=True, shows_connections=False, retry=[0.2])
+    with Source(server, speak) as source:
+        assert put(source, 1, "gate=go") == 202
+        assert [put(source, n, "fail=1" if n == 4 else "") for n in range(2, 7)] == [202] * 5
+        assert sorted(numbers(server, 5)) == [2, 3, 4, 5, 6], "none waits for another"
+        settled = "select count(*) from entry where outcome = 'delivered'"
+        assert within(5, lambda: source.store.rows(settled), lambda rows: rows == [(5,)]) == [(5,)]
+        server.kill()
+        server.open_gate("go")
+        server.start()
+        assert sorted(numbers(server, 6)) == [1, 2, 3, 4, 5, 6]
+    with Source(server, speak) as source:
+        assert put(source, 7, "fail=99") == 202
+    assert server.rows("select count(*) from calls where n = 1") == [(2,)]
+    asked = "select state, reason, sequence, number from messages order by position"
+    wanted = [*[("delivered", None, None, None)] * 6, ("dead", "max_failures", None, None)]
+    assert within(10, lambda: source.store.rows(asked), lambda rows: rows == wanted) == wanted
+    assert source.store.rows("select count(*) from sequences") == [(0,)]
+
+
 def test_two_way_requests_pass_as_before(start: Start, speak: Orders) -> None:
     server = start(queue_one_way=True)
     with Source(server, speak) as source:

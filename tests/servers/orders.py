@@ -204,6 +204,8 @@ def main() -> None:
     options = {"one_way": ONE_WAY} | arguments.options
     lower(options.pop("bounds", {}))
     clock = shifted_clock(arguments.clock)
+    if not options.pop("shows_connections", True):  # as granian does not to WSGI applications
+        options["connection_key"] = lambda _environ: None
     if options.pop("doubted", False):  # as the machine's own is
         lower({"wsrm_mq.store.writer.wall_clock": clock})
     serve(

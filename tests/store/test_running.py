@@ -60,9 +60,11 @@ def stored() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:")
     columns = ", ".join(f'"{name}"' for name in COLUMNS)
     db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns}, queue)")
-    db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at)")
+    db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at, owner)")
     db.executemany(f"INSERT INTO lane VALUES (NULL{', ?' * len(COLUMNS)}, 1)", LANES)
-    db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", [(key, number, *wait) for key, number, wait in ENTRIES])
+    db.executemany(
+        "INSERT INTO entry VALUES (?, ?, ?, ?, NULL)", [(key, number, *wait) for key, number, wait in ENTRIES]
+    )
     return db
 
 
@@ -101,6 +103,22 @@ def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
         assert (state, reason) == entry_state(number, is_paused=waits, **columns)  # type: ignore[arg-type]
         seen.add((state, reason))
     assert len(seen) == 6
+
+
+def test_a_loose_entry_is_ready_leased_or_waits_for_its_retry() -> None:
+    db = sqlite3.connect(":memory:")
+    columns = ", ".join(f'"{name}"' for name in COLUMNS)
+    db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns})")
+    db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at, owner)")
+    waits = [*WAITS, (None, None)]
+    db.executemany("INSERT INTO entry VALUES (?, NULL, ?, ?, NULL)", [(key, *wait) for key, wait in enumerate(waits)])
+    db.execute("UPDATE entry SET owner = 1 WHERE id = ?", (len(WAITS),))
+    asked = select(running.entry_state(NOW), running.entry_reason(NOW)).select_from(
+        entry.outerjoin(lane, lane.c.id == 0)
+    )
+    found = db.execute(compiled(asked.order_by(entry.c.id)), {"now": AT}).fetchall()
+    paused = [("held", "backoff") if is_paused(*wait, AT) else ("ready", None) for wait in WAITS]
+    assert found == [*paused, ("leased", None)]
 
 
 def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Path) -> None:

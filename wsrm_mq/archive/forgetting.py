@@ -42,9 +42,10 @@ def doomed(directory: Path, known: Archive, *, message_id: str | None = None, pa
                 keys.append(key)
                 named.add(identifier)
     positions = []
-    columns = ("position", "message_id", "sequence", "original_sequence")
-    for position, its_id, sequence, original in _rows(directory, known, "messages", *columns):
-        if (message_id is not None and its_id == message_id) or sequence in named or original in named:
+    columns = ("position", "message_id", "sequence", "original_sequence", "partner")
+    for position, its_id, sequence, original, of in _rows(directory, known, "messages", *columns):
+        is_of_partner = sequence in named or original in named or (partner is not None and of == partner)
+        if is_of_partner or (message_id is not None and its_id == message_id):
             positions.append(position)
     if not positions and not keys:
         what = f"message {message_id}" if message_id is not None else f"partner {partner}"

@@ -12,6 +12,7 @@ from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.channels import Channel
+from wsrm_mq.store.loose import LOOSE_BOUNDS, RUN_LOOSE
 from wsrm_mq.store.store import Store
 
 RUN_LENGTH: Final = 64
@@ -76,19 +77,24 @@ class _Row(NamedTuple):
 def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
     """The next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``; none is an answer."""
     with store.reader() as db:
-        bounds = _Bounds._make(db.execute(lanes.RUN_BOUNDS, {"key": claim.lane}).fetchone())
-        limit, discard_from = bounds.limit, bounds.discard_from
-        rows = db.execute(
-            entries.RUN_REPLAYS if bounds.kind == "replay" else entries.RUN,
-            {
-                "lane": claim.lane,
-                "lower": max(bounds.cursor, after),
-                "upper": limit if discard_from is None else min(limit, discard_from),
-                "now": store.clock(),
-                "ordered": bounds.ordered,
-                "count": RUN_LENGTH,
-            },
-        ).fetchall()
+        if claim.entry:
+            key = {"key": claim.entry}
+            bounds = _Bounds._make(db.execute(LOOSE_BOUNDS, key).fetchone())
+            rows = db.execute(RUN_LOOSE, key).fetchall() if after < bounds.limit else []
+        else:
+            bounds = _Bounds._make(db.execute(lanes.RUN_BOUNDS, {"key": claim.lane}).fetchone())
+            limit, discard_from = bounds.limit, bounds.discard_from
+            rows = db.execute(
+                entries.RUN_REPLAYS if bounds.kind == "replay" else entries.RUN,
+                {
+                    "lane": claim.lane,
+                    "lower": max(bounds.cursor, after),
+                    "upper": limit if discard_from is None else min(limit, discard_from),
+                    "now": store.clock(),
+                    "ordered": bounds.ordered,
+                    "count": RUN_LENGTH,
+                },
+            ).fetchall()
     channel = bounds.channel
     return [_delivery(store, bounds, channel, _Row(*row)) for row in rows]
 

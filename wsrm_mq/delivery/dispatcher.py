@@ -33,6 +33,7 @@ from wsrm_mq.queue.ownership import Claim, runnable
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import lanes
 from wsrm_mq.store.cache import MaySend, may_send
+from wsrm_mq.store.loose import LOOSE_CLAIMS_OF
 from wsrm_mq.store.store import Store
 
 RUN_SECONDS: Final = 0.050
@@ -173,7 +174,7 @@ class Dispatcher:
                 self._are_left = True
                 return
             for claim in claims:
-                self._fetched = claim.lane
+                self._fetched = claim.lane or self._fetched
                 self.give(claim)
             self._are_left = self._are_left or len(claims) == free
             self._fetch_left()  # for threads that came back meanwhile
@@ -194,7 +195,9 @@ class Dispatcher:
         self.request_pool.look_after()
         self.send_pool.look_after()
         with self._store.reader() as db:
-            owned = {Claim(*row) for row in db.execute(lanes.CLAIMS_OF, {"owner": self._store.instance})}
+            owner = {"owner": self._store.instance}
+            owned = {Claim(*row) for row in db.execute(lanes.CLAIMS_OF, owner)}
+            owned |= {Claim(0, fence, entry=at) for at, fence in db.execute(LOOSE_CLAIMS_OF, owner)}
         dropped = owned - self._in_hand() if owned else owned
         again, self._dropped = dropped & self._dropped, dropped
         if not again:
@@ -202,7 +205,7 @@ class Dispatcher:
         # Asked where the commits are made, no claim is on its way from a commit to the first hand.
         for claim in self._store.call(lambda tx: let_go_dropped(tx, again - self._in_hand(), self._policy_of)):
             self._prefetch.drop(claim.lane)
-            self._events.tell("dispatch.dropped", key=claim.lane)
+            self._events.tell("dispatch.dropped", key=claim.lane or claim.entry)
 
     def _in_hand(self) -> set[Claim]:
         """In the order in which a claim goes: one that changes hands meanwhile is seen in the second, if not in the

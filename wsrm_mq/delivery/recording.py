@@ -29,7 +29,7 @@ from wsrm_mq.queue.broken_run import let_go, mark_redelivery
 from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
-from wsrm_mq.queue.ownership import Claim, give_back, still_mine
+from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.resending import sent
 from wsrm_mq.queue.settle import Done, Settled, Settlement, add_reply, remarked, settle
@@ -299,11 +299,11 @@ class Recording:
             self._store.submit(lambda tx: let_go(tx, claim, self._policy_of, why), on_commit, keep=True)
         except StoreError as closed:  # the next start finds it
             self.claims.discard(claim)
-            self._events.tell("dispatch.not_given_back", key=claim.lane, error=closed)
+            self._events.tell("dispatch.not_given_back", key=claim.lane or claim.entry, error=closed)
         except BaseException:
             self.claims.discard(claim)
             raise
-        self._events.tell("dispatch.failed", key=claim.lane, error=as_error(error), trouble=error)
+        self._events.tell("dispatch.failed", key=claim.lane or claim.entry, error=as_error(error), trouble=error)
 
     # at most once: it is settled before the call
 
@@ -399,7 +399,7 @@ def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | 
 
     def note(tx: Transaction) -> Claim | None:
         sends = None
-        lane = tx.lane(claim.lane)
+        lane = lane_of(tx, claim)
         queue = lane.queue if lane is not None else 0
         took(tx, queue, outcome.seconds or 0.0)
         if outcome.reply is not None:

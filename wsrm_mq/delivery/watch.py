@@ -24,6 +24,7 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import lanes, queues
 from wsrm_mq.store.instances import Neighbours
 from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.loose import NEXT_LOOSE_RETRY, RUNNABLE_LOOSE
 from wsrm_mq.store.port import Presence
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
@@ -171,8 +172,9 @@ class Watch:
         if not self._duty.is_on:  # a retry that is due is left to others
             return min(POLL_SECONDS, max(0.001, self._duty.left))
         with self._store.reader() as db:
-            retry_at: int | None = db.execute(lanes.NEXT_RETRY, {"foreign": self._store.foreign(db)}).fetchone()[0]
-        left = self._until(retry_at)
+            ours = {"foreign": self._store.foreign(db)}
+            due = [db.execute(statement, ours).fetchone()[0] for statement in (lanes.NEXT_RETRY, NEXT_LOOSE_RETRY)]
+        left = min(map(self._until, due))
         if left <= 0 and self._dispatcher.pool.free <= 0:  # the next thread that comes back takes it
             left = POLL_SECONDS
         return max(0.001, min(left, self._until(self._next_chore())))
@@ -210,12 +212,13 @@ class Watch:
             )
             has_due = is_over and db.execute(lanes.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
             look["foreign"] = self._store.foreign(db, sends=False)
-            has_runnable = db.execute(lanes.RUNNABLE, look).fetchone() is not None
+            runnable = (lanes.RUNNABLE, RUNNABLE_LOOSE)
+            has_runnable = any(db.execute(statement, look).fetchone() is not None for statement in runnable)
         self._tell_of_jumps(is_over=is_over)
         takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
         claims = self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._taken)) if takes else []
         for claim in claims:
-            self._taken = claim.lane
+            self._taken = claim.lane or self._taken
             self._dispatcher.give(claim)
         if has_sends and self._duty.is_on:
             for claim in self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._sent, sends=True)):

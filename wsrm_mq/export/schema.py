@@ -71,7 +71,7 @@ outcome:text received_at:time settled_at:time deliveries:integer failures:intege
 last_error:text
 principal:text connection:text peer:text body_size:integer has_body:boolean request:text wants_reply:boolean
 named:boolean origin:text replay_of:integer confirmed_at:time original_sequence:text original_number:integer
-late:boolean envelope:bytes replayable:boolean body_digest:text""",
+late:boolean partner:text envelope:bytes replayable:boolean body_digest:text""",
     ("sequences", "key", "created_at"): """
 key:integer sequence:text queue:text principal:text peer:text partner:text rm:text soap:text addressing:text
 behavior:text assurance:text ordered:boolean created_at:time expires_at:time inactivity:integer state:text ended:text
@@ -90,7 +90,7 @@ key:integer sequence:text answers:text queue:text state:text ended:text expires_
 last_number:integer acknowledged:text unacknowledged:integer waiting_since:time created_at:time active_at:time""",
     ("queues", "key", "created_at"): """
 key:integer queue:text kind:text parent:text application:text created_at:time dead_letters:integer
-unconfirmed:integer""",
+unconfirmed:integer loose:integer loose_oldest_at:time""",
     ("instances", "key", "started_at"): """
 key:integer instance:text host:text pid:integer started_at:time ended_at:time application:text paths:text""",
 }

@@ -171,13 +171,14 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
     if body.content is None:
         tx.write_body(message, body.size, body.open())
     discarded = None if disposition is Disposition.LATE_REFUSED else disposition
+    of, its_number = lane.place(number)
     position = tx.add_entry(
         {
             "id": message,
             "queue": lane.queue,
             "message": message,
-            "lane": lane.id,
-            "number": number,
+            "lane": of,
+            "number": its_number,
             "wants_reply": int(arrival.wants_reply),
             "named": int(arrival.named or discarded is not None),
             "waiter": tx.instance_name if arrival.waits else None,

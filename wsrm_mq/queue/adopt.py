@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.queue.ending import give_up
+from wsrm_mq.queue.ending import bury, give_up
 from wsrm_mq.queue.ownership import free
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries, identity, lanes, queues
 from wsrm_mq.store.driver import mark_for_rehearsal
+from wsrm_mq.store.entries import LOOSE_NUMBER
+from wsrm_mq.store.loose import OWNED_LOOSE, UNSETTLED_LOOSE
 from wsrm_mq.store.transaction import Transaction
 
 ADOPTED = "store_adopted"
@@ -40,6 +42,9 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
         is_open, unsettled = _end(tx, key, deliver)
         ended += is_open
         undelivered += unsettled
+    for (position,) in tx.execute(UNSETTLED_LOOSE).fetchall():
+        undelivered += 1
+        _end_loose(tx, position, deliver)
     fate = "delivered as possible redeliveries" if deliver else "dead letters"
     _take(tx, "adopted", f"{ended} open sequences ended, {undelivered} messages {fate}: {reason}", actor)
     return Adopted(ended, undelivered)
@@ -62,8 +67,9 @@ def rehearse(tx: Transaction, path: Path) -> None:
 
 def _take_from_elsewhere(tx: Transaction) -> None:
     """No process of the place that it comes from runs anything here."""
-    for (key,) in tx.execute(lanes.OWNED).fetchall():
-        lane = tx.lane(key)
+    owned = [tx.lane(key) for (key,) in tx.execute(lanes.OWNED).fetchall()]
+    owned += [tx.loose_entry(position) for (position,) in tx.execute(OWNED_LOOSE).fetchall()]
+    for lane in owned:
         assert lane is not None
         take_from_dead(tx, lane)
 
@@ -83,6 +89,17 @@ def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
     if unsettled and deliver:
         lane.redelivery_below = max(lane.redelivery_below, lane.numbers.highest + 1)
     return is_open, unsettled
+
+
+def _end_loose(tx: Transaction, position: int, deliver: bool) -> None:
+    one = tx.loose_entry(position)
+    assert one is not None
+    free(one)
+    if deliver:
+        one.fence += 1  # it may have been called: the next claim on it is not the first
+    else:
+        bury(tx, one, position, LOOSE_NUMBER, ADOPTED)
+        one.passed(LOOSE_NUMBER)
 
 
 def _take(tx: Transaction, event: str, reason: str, actor: str) -> None:

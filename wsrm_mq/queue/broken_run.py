@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from wsrm_mq.queue.counts import failed
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.failure import after_failure
-from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, still_mine
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, lane_of, owned_by, still_mine
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import entries, lanes, queues, repairs
+from wsrm_mq.store import entries, queues, repairs
+from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
@@ -38,7 +39,7 @@ def let_go_dropped(tx: Transaction, dropped: Iterable[Claim], policy_of: PolicyO
     """``let_go`` of claims that no hand has, as far as they are still this instance's. Answers those that were."""
     found = []
     for held in dropped:
-        lane = tx.lane(held.lane)
+        lane = lane_of(tx, held)
         if lane is not None and lane.owner == tx.instance and lane.fence == held.fence:
             let_go(tx, held, policy_of, _DROPPED)
             found.append(held)
@@ -49,6 +50,8 @@ def mark_redelivery(tx: Transaction, lane: Lane) -> None:
     """Mark what a run may have called whose process is gone. In order that is the head and what may have run ahead of
     its settlement; without order it may be any, and so where numbers that came late lie before it."""
     settle_cursor(tx, lane)
+    if isinstance(lane, LooseEntry):  # its fence says that it was taken before
+        return
     beyond = None
     if not lane.in_any_order:
         bounds = {"lane": lane.id, "lower": lane.cursor, "upper": lane.limit}
@@ -78,14 +81,21 @@ def take_from_dead(tx: Transaction, lane: Lane, event: str = "holder_died", why:
     mark_redelivery(tx, lane)
     if not lane.is_unsettled:
         return None
-    head = tx.execute(entries.ENTRY_BY_NUMBER, {"lane": lane.id, "number": _ran(tx, lane, since)}).fetchone()
-    if head is None:
+    position = _was_at(tx, lane, since)
+    if position is None:
         return None
-    position = head[0]
     tx.execute(entries.COUNT_DEATH, {"key": position, "error": why})
     failures, deaths, number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(event, lane, number=number, position=position, attempt=deaths, reason=why)
     return Left(position, number, failures, deaths, why)
+
+
+def _was_at(tx: Transaction, lane: Lane, since: int | None) -> int | None:
+    """Position of the entry that a run was at; ``None`` where retention has taken it."""
+    if isinstance(lane, LooseEntry):
+        return lane.position
+    head = tx.execute(entries.ENTRY_BY_NUMBER, {"lane": lane.id, "number": _ran(tx, lane, since)}).fetchone()
+    return None if head is None else int(head[0])
 
 
 def _ran(tx: Transaction, lane: Lane, since: int | None) -> int:
@@ -110,15 +120,12 @@ def _end_run(
 
 
 def take_over(tx: Transaction, instance: int, policy_of: PolicyOf) -> int:
-    """Free what a dead instance ran, and do what follows from its death. Answers how many lanes it had."""
+    """Free what a dead instance ran, and do what follows from its death. Answers how many lanes and loose entries it
+    had."""
     ended = tx.execute(queues.END_INSTANCE, {"key": instance, "now": tx.now}).rowcount
-    keys = [key for (key,) in tx.execute(lanes.OWNED_BY, {"owner": instance})]
-    tx.db.lock_lanes(keys)
-    for key in keys:
-        lane = tx.lane(key)
-        if lane is None or lane.owner != instance:
-            continue
+    owned = [lane for lane in owned_by(tx, instance) if lane.owner == instance]
+    for lane in owned:
         _end_run(tx, lane, policy_of)
     if ended:
         tx.ledger("instance_gone", reason=f"instance {instance}")
-    return len(keys)
+    return len(owned)

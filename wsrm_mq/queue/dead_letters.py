@@ -49,7 +49,8 @@ def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     one = stored(tx, position)
     _check(tx, one, None)
     lane, ordered = one.lane, one.lane.ordered
-    explain = f"`wsrm-mq sequence explain {lane.identifier}` says why."
+    shown = f"message show {position}" if lane.kind == "loose" else f"sequence explain {lane.identifier}"
+    explain = f"`wsrm-mq {shown}` says why."
     waits = NotAllowed(f"The message at position {position} waits for others before it: {explain}")
     if one.number >= lane.deliver_below:
         raise waits

@@ -107,9 +107,9 @@ def after_failure(
 
 
 def _on_poison(policy: QueuePolicy, lane: Lane) -> OnPoison:
-    """A dead letter that fails again is one again: no operator's order depends on it. A plan's does. What is sent has
-    no order."""
-    if lane.kind == "outgoing":
+    """A dead letter that fails again is one again: no operator's order depends on it. A plan's does. What is sent, and
+    what is in no lane, has no order."""
+    if lane.kind in ("outgoing", "loose"):
         return OnPoison.DEAD_LETTER
     if lane.kind == "replay":
         return OnPoison.DEAD_LETTER if lane.plan is None else OnPoison.BLOCK

@@ -1,4 +1,4 @@
-"""Who may run a lane: a claim, which only a commit can give.
+"""Who may run a lane, or an entry that is in none: a claim, which only a commit can give.
 
 The commit that makes a message deliverable takes its lane for this process if it is free; the thread that gets the
 claim runs the lane or hands the claim on. An owner that goes on gives a lane back only in a transaction that
@@ -9,6 +9,7 @@ that stops, failed or broke off gives it back as it is; then the watch of any pr
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost
@@ -16,6 +17,7 @@ from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import entries, lanes, queues
 from wsrm_mq.store.channels import LEAVING
+from wsrm_mq.store.loose import LOOSE_CLAIMS_OF, RUNNABLE_LOOSE, LooseEntry
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction
@@ -26,12 +28,16 @@ crash."""
 
 
 class Claim(NamedTuple):
-    """The right to run one lane. ``fence`` proves it: a settlement under an older one is refused (I3)."""
+    """The right to run one lane, or one loose entry. ``fence`` proves it: a settlement under an older one is refused
+    (I3)."""
 
     lane: int
+    """Its key; 0: the claim is on a loose entry."""
     fence: int
     is_outgoing: bool = False
     """What it has is sent, not delivered to the application."""
+    entry: int = 0
+    """Position of the loose entry."""
 
 
 def take(tx: Transaction, lane: Lane, *, has_thread: bool = False) -> Claim | None:
@@ -47,7 +53,7 @@ def take(tx: Transaction, lane: Lane, *, has_thread: bool = False) -> Claim | No
     lane.running_since = tx.now
     if lane.retry_at is not None:
         lane.wait(tx.now, None)
-    return Claim(lane.id, lane.fence, is_outgoing)
+    return Claim(lane.id, lane.fence, is_outgoing, lane.position if isinstance(lane, LooseEntry) else 0)
 
 
 def _may_leave(tx: Transaction, lane: Lane) -> bool:
@@ -76,11 +82,23 @@ def claim(tx: Transaction, key: int) -> Claim | None:
     return take(tx, lane) if lane is not None else None
 
 
+def claim_loose(tx: Transaction, position: int) -> Claim | None:
+    """Take the loose entry at ``position``, as ``take`` does."""
+    one = tx.loose_entry(position)
+    return take(tx, one) if one is not None else None
+
+
+def lane_of(tx: Transaction, held: Claim) -> Lane | None:
+    """What a claim is on; ``None`` where it is gone."""
+    return tx.loose_entry(held.entry) if held.entry else tx.lane(held.lane)
+
+
 def still_mine(tx: Transaction, held: Claim) -> Lane:
-    """The lane of a claim, or ``FenceLost``."""
-    lane = tx.lane(held.lane)
+    """What a claim is on, or ``FenceLost``."""
+    lane = lane_of(tx, held)
     if lane is None or lane.owner != tx.instance or lane.fence != held.fence:
-        raise FenceLost(f"sequence {held.lane} is no longer run under fence {held.fence}")
+        what = f"message {held.entry}" if held.entry else f"sequence {held.lane}"
+        raise FenceLost(f"{what} is no longer run under fence {held.fence}")
     return lane
 
 
@@ -105,15 +123,21 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
 
 def leave(tx: Transaction) -> None:
     """The instance ends in good order: nothing runs here any more, so whatever it still owns is free."""
-    owned = {key for (key,) in tx.execute(lanes.OWNED_BY, {"owner": tx.instance})} | tx.changed_lanes
-    tx.db.lock_lanes(owned)
-    for key in owned:
-        lane = tx.lane(key)
-        if lane is not None and lane.owner == tx.instance:
+    for lane in owned_by(tx, tx.instance, also=tx.changed_lanes):
+        if lane.owner == tx.instance:
             free(lane)
             settle_cursor(tx, lane)
     tx.execute(queues.END_INSTANCE, {"key": tx.instance, "now": tx.now})
     tx.count_now()
+
+
+def owned_by(tx: Transaction, instance: int, *, also: Iterable[int] = ()) -> list[Lane]:
+    """The lanes and loose entries that an instance owns; ``also`` those lanes with these keys."""
+    keys = {key for (key,) in tx.execute(lanes.OWNED_BY, {"owner": instance})}.union(also)
+    tx.db.lock_lanes(keys)
+    positions = [position for position, _fence in tx.execute(LOOSE_CLAIMS_OF, {"owner": instance}).fetchall()]
+    found = [*map(tx.lane, keys), *map(tx.loose_entry, positions)]
+    return [lane for lane in found if lane is not None]
 
 
 def _all_wait_until(tx: Transaction, lane: Lane) -> int | None:
@@ -134,14 +158,24 @@ def _all_wait_until(tx: Transaction, lane: Lane) -> int | None:
 
 
 def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = False) -> list[Claim]:
-    """Take up to ``count`` lanes that are deliverable and have no owner. In turn: those that follow the key
-    ``after``, then the others. Those that were freed earlier in this transaction are among them. ``sends``: those that
-    are sent, else those that are delivered to the application."""
+    """Take up to ``count`` lanes and loose entries that are deliverable and have no owner. Of lanes in turn: those that
+    follow the key ``after``, then the others. Those that were freed earlier in this transaction are among them.
+    ``sends``: those that are sent, else those that are delivered to the application. Neither lanes nor loose entries
+    wait for all of the others: half of what is taken may be loose ones, and more where there is room."""
     tx.write_lanes()
-    claims: list[Claim] = []
+    claims = [] if sends else _runnable_loose(tx, (count + 1) // 2)
     statement = lanes.RUNNABLE_SENDS if sends else lanes.RUNNABLE
     for begin in (after, 0) if after else (0,):
         search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign(sends=sends), "after": begin}
         keys = [key for (key,) in tx.execute(statement, search)]
         claims += [taken for key in keys if (taken := claim(tx, key)) is not None]
+    if claims and claims[0].entry and len(claims) < count:
+        tx.write_lanes()
+        claims += _runnable_loose(tx, count - len(claims))
     return claims
+
+
+def _runnable_loose(tx: Transaction, count: int) -> list[Claim]:
+    search = {"now": tx.now, "count": count, "foreign": tx.foreign(sends=False)}
+    positions = [position for (position,) in tx.execute(RUNNABLE_LOOSE, search).fetchall()]
+    return [taken for position in positions if (taken := claim_loose(tx, position)) is not None]

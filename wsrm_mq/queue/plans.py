@@ -175,7 +175,7 @@ def _refuse_overtaking(tx: Transaction, one: Stored) -> None:
 
 def _hold(tx: Transaction, plan: str, lane: Lane) -> None:
     """Until the plan has run to its end, what else a sequence has does not overtake what it had not delivered."""
-    is_due = lane.ordered and lane.kind != "replay" and not lane.is_over
+    is_due = lane.ordered and lane.kind not in ("replay", "loose") and not lane.is_over
     if is_due and lane.on_hold_since is None:
         lane.on_hold_since = tx.now
         tx.ledger("held", lane, reason="the plan delivers what it had not delivered", actor=_holder(plan))
@@ -205,7 +205,7 @@ def let_go_on(tx: Transaction, plan: str) -> int:
 
 
 def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Lane:
-    source = tx.lane(sequence)
+    source = tx.lane(sequence) if sequence > 0 else tx.loose_entry(-sequence)
     if source is None:
         raise NotAllowed("its sequence is forgotten")
     queue = source.queue

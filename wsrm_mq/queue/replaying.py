@@ -1,9 +1,9 @@
 """A stored message is delivered again: a new entry in a lane of replays, under the key that the message came under.
 
 The messages of one sequence are replayed in a lane of their own, in the order in which they are added: it has its own
-cursor, owner and fence, and the one that they came in goes on undisturbed. It has ended from the beginning, as no
-source speaks of it. The message itself is stored once; what was not delivered is settled in the same commit, so
-nothing runs twice.
+cursor, owner and fence, and the one that they came in goes on undisturbed. So is each message that came in no lane. A
+lane of replays has ended from the beginning, as no source speaks of it. The message itself is stored once; what was not
+delivered is settled in the same commit, so nothing runs twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def replays_of(tx: Transaction, source: Lane, queue: int, plan: str | None = Non
     """The lane in which messages of ``source`` are replayed into ``queue``, by a plan or by none; it is made if it
     is missing, or was given up: nothing of that is delivered. What replays a replay is in the same lane as that.
     Raises ``NotAllowed`` where a plan's was given up: that was an operator, who wants no more of it."""
-    of = source.replay_of or source.id
+    of = source.replay_of if source.kind == "replay" else source.id or None
     found = tx.execute(repairs.REPLAYS_OF, {"lane": of, "queue": queue, "plan": plan}).fetchone()
     lane = tx.lane(found[0]) if found is not None else None
     if lane is not None and lane.discard_from is None:

@@ -128,6 +128,7 @@ class Batch:
             pruned = pruned._replace(plans=tx.execute(sql.DROP_PLANS, (as_json(self.plans),)).rowcount)
         entries = as_json(self.entries)
         tx.execute(sql.DROP_REPLIES, (entries,))
+        tx.execute(sql.DROP_LOOSE, (entries,))
         gone = tx.execute(sql.DROP_ENTRIES, (entries,)).fetchall()
         tx.execute(sql.DROP_LEDGER_OF_ENTRIES, (entries,))
         dropped = tx.execute(sql.DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
@@ -135,7 +136,7 @@ class Batch:
         BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(sql.FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
-        for key, count in Counter(key for key, _number in gone).items():
+        for key, count in Counter(key for key, _number in gone if key is not None).items():
             tx.execute(sql.COUNT_PRUNED, (count, key))
         pruned = pruned._replace(messages=len(gone), bodies=len(freed), size=size)
         if any(pruned._replace(ledger=0)):  # of the ledger alone: it would never end
@@ -312,15 +313,15 @@ def forget_instances(tx: Transaction, ended_before: int) -> int:
 
 class Unused(NamedTuple):
     queues: tuple[int, ...]
-    newest_lane: int
-    """At that time: what uses one of them since is behind it."""
+    newest: tuple[int, int] = (0, 0)
+    """Lane and entry at that time: what uses one of them since is behind these."""
 
 
 def unused_queues(db: Database, made_before: int) -> Unused:
     """Keys of the queues that paths have named, of which nothing is left."""
     if db.execute(sql.OLD_QUEUE, (made_before,)).fetchone() is None:
-        return Unused((), 0)
-    newest = db.execute(sql.LAST_LANE).fetchone()[0]
+        return Unused(())
+    newest = db.execute(sql.LAST_KEYS).fetchone()
     return Unused(
         tuple(key for (key,) in db.execute(sql.UNUSED_QUEUES, {"before": made_before, "count": BATCH})), newest
     )
@@ -329,7 +330,7 @@ def unused_queues(db: Database, made_before: int) -> Unused:
 def forget_queues(tx: Transaction, unused: Unused) -> int:
     """Delete them, with their dead-letter queues and what was counted of them, but for those that are used again.
     Answers how many."""
-    again = {key for (key,) in tx.execute(sql.USED_SINCE, (unused.newest_lane,)).fetchall()}
+    again = {key for (key,) in tx.execute(sql.USED_SINCE, unused.newest).fetchall()}
     keys = as_json([key for key in unused.queues if key not in again])
     below = [key for (key,) in tx.execute(sql.QUEUES_BELOW, (keys,)).fetchall()]
     tx.forget_queues(below)

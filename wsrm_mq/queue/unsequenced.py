@@ -1,7 +1,7 @@
 """One-way messages without WS-RM: what a connection sends is one lane, numbered here in order of receipt.
 
 It begins with the first message and ends with the connection, or after a time without traffic. A message of no known
-connection has a lane of its own, and no order is promised.
+connection is in no lane, and no order is promised.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from wsrm_mq.queue.ending import end_lane, expire
 from wsrm_mq.queue.lookup import look_around
 from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader
-from wsrm_mq.sequence.states import Act, State
+from wsrm_mq.sequence.states import Act
 from wsrm_mq.store import lanes
+from wsrm_mq.store.entries import LOOSE_NUMBER
+from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
@@ -30,10 +32,16 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None 
         receipt.turn_away(no_room)
         tx.counts[receipt.outcome, queue or 0, arrival.sender.rm.label] += 1
         return receipt
-    lane = _open(tx, arrival) or _begin(tx, arrival)
-    number = lane.append(tx.now)
     receipt.act, receipt.outcome = Act.ACCEPT, "accepted"
+    lane: Lane
+    if arrival.connection is None:
+        lane, number = _loose(tx, arrival), LOOSE_NUMBER
+    else:
+        lane = _open(tx, arrival, arrival.connection) or _begin(tx, arrival, arrival.connection)
+        number = lane.append(tx.now)
     receipt.position = store(tx, lane, arrival, number)
+    if isinstance(lane, LooseEntry):
+        tx.add_loose_entry(lane, receipt.position)
     receipt.given = SequenceHeader(lane.identifier, number)
     accepted_into(tx, lane, number, arrival, receipt)
     look_around(tx, lane, receipt)
@@ -62,25 +70,38 @@ def end_connections(tx: Transaction, names: list[str]) -> int:
     return ended
 
 
-def _open(tx: Transaction, arrival: Arrival) -> Lane | None:
+def _loose(tx: Transaction, arrival: Arrival) -> LooseEntry:
+    sender = arrival.sender
+    return LooseEntry(
+        queue=tx.queue(sender.queue),
+        kind="loose",
+        identifier=new_identifier(),
+        soap=sender.soap,
+        addressing=sender.addressing,
+        assurance=arrival.policy.assurance,
+        principal=sender.principal,
+        peer=sender.peer,
+        partner=sender.partner,
+        limit=LOOSE_NUMBER + 1,
+    )
+
+
+def _open(tx: Transaction, arrival: Arrival, connection: str) -> Lane | None:
     """The connection's lane in this queue, unless it has been silent for too long."""
-    if arrival.connection is None:
-        return None
     queue = tx.queue(arrival.sender.queue)
-    key = tx.connections.lanes.get((arrival.connection, queue))
+    key = tx.connections.lanes.get((connection, queue))
     if key is None:
-        found = tx.execute(lanes.OPEN_OF_CONNECTION, {"connection": arrival.connection, "queue": queue}).fetchone()
+        found = tx.execute(lanes.OPEN_OF_CONNECTION, {"connection": connection, "queue": queue}).fetchone()
         key = found[0] if found else None
     lane = tx.lane(key) if key is not None else None
     if lane is None or lane.ended is not None or expire(tx, lane.id):
         return None
-    tx.connections.set_lane(arrival.connection, queue, lane.id)
+    tx.connections.set_lane(connection, queue, lane.id)
     return lane
 
 
-def _begin(tx: Transaction, arrival: Arrival) -> Lane:
-    """A lane for the connection, or for this message alone: then it has ended, and its end is no news."""
-    sender, policy, is_alone = arrival.sender, arrival.policy, arrival.connection is None
+def _begin(tx: Transaction, arrival: Arrival, connection: str) -> Lane:
+    sender, policy = arrival.sender, arrival.policy
     lane = Lane(
         queue=tx.queue(sender.queue),
         kind="connection",
@@ -88,19 +109,16 @@ def _begin(tx: Transaction, arrival: Arrival) -> Lane:
         soap=sender.soap,
         addressing=sender.addressing,
         assurance=policy.assurance,
-        inactivity=None if is_alone else policy.connection_idle,
+        inactivity=policy.connection_idle,
         principal=sender.principal,
         peer=sender.peer,
         partner=sender.partner,
         created_at=tx.now,
-        connection=arrival.connection,
+        connection=connection,
         active_at=tx.now,
-        due_at=None if is_alone else tx.now + policy.connection_idle,
-        ended=State.TERMINATED.value if is_alone else None,
-        ended_at=tx.now if is_alone else None,
+        due_at=tx.now + policy.connection_idle,
     )
     tx.add_lane(lane)
-    if arrival.connection is not None:
-        tx.ledger("created", lane)
-        tx.connections.set_lane(arrival.connection, lane.queue, lane.id)
+    tx.ledger("created", lane)
+    tx.connections.set_lane(connection, lane.queue, lane.id)
     return lane

@@ -8,6 +8,7 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.store import entries, repairs
+from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
@@ -42,10 +43,10 @@ def stored(tx: Transaction, position: int) -> Stored:
     found = tx.execute(repairs.STORED, {"key": position}).fetchone()
     if found is None:
         raise NotFound(f"There is no message at position {position}.")
-    key, *facts = found
-    lane = tx.lane(key)
+    key, queue, origin, number, *facts = found
+    lane = tx.loose_entry(position) if key is None else tx.lane(key)
     assert lane is not None
-    return Stored(position, lane, *facts)
+    return Stored(position, lane, queue, origin, LOOSE_NUMBER if number is None else number, *facts)
 
 
 def check_body(one: Stored) -> None:

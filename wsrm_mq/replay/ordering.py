@@ -45,7 +45,8 @@ class Standing(enum.IntEnum):
 
 
 class Candidate(NamedTuple):
-    """``sequence`` is the key of the sequence that the message came in, and ``number`` its number there."""
+    """``sequence`` is the key of the sequence that the message came in, and ``number`` its number there; see
+    ``store.plans.PLANNABLE`` for one that came in no lane."""
 
     message: int
     position: int

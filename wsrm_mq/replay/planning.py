@@ -67,6 +67,7 @@ def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock =
         summary.refuse_missing(wishes, (EMPTIED, DELETED), "Some of it is not there any more.")
         for candidate, breaks_order in ordering.ordered():
             line = _line(candidate, wishes, now, breaks_order=breaks_order)
+            summary.groups += line.group < 0  # in no sequence: it is one by itself
             lines.write(encoded(line))
             summary.add(line, candidate.received_at)
         header = Header(store=identify(db).id, **summary.about(wishes, now))

@@ -18,9 +18,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import file_of
 from wsrm_mq.store.sqlite.presence import is_alive
 
-_WITH_BACKLOG: Final = written(
-    "SELECT DISTINCT queue FROM entry by_index(entry_live) WHERE outcome IS NULL AND lane IS NOT NULL"
-)
+_WITH_BACKLOG: Final = written("SELECT DISTINCT queue FROM entry by_index(entry_live) WHERE outcome IS NULL")
 _LIVE: Final = "SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL"
 _HAND_OVER: Final = written(
     "UPDATE queue SET application = ? WHERE kind = 'app' AND application IS NOT DISTINCT FROM ?"

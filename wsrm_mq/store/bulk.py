@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 from wsrm_mq.store.compiling import standard
 from wsrm_mq.store.dialects import written
 from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
+from wsrm_mq.store.loose import LOOSE_COLUMNS
 from wsrm_mq.store.tables import counter, entry, lane, message, range_, refusal, sequence
 
 Row = Sequence[Any]
@@ -103,7 +104,9 @@ DELIVERED: Final = Bulk(
     _positional(
         update(entry)
         .where(entry.c.id.in_([bindparam("key")]), entry.c.outcome.is_(None))
-        .values(settled_at=bindparam("now"), outcome="delivered", named=1, deliveries=entry.c.deliveries + 1)
+        .values(
+            settled_at=bindparam("now"), outcome="delivered", named=1, owner=None, deliveries=entry.c.deliveries + 1
+        )
     ),
     "?",
 )
@@ -116,6 +119,8 @@ CHANGED: Final = _changes(lane, "id", SAVED_COLUMNS)
 """Rows: a lane's key, then SAVED_COLUMNS."""
 PROTOCOL: Final = _changes(sequence, "lane", PROTOCOL_COLUMNS)
 """Rows: the key of a sequence's lane, then PROTOCOL_COLUMNS."""
+LOOSE: Final = _changes(entry, "id", LOOSE_COLUMNS)
+"""Rows: the position of a loose entry, then LOOSE_COLUMNS."""
 COUNTERS: Final = BulkInsert(
     counter,
     conflict=lambda plain: plain.on_conflict_do_update(

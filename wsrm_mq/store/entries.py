@@ -8,12 +8,14 @@ from sqlalchemy import and_, bindparam, case, func, not_, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.running import is_paused
-from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, message, watermark
+from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, watermark
 
 p = bindparam
 
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
+LOOSE_NUMBER: Final = 1
+"""The number that a service is told of an entry that is in no lane."""
 
 # Which entries a lane has, live or settled, is in the index up to the watermark, and behind it only in the entries
 # themselves: a look for one that is settled asks both parts. See ``late_index``.
@@ -38,27 +40,26 @@ ENTRY_BY_NUMBER: Final = compiled(
 SET_WAITER: Final = compiled(
     update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(waiter=p("waiter"))
 )
+TO_RUN: Final = select(
+    entry.c.id,
+    entry.c.number,
+    entry.c.deliveries,
+    entry.c.failures,
+    entry.c.wants_reply,
+    entry.c.late,
+    entry.c.waiter,
+    message.c.id,
+    message.c.action,
+    message.c.message_id,
+    message.c.environ,
+    message.c.principal,
+    message.c.connection,
+    message.c.body_size,
+    case((message.c.body_size <= INLINE_BODY, message.c.body)),
+    message.c.received_at,
+).join(message, message.c.id == entry.c.message)
 _RUN: Final = (
-    select(
-        entry.c.id,
-        entry.c.number,
-        entry.c.deliveries,
-        entry.c.failures,
-        entry.c.wants_reply,
-        entry.c.late,
-        entry.c.waiter,
-        message.c.id,
-        message.c.action,
-        message.c.message_id,
-        message.c.environ,
-        message.c.principal,
-        message.c.connection,
-        message.c.body_size,
-        case((message.c.body_size <= INLINE_BODY, message.c.body)),
-        message.c.received_at,
-    )
-    .join(message, message.c.id == entry.c.message)
-    .where(
+    TO_RUN.where(
         entry.c.lane == p("lane"),
         entry.c.number >= p("lower"),
         entry.c.number < p("upper"),
@@ -74,9 +75,12 @@ RUN: Final = compiled(_RUN)
 _arrived: Final = entry.alias("arrived")
 _source: Final = lane.alias("source")
 RUN_REPLAYS: Final = compiled(
-    _RUN.add_columns(_source.c.identifier, _arrived.c.number)
+    _RUN.add_columns(
+        func.coalesce(_source.c.identifier, loose.c.identifier), func.coalesce(_arrived.c.number, LOOSE_NUMBER)
+    )
     .join(_arrived, _arrived.c.id == entry.c.message)
-    .join(_source, _source.c.id == _arrived.c.lane)
+    .outerjoin(_source, _source.c.id == _arrived.c.lane)
+    .outerjoin(loose, loose.c.entry == _arrived.c.id)
 )
 # What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
 # question has both parts. See ``late_index``.
@@ -125,6 +129,7 @@ SETTLE: Final = compiled(
         reason=p("reason"),
         settled_at=p("now"),
         named=1,
+        owner=None,
         deliveries=entry.c.deliveries + p("delivered"),
         retry_at=None,
     )
@@ -166,6 +171,7 @@ BURY: Final = compiled(
         reason=p("reason"),
         settled_at=p("now"),
         named=1,
+        owner=None,
         retry_at=None,
     )
 )

@@ -163,6 +163,16 @@ INVARIANTS: Final = (
           AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
     ),
     Invariant(
+        "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives",
+        "entry",
+        """SELECT e.id, coalesce('lane ' || e.lane, 'no lane') || coalesce(', number ' || e.number, ', no number')
+            || coalesce(', owner ' || e.owner, ', no owner')
+        FROM entry e LEFT JOIN instance i ON i.id = e.owner
+        WHERE e.id BETWEEN :lower AND :upper AND ((e.lane IS NULL) <> (e.number IS NULL) OR (
+            e.owner IS NOT NULL AND (e.lane IS NOT NULL OR e.outcome IS NOT NULL OR i.ended_at IS NOT NULL)
+        ))""",
+    ),
+    Invariant(
         ONE_OUTCOME,
         "entry",
         """SELECT id, coalesce(outcome, 'no outcome') || ', named ' || named FROM entry
@@ -307,6 +317,7 @@ TABLES: Final = (
     "lane",
     "sequence",
     "entry",
+    "loose",
     "range",
     "reply",
     "outbound_sequence",

@@ -115,7 +115,8 @@ CLAIMS_OF: Final = compiled(
 OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None)))
 OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner")))
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
-_OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
+FOREIGN: Final = select(_FOREIGN.c.value)
+_OURS: Final = lane.c.queue.not_in(FOREIGN)
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
 _RUNNABLE: Final = (
     select(lane.c.id)

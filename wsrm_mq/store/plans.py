@@ -10,17 +10,20 @@ from wsrm_mq.store.late_index import BY_LANE
 # what a plan is made of
 
 PLANNABLE: Final = written("""
-SELECT found.value, m.id, e.id, s.id, a.number, q.name, s.identifier, m.message_id, m.action, m.body_size,
+SELECT found.value, m.id, e.id, coalesce(s.id, -m.id), coalesce(a.number, 1), q.name,
+       coalesce(s.identifier, l.identifier), m.message_id, m.action, m.body_size,
        m.received_at, e.outcome, e.reason, m.body IS NOT NULL
 FROM keys_in(?) found JOIN entry f ON f.id = found.value
 JOIN entry e ON e.id = CASE
     WHEN f.reason = 'replayed' THEN (SELECT max(id) FROM entry WHERE message = f.message) ELSE f.id
 END
 JOIN message m ON m.id = e.message
-JOIN entry a ON a.id = m.id JOIN lane s ON s.id = a.lane JOIN queue q ON q.id = coalesce(a.origin, a.queue)
+JOIN entry a ON a.id = m.id JOIN queue q ON q.id = coalesce(a.origin, a.queue)
+LEFT JOIN lane s ON s.id = a.lane LEFT JOIN loose l ON l.entry = a.id
 """)
 """Of what a query found, a JSON list of positions: the entry that stands for it now, its message, and the sequence, the
-number and the queue that this came with."""
+number and the queue that this came with. A message that came in no lane is alone: in place of a sequence's key it has
+its position, below zero."""
 STANDING: Final = 'SELECT identifier, ordered, "limit", pruned FROM lane WHERE id = ?'
 LIVE_UPWARDS: Final = "SELECT number FROM entry WHERE lane = ? AND outcome IS NULL ORDER BY number"
 LIVE_DOWNWARDS: Final = f"{LIVE_UPWARDS} DESC"

@@ -27,16 +27,16 @@ _NOT_OVER: Final = f"(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > 
 
 # what is due
 
-PARTNERS: Final = "SELECT DISTINCT partner FROM lane"
+PARTNERS: Final = "SELECT partner FROM lane UNION SELECT partner FROM loose"
 LAST_ENTRY: Final = "SELECT coalesce(max(id), 0) FROM entry"
 RECEIVED_AT: Final = """
 SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE e.id <= ? ORDER BY e.id DESC LIMIT 1
 """
 """Of the last position up to ``?``."""
 DUE: Final = f"""
-SELECT e.id, m.id, e.settled_at, l.partner, CASE WHEN m.body IS NULL THEN 0 ELSE m.body_size END,
+SELECT e.id, m.id, e.settled_at, coalesce(l.partner, o.partner), CASE WHEN m.body IS NULL THEN 0 ELSE m.body_size END,
        e.wants_reply = 1 AND l.ended IS NULL, {held_by_archive("messages", "position", "e.id")}
-FROM entry e JOIN message m ON m.id = e.message LEFT JOIN lane l ON l.id = e.lane
+FROM entry e JOIN message m ON m.id = e.message LEFT JOIN lane l ON l.id = e.lane LEFT JOIN loose o ON o.entry = e.id
 WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.format("e.")} AND e.settled_at <= :latest
   AND NOT (e.wants_reply = 1 AND l.ended IS NULL AND m.body IS NULL) AND NOT {_REPLAYED.format("e")}
 ORDER BY e.id LIMIT :count
@@ -65,6 +65,11 @@ ORDER BY at, id LIMIT :count
 # messages
 
 DROP_REPLIES: Final = written(f"DELETE FROM reply WHERE entry IN {_LISTED}")
+DROP_LOOSE: Final = written(f"""
+DELETE FROM loose WHERE entry IN (
+    SELECT id FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format("")} AND NOT {_REPLAYED.format("entry")}
+)
+""")
 DROP_ENTRIES: Final = written(f"""
 DELETE FROM entry WHERE id IN {_LISTED} AND {_SETTLED.format("")} AND NOT {_REPLAYED.format("entry")}
 RETURNING lane, number
@@ -108,6 +113,7 @@ DROP_PLANS: Final = written(f"DELETE FROM plan WHERE id IN (SELECT value FROM te
 OLD_INSTANCE: Final = """
 SELECT id FROM instance WHERE ended_at < ? AND id NOT IN (SELECT owner FROM lane WHERE owner IS NOT NULL)
   AND id NOT IN (SELECT owner FROM plan WHERE owner IS NOT NULL)
+  AND id NOT IN (SELECT owner FROM entry WHERE owner IS NOT NULL)
 """
 DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
 
@@ -126,10 +132,11 @@ WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT
   AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
 ORDER BY id LIMIT :count
 """
-LAST_LANE: Final = "SELECT coalesce(max(id), 0) FROM lane"
-USED_SINCE: Final = (
-    "SELECT queue FROM lane WHERE id > ? UNION SELECT queue FROM outbound_sequence WHERE answers IS NULL"
-)
+LAST_KEYS: Final = "SELECT (SELECT coalesce(max(id), 0) FROM lane), (SELECT coalesce(max(id), 0) FROM entry)"
+USED_SINCE: Final = """
+SELECT queue FROM lane WHERE id > ? UNION SELECT queue FROM entry WHERE id > ?
+UNION SELECT queue FROM outbound_sequence WHERE answers IS NULL
+"""
 QUEUES_BELOW: Final = written(f"SELECT id FROM queue WHERE parent IN {_LISTED}")
 QUEUES_LEFT: Final = written(f"SELECT id FROM queue WHERE id IN {_LISTED}")
 DROP_QUEUES: Final = written(f"DELETE FROM queue WHERE id IN {_LISTED}")

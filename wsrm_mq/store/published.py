@@ -27,10 +27,11 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.sql.selectable import SelectBase
+from sqlalchemy.sql.selectable import FromClause, SelectBase
 
 from wsrm_mq.store.compiling import standard
 from wsrm_mq.store.dialects import written
+from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.tables import (
@@ -46,6 +47,7 @@ from wsrm_mq.store.tables import (
     lane,
     lane_entry,
     ledger,
+    loose,
     message,
     outbound_sequence,
     plan,
@@ -121,6 +123,17 @@ def _dead_letters(*where: ColumnElement[bool]) -> ColumnElement[int]:
     )
 
 
+def _loose(asked: ColumnElement[int], found: FromClause) -> ColumnElement[int]:
+    """Of the unsettled messages of a queue that are in no sequence."""
+    return (
+        select(asked)
+        .select_from(found)
+        .where(entry.c.queue == queue.c.id, entry.c.lane.is_(None), entry.c.outcome.is_(None))
+        .correlate(queue)
+        .scalar_subquery()
+    )
+
+
 queues: Final = _view(
     "queues",
     select(
@@ -132,6 +145,10 @@ queues: Final = _view(
         queue.c.created_at,
         _dead_letters().label("dead_letters"),
         _dead_letters(entry.c.confirmed_at.is_(None)).label("unconfirmed"),
+        _loose(func.count(), entry).label("loose"),
+        _loose(func.min(message.c.received_at), entry.join(message, message.c.id == entry.c.message)).label(
+            "loose_oldest_at"
+        ),
     ),
 )
 
@@ -268,7 +285,9 @@ messages: Final = _view(
         *(entry.c.wants_reply, entry.c.named, entry.c.late),
         _name_of(entry.c.origin).label("origin"),
         *(entry.c.replay_of, entry.c.confirmed_at),
-        *(_source.c.identifier.label("original_sequence"), _arrived.c.number.label("original_number")),
+        func.coalesce(_source.c.identifier, loose.c.identifier).label("original_sequence"),
+        case((loose.c.entry.is_not(None), LOOSE_NUMBER), else_=_arrived.c.number).label("original_number"),
+        func.coalesce(lane.c.partner, loose.c.partner).label("partner"),
     )
     # Outer joins, which SQLite leaves out where no column of theirs is asked for.
     .select_from(entry)
@@ -276,7 +295,8 @@ messages: Final = _view(
     .outerjoin(queue, queue.c.id == entry.c.queue)
     .outerjoin(message, message.c.id == entry.c.message)
     .outerjoin(_arrived, _arrived.c.id == entry.c.message)
-    .outerjoin(_source, _source.c.id == _arrived.c.lane),
+    .outerjoin(_source, _source.c.id == _arrived.c.lane)
+    .outerjoin(loose, loose.c.entry == entry.c.message),
 )
 
 bodies: Final = _view(

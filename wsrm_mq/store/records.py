@@ -110,6 +110,10 @@ class Lane:
         """Whom it is counted for what is sent because of it."""
         return self.partner or self.principal or self.peer
 
+    def place(self, number: int | None) -> tuple[int | None, int | None]:
+        """Lane and number of an entry, as they are stored."""
+        return self.id, number
+
     @property
     def row(self) -> dict[str, object]:
         """What of a new lane never changes."""

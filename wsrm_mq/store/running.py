@@ -39,14 +39,14 @@ def _delivery_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
 def _entry_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return (
         and_(lane.c.discard_from.is_not(None), entry.c.number >= lane.c.discard_from),
-        entry.c.number >= lane.c.limit,
+        and_(lane.c.limit.is_not(None), entry.c.number >= lane.c.limit),  # of a loose entry nothing is NULL either
         lane.c.blocked.is_not(None),
         lane.c.on_hold_since.is_not(None),
         or_(
             is_paused(entry.c.retry_from, entry.c.retry_at, now),
             is_paused(lane.c.retry_from, lane.c.retry_at, now),
         ),
-        and_(lane.c.owner.is_not(None), entry.c.number == lane.c.cursor),
+        or_(entry.c.owner.is_not(None), and_(lane.c.owner.is_not(None), entry.c.number == lane.c.cursor)),
     )
 
 
@@ -68,7 +68,7 @@ def delivery_state(now: ColumnElement[int]) -> Case[str]:
 
 
 def entry_state(now: ColumnElement[int]) -> Case[str]:
-    """The word of the state of an ``entry`` without an outcome, joined to its ``lane``. Without one it is ready."""
+    """The word of the state of an ``entry`` without an outcome, joined to its ``lane`` if it has one."""
     facts = _entry_facts(now)
     rows = [(_fits(row, facts), state) for (state, _reason), row in ENTRY]
     return case(*rows[:-1], else_=rows[-1][1])

@@ -16,8 +16,9 @@ from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import entries, lanes
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.bulk import CHANGED, PROGRESS, PROTOCOL, RANGES, STEADY, Row
+from wsrm_mq.store.bulk import CHANGED, LOOSE, PROGRESS, PROTOCOL, RANGES, STEADY, Row
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
+from wsrm_mq.store.loose import ADD_LOOSE, LOOSE_ENTRY, LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane, SequenceRecord, load
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
@@ -40,6 +41,7 @@ class Transaction(UnitOfWork):
         self._touched: dict[int, Lane] = {}
         self._outbound: dict[int, OutboundRecord] = {}
         """Those that answer no sequence. Any other is kept with the one that it answers."""
+        self._loose: dict[int, LooseEntry] = {}
         self._taken = self._sent = 0
         self._held = self._held_bytes = 0
         """How much more is held after it."""
@@ -59,6 +61,22 @@ class Transaction(UnitOfWork):
         """The sequence that rules the lane with this key; ``None`` where none does."""
         lane = self.lane(key)
         return lane if isinstance(lane, SequenceRecord) else None
+
+    def loose_entry(self, position: int) -> LooseEntry | None:
+        """The entry at ``position``, which is in no lane; ``None`` where there is none."""
+        one = self._loose.get(position)
+        if one is None:
+            row = self.execute(LOOSE_ENTRY, {"key": position}).fetchone()
+            if row is None:
+                return None
+            one = self._loose[position] = LooseEntry.load(position, row)
+        return one
+
+    def add_loose_entry(self, one: LooseEntry, position: int) -> None:
+        """Add what an entry that is in no lane came with; the entry itself is there."""
+        one.position = position
+        self.execute(ADD_LOOSE, one.own_row)
+        self._loose[position] = one
 
     def takes_slot(self) -> bool:
         """Whether there is a thread for one sequence more; then it is that one's."""
@@ -200,10 +218,11 @@ class Transaction(UnitOfWork):
     ) -> None:
         """``add_ledger``, about a lane where there is one. It is told once it is committed. ``failure``: the
         columns ``fault``, ``exception`` and ``place`` of an attempt that did not go well."""
+        of, number = lane.place(number) if lane else (None, number)
         self.add_ledger(
             event,
             lane.queue if lane else None,
-            sequence=lane.id if lane else None,
+            sequence=of,
             number=number,
             position=position,
             attempt=attempt,
@@ -219,7 +238,7 @@ class Transaction(UnitOfWork):
         self.write_lanes()
 
     def write_lanes(self) -> None:
-        """Write the lanes and sequences that were changed: a query sees them from then on."""
+        """Write the lanes, sequences and loose entries that were changed: a query sees them from then on."""
         changed: list[Row] = []
         progressed: list[Row] = []
         steady: list[Row] = []
@@ -243,6 +262,13 @@ class Transaction(UnitOfWork):
                 steady.append((key, *after[:_STEADY]))
             if ranges_after is not ranges_before:
                 ranges += self._changed_ranges(key, ranges_before, ranges_after)
+        loose: list[Row] = []
+        for position, one in self._loose.items():
+            if one.is_unsettled and one.saved != one.written:
+                one.mark_written()
+                loose.append((position, *one.written))
+        if loose:
+            LOOSE.write(self.execute, loose)
         for bulk, rows in (
             *((CHANGED, changed), (PROGRESS, progressed), (STEADY, steady)),
             *((RANGES, ranges), (PROTOCOL, protocol)),

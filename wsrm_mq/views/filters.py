@@ -115,7 +115,7 @@ def _of_events(view: Table) -> dict[str, Condition]:
 
 _OWN: Final[dict[Table, dict[str, Condition]]] = {
     views.messages: {
-        PART: _has(_m.sequence, _m.message_id),
+        PART: _has(_m.sequence, _m.message_id, _m.original_sequence),
         "queue": lambda name: or_(_m.queue == name, _m.origin == name),
         "seq": _found_by(views.sequence_messages, _is(views.sequence_messages.c.sequence)),
         "msg": _within(_m.number),
@@ -126,6 +126,7 @@ _OWN: Final[dict[Table, dict[str, Condition]]] = {
         "op": _ends(_m.action, "/", ":", "#"),
         "principal": _is(_m.principal),
         "peer": _is(_m.peer),
+        "partner": _is(_m.partner),
         "connection": _found_by(views.connection_messages, _is(views.connection_messages.c.connection)),
         "id": _is(_m.message_id),
         "fault": _found_by(views.attempts, _ends(_a.fault, ":", "}")),

@@ -12,6 +12,7 @@ from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of
+from wsrm_mq.store.loose import LOOSE_PARTNERS
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views.query import Query, meant
@@ -45,11 +46,18 @@ def _refused(db: Database, of: str) -> Iterable[str]:
     return (getattr(one, of) for one in refusals(db, file_of(db)))
 
 
+def _of_loose(db: Database) -> Iterable[str]:
+    """The partners of messages that are in no sequence."""
+    return (name for (name,) in db.execute(LOOSE_PARTNERS))
+
+
 _HELD: Final = [reason for (_state, reason), _row in ENTRY if reason is not None]
 _KNOWN: Final = {
     "queue": _names("nothing came into", views.queues.c.queue, lambda _db, _query: ()),
     "partner": _names(
-        "nothing came from", views.sequences.c.partner, lambda db, query: [*query.partners, *_refused(db, "partner")]
+        "nothing came from",
+        views.sequences.c.partner,
+        lambda db, query: [*query.partners, *_refused(db, "partner"), *_of_loose(db)],
     ),
     "reason": _names(
         "no message is what it is because of",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sqlalchemy import Integer, bindparam, case, func, not_, select
+from sqlalchemy import Integer, bindparam, case, func, literal, not_, select, union_all
 
 from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
@@ -144,16 +144,22 @@ _STATES: Final = compiled(
         _sequence.queue, _sequence.state
     )
 )
-_WAITING: Final = compiled(
+_parts: Final = union_all(
     select(
         _sequence.queue,
-        func.sum(_sequence.held),
-        func.sum(_sequence.ready),
+        _sequence.held,
+        _sequence.ready,
         # What waits to be fetched is as old as its client lets it be.
-        func.min(case((not_(_sequence.queue.startswith(FETCHED)), _sequence.oldest_at))),
+        case((not_(_sequence.queue.startswith(FETCHED)), _sequence.oldest_at)).label("oldest_at"),
+    ).where(is_busy),
+    select(views.queues.c.queue, literal(0), views.queues.c.loose, views.queues.c.loose_oldest_at).where(
+        views.queues.c.loose > 0
+    ),
+).subquery()
+_WAITING: Final = compiled(
+    select(_parts.c.queue, func.sum(_parts.c.held), func.sum(_parts.c.ready), func.min(_parts.c.oldest_at)).group_by(
+        _parts.c.queue
     )
-    .where(is_busy)
-    .group_by(_sequence.queue)
 )
 _DEAD_LETTERS: Final = compiled(select(views.queues.c.queue, views.queues.c.dead_letters, views.queues.c.unconfirmed))
 _UNACKNOWLEDGED_REPLIES: Final = compiled(

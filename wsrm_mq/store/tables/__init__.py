@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from wsrm_mq.store.tables.history import archive, archived, ledger, plan
 from wsrm_mq.store.tables.lanes import lane, range_
-from wsrm_mq.store.tables.messages import connection_message, entry, lane_entry, message, queue, reply, watermark
+from wsrm_mq.store.tables.messages import (
+    connection_message,
+    entry,
+    lane_entry,
+    loose,
+    message,
+    queue,
+    reply,
+    watermark,
+)
 from wsrm_mq.store.tables.sending import channel, outbound_sequence
 from wsrm_mq.store.tables.sequences import sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
@@ -35,6 +44,7 @@ __all__ = [
     "lane",
     "lane_entry",
     "ledger",
+    "loose",
     "message",
     "metadata",
     "outbound_sequence",

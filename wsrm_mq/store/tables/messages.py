@@ -72,6 +72,10 @@ entry: Final = table(
     Column("confirmed_at", Number),
     # It filled a gap that an operator had forced the sequence past.
     Column("late", Number, nullable=False, server_default="0"),
+    # Of a loose entry: who runs it, under which fence, and since when. An entry in a lane is run by the lane's owner.
+    Column("owner", Number),
+    Column("fence", Number, nullable=False, server_default="0"),
+    Column("running_since", Number),
     one_of("outcome", OUTCOMES),
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
@@ -82,8 +86,11 @@ index(
     entry.c.lane,
     entry.c.number,
     unique=True,
-    where="outcome IS NULL AND lane IS NOT NULL",
+    where="outcome IS NULL",
 )
+# What may be taken of the loose ones, and what is taken.
+index("entry_loose", entry.c.retry_at, where="outcome IS NULL AND lane IS NULL AND owner IS NULL")
+index("entry_owned", entry.c.owner, where="owner IS NOT NULL")
 index("entry_unnamed", entry.c.lane, entry.c.number, where="named = 0")
 index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, where="outcome = 'dead'")
 index("entry_by_message", entry.c.message)
@@ -96,6 +103,21 @@ index(
     entry.c.outcome,
     entry.c.confirmed_at,
     where=f"reason = '{ANSWERED_WITH_FAULT}'",
+)
+
+# What a loose entry knows of the request that it came with: of any other its lane knows it.
+loose: Final = table(
+    "loose",
+    Column("entry", Number, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
+    # What the service knows it by.
+    Column("identifier", Text, nullable=False),
+    Column("peer", Text),
+    Column("partner", Text),
+    # Versions of its envelope.
+    Column("soap", Text, nullable=False),
+    Column("addressing", Text, nullable=False),
+    # How it is delivered.
+    Column("assurance", Text, nullable=False),
 )
 
 # Two indexes that are filled later, each up to the watermark of its name: which messages came on a connection, and

@@ -139,6 +139,22 @@ FROM channel
     "ALTER TABLE reply RENAME COLUMN sequence TO outbound",
     "UPDATE reply SET outbound = (SELECT id FROM outbound_sequence WHERE answers = outbound) WHERE outbound IS NOT NULL",
     "CREATE UNIQUE INDEX reply_numbered ON reply (outbound, number) WHERE number IS NOT NULL",
+    # Entries may be loose: they are in no lane, and have what a lane would know of them.
+    "ALTER TABLE entry ADD COLUMN owner INTEGER",
+    "ALTER TABLE entry ADD COLUMN fence INTEGER DEFAULT '0' NOT NULL",
+    "ALTER TABLE entry ADD COLUMN running_since INTEGER",
+    "DROP INDEX entry_live",
+    "CREATE UNIQUE INDEX entry_live ON entry (lane, number) WHERE outcome IS NULL",
+    "CREATE INDEX entry_loose ON entry (retry_at) WHERE outcome IS NULL AND lane IS NULL AND owner IS NULL",
+    "CREATE INDEX entry_owned ON entry (owner) WHERE owner IS NOT NULL",
+    """
+CREATE TABLE loose (
+    entry INTEGER NOT NULL, identifier TEXT NOT NULL, peer TEXT, partner TEXT, soap TEXT NOT NULL,
+    addressing TEXT NOT NULL, assurance TEXT NOT NULL,
+    PRIMARY KEY (entry),
+    FOREIGN KEY(entry) REFERENCES entry (id)
+) STRICT
+""",
     "ALTER TABLE refusal ADD COLUMN said TEXT DEFAULT '' NOT NULL",
 )
 

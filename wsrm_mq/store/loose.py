@@ -1,0 +1,129 @@
+"""Loose entries: those in no lane. Each is run by itself, as a lane would be that has it alone. What a lane has to know
+for that, owner, fence and wait, is in the entry's own columns; what the request said is in a row of ``loose``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import and_, bindparam, case, func, insert, literal, not_, null, select
+
+from wsrm_mq.sequence.states import State
+from wsrm_mq.sequence.terms import DeliveryAssurance
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import LOOSE_NUMBER, TO_RUN
+from wsrm_mq.store.lanes import FOREIGN
+from wsrm_mq.store.records import Lane
+from wsrm_mq.store.running import is_paused
+from wsrm_mq.store.tables import entry, loose, message
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED
+
+p = bindparam
+
+LOOSE_COLUMNS: Final = ("owner", "fence", "running_since", "retry_from", "retry_at")
+"""What changes of one while it is run."""
+_OF_ITS_OWN: Final = ("identifier", "peer", "partner", "soap", "addressing", "assurance")
+
+ADD_LOOSE: Final = compiled(insert(loose).values({column.name: p(column.name) for column in loose.columns}))
+LOOSE_ENTRY: Final = compiled(
+    select(
+        func.coalesce(entry.c.origin, entry.c.queue),
+        entry.c.outcome,
+        message.c.principal,
+        message.c.received_at,
+        *(entry.c[name] for name in LOOSE_COLUMNS),
+        *(loose.c[name] for name in _OF_ITS_OWN),
+    )
+    .join(loose, loose.c.entry == entry.c.id)
+    .join(message, message.c.id == entry.c.message)
+    .where(entry.c.id == p("key"))
+)
+IS_UNSETTLED: Final = compiled(select(entry.c.id).where(entry.c.id == p("key"), entry.c.outcome.is_(None)))
+_IS_FREE: Final = and_(entry.c.outcome.is_(None), entry.c.lane.is_(None), entry.c.owner.is_(None))
+_OURS: Final = entry.c.queue.not_in(FOREIGN)
+RUNNABLE_LOOSE: Final = compiled(
+    select(entry.c.id)
+    .where(_IS_FREE, not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now"))), _OURS)
+    .order_by(entry.c.retry_at, entry.c.id)
+    .limit(p("count"))
+)
+"""What may be taken now: first what waits for no retry, the oldest first."""
+NEXT_LOOSE_RETRY: Final = compiled(
+    select(func.min(entry.c.retry_at)).where(_IS_FREE, entry.c.retry_at.is_not(None), _OURS)
+)
+LOOSE_CLAIMS_OF: Final = compiled(select(entry.c.id, entry.c.fence).where(entry.c.owner == p("owner")))
+OWNED_LOOSE: Final = compiled(select(entry.c.id).where(entry.c.owner.is_not(None)))
+UNSETTLED_LOOSE: Final = compiled(select(entry.c.id).where(entry.c.lane.is_(None), entry.c.outcome.is_(None)))
+LOOSE_PARTNERS: Final = compiled(select(loose.c.partner).where(loose.c.partner.is_not(None)).distinct())
+LOOSE_BOUNDS: Final = compiled(
+    select(
+        *(literal(LOOSE_NUMBER), literal(LOOSE_NUMBER + 1), null()),
+        case((entry.c.fence > 1, LOOSE_NUMBER + 1), else_=0),  # it was taken before, and may have been called
+        *(loose.c.identifier, loose.c.partner, literal(1), loose.c.assurance),
+        *(literal(UNSEQUENCED.label), loose.c.soap, loose.c.addressing, literal("loose"), literal("")),
+        *(null(), null(), null(), null()),
+    )
+    .join(entry, entry.c.id == loose.c.entry)
+    .where(loose.c.entry == p("key"))
+)
+"""``RUN_BOUNDS`` of a loose entry."""
+RUN_LOOSE: Final = compiled(
+    TO_RUN.with_only_columns(
+        *(literal(LOOSE_NUMBER) if column is entry.c.number else column for column in TO_RUN.selected_columns),
+        maintain_column_froms=True,
+    ).where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class LooseEntry(Lane):
+    """An entry in no lane, as the lane that it would be alone in. No row of ``lane`` has it."""
+
+    position: int = 0
+
+    def place(self, number: int | None) -> tuple[int | None, int | None]:
+        return None, None
+
+    @classmethod
+    def load(cls, position: int, row: tuple[Any, ...]) -> LooseEntry:
+        """From what ``LOOSE_ENTRY`` answers."""
+        queue, outcome, principal, received_at, *rest = row
+        run = dict(zip(LOOSE_COLUMNS, rest, strict=False))
+        own = dict(zip(_OF_ITS_OWN, rest[len(LOOSE_COLUMNS) :], strict=True))
+        one = cls(
+            position=position,
+            queue=queue,
+            kind="loose",
+            principal=principal,
+            created_at=received_at,
+            active_at=received_at,
+            ended=State.TERMINATED.value,
+            ended_at=received_at,
+            cursor=LOOSE_NUMBER if outcome is None else LOOSE_NUMBER + 1,
+            limit=LOOSE_NUMBER + 1,
+            **run,
+            **{
+                **own,
+                "soap": SOAP_OF_LABEL[own["soap"]],
+                "addressing": ADDRESSING_OF_LABEL[own["addressing"]],
+                "assurance": DeliveryAssurance(own["assurance"]),
+            },
+        )
+        one.mark_written()
+        return one
+
+    @property
+    def own_row(self) -> dict[str, object]:
+        """Its row of ``loose``."""
+        return {
+            **{name: getattr(self, name) for name in ("identifier", "peer", "partner")},
+            "entry": self.position,
+            "soap": self.soap.label,
+            "addressing": self.addressing.label,
+            "assurance": self.assurance.value,
+        }
+
+    @property
+    def saved(self) -> tuple[Any, ...]:
+        """``LOOSE_COLUMNS``."""
+        return self.owner, self.fence, self.running_since, self.retry_from, self.retry_at
