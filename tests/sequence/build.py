@@ -13,7 +13,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.sequence.inbound import InboundSequence, Step, receive
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance, Terms
-from wsrm_mq.versions import UNSEQUENCED, WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
+from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 NOW = 1_700_000_000_000
 IDENTIFIER = "urn:uuid:1"
@@ -28,7 +28,7 @@ EXACTLY_ONCE = DeliveryAssurance.EXACTLY_ONCE
 UNBOUNDED = Bounds()
 
 VERSIONS = (WSRM_1_0, WSRM_1_1)
-_ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005, UNSEQUENCED: WSA_2005}
+_ADDRESSING = {WSRM_1_0: WSA_2004, WSRM_1_1: WSA_2005}
 
 
 def opened(rm: RMVersion = WSRM_1_1, **terms: Any) -> InboundSequence:

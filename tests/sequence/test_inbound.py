@@ -23,7 +23,7 @@ from wsrm_mq.sequence.inbound import Disposition, GaveUp, Lapsed, Outgrew, TimeP
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.sequence.terms import Bounds
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSRM_1_0, WSRM_1_1, RMVersion
 
 BOTH = pytest.mark.parametrize("rm", VERSIONS, ids=["rm10", "rm11"])
 ONLY_1_0 = pytest.mark.parametrize("rm", [WSRM_1_0], ids=["rm10"])
@@ -434,8 +434,3 @@ def test_what_was_never_used_may_be_ended_before_its_time(rm: RMVersion) -> None
     step = receive(opened(rm, expires_at=NOW + 1_000), Lapsed(), NOW)
     assert (step.act, step.sequence.state, step.ended_now) == (Act.END, State.EXPIRED, True)
     assert receive(step.sequence, Lapsed(), NOW).act is Act.IGNORE
-
-
-def test_a_connection_that_was_silent_for_too_long_is_over_and_was_granted_no_time() -> None:
-    silent = receive(opened(UNSEQUENCED, inactivity=100), TimePassed(), NOW + 100)
-    assert silent.sequence.state is State.TERMINATED

@@ -4,7 +4,7 @@ import pytest
 
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.states import ENDED, TRANSITIONS, Act, Cell, State, Trigger
-from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1, RMVersion
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 VERSIONS = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])
 
@@ -19,7 +19,7 @@ def test_every_state_has_an_answer_to_every_event(rm: RMVersion) -> None:
 
 
 def test_there_is_one_table_for_each_version() -> None:
-    assert set(TRANSITIONS) == {WSRM_1_0.label, WSRM_1_1.label, UNSEQUENCED.label}
+    assert set(TRANSITIONS) == {WSRM_1_0.label, WSRM_1_1.label}
 
 
 @VERSIONS

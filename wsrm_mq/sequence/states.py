@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from wsrm_mq.sequence import faults
-from wsrm_mq.versions import UNSEQUENCED, WSRM_1_0, WSRM_1_1
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 
 
 class State(enum.StrEnum):
@@ -182,21 +182,8 @@ _1_0: Final[Table] = {
     **_ENDED,
 }
 
-# A sequence that this side numbers is one of 1.1, but for its time: a connection that was silent for so long is over.
-_UNSEQUENCED: Final[Table] = {
-    **_1_1,
-    State.CREATED: {
-        **_1_1[State.CREATED],
-        Trigger.EXPIRED: Cell(Act.END, State.TERMINATED),
-        # No source can be told; an operator terminates it, and the connection's next message begins another.
-        Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, State.CREATED),
-    },
-    State.CLOSED: {**_1_1[State.CLOSED], Trigger.EXPIRED: Cell(Act.END, State.TERMINATED)},
-}
-
 TRANSITIONS: Final[Mapping[str, Table]] = {
     WSRM_1_0.label: _1_0,
     WSRM_1_1.label: _1_1,
-    UNSEQUENCED.label: _UNSEQUENCED,
 }
 """RM version's label -> state -> trigger -> cell; every combination is there (a test counts them)."""
