@@ -157,8 +157,8 @@ def assert_both_sequences_end(server: OrdersServer, talk: Talk, rm: RMVersion) -
     ended = talk.source.step("terminate")
     assert (ended.error, ended.state) == (0, "terminated")
     query = (
-        "select sequences.state, outgoing.state from sequences, outgoing"
-        " where sequences.sequence = ? and outgoing.identifier = ?"
+        "select sequences.state, outbound_sequence.state from sequences, outbound_sequence"
+        " where sequences.sequence = ? and outbound_sequence.identifier = ?"
     )
     assert Stored(server.store).rows(query, ended.seq, talk.offered) == [("ended", offered)]
 
