@@ -46,6 +46,7 @@ TOGETHER: Final = (
 
 FIRST: Final = (
     "tests/soak/",
+    "tests/simulator/",
     "tests/test_docs.py::test_the_tutorial",
     "tests/protocol/test_decoupled.py",
     "tests/workers/",

@@ -74,7 +74,12 @@ def gsoap(request: pytest.FixtureRequest, rm: RMVersion, variant: Variant) -> Ca
     return lambda server: GsoapClient(binary, server.url, variant.addressing)
 
 
-@pytest.fixture(params=list(SOAPVersion), ids=["soap1.1", "soap1.2"])
+@pytest.fixture(
+    params=[
+        pytest.param(SOAPVersion.SOAP_1_1, id="soap1.1", marks=pytest.mark.long),
+        pytest.param(SOAPVersion.SOAP_1_2, id="soap1.2"),
+    ]
+)
 def dialect(request: pytest.FixtureRequest, rm: RMVersion, path: str) -> Orders:
     """Envelopes in the parameter ``rm`` and each SOAP version."""
     return Orders(rm, request.param, path=path)
