@@ -18,7 +18,7 @@ from wsrm_mq.queue.ownership import Claim, give_back, leave
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.queue.settle import Done, settle
 from wsrm_mq.queue.unsequenced import accept_unsequenced
-from wsrm_mq.store import entries
+from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.loose import LOOSE_BOUNDS
 from wsrm_mq.versions import UNSEQUENCED
 
@@ -72,6 +72,17 @@ def test_one_is_stored_claimed_and_settled_and_leaves_no_lane(one: Instance) -> 
         (None, one.key),
     ]
     assert one.rows("SELECT * FROM lane") == one.ledger() == [], "a row for each would be a way to fill the disk"
+
+
+def test_a_run_is_told_of_one_what_it_is_told_of_a_lane(one: Instance) -> None:
+    held = claim_of(take(one))
+    identifier = one.create().terms.identifier
+    sequence = one.record(identifier)
+    of_lane = one.db.execute(lanes.RUN_BOUNDS, {"key": sequence.id}).fetchone()
+    bounds = one.db.execute(LOOSE_BOUNDS, {"key": held.entry}).fetchone()
+    assert len(bounds) == len(of_lane)
+    assert bounds[:4] == (1, 2, None, 0)
+    assert bounds[5:8] == ("acme", 1, "exactly_once")
 
 
 def test_a_claim_that_is_not_the_last_settles_nothing(node: Node) -> None:

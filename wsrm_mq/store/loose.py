@@ -61,7 +61,7 @@ LOOSE_BOUNDS: Final = compiled(
         case((entry.c.fence > 1, LOOSE_NUMBER + 1), else_=0),  # it was taken before, and may have been called
         *(loose.c.identifier, loose.c.partner, literal(1), loose.c.assurance),
         *(literal(UNSEQUENCED.label), loose.c.soap, loose.c.addressing, literal("loose"), literal("")),
-        *(null(), null(), null(), null()),
+        *(null(), null(), null(), null(), null()),
     )
     .join(entry, entry.c.id == loose.c.entry)
     .where(loose.c.entry == p("key"))
