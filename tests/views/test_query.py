@@ -26,7 +26,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.tables import REASONS
-from wsrm_mq.views import reading
+from wsrm_mq.views import known_names, reading
 from wsrm_mq.views.query import KEYS, parse
 from wsrm_mq.views.verdict import WORDS
 
@@ -239,6 +239,11 @@ UNKNOWN = {
     "queue:/orders,/order": ("/order", "queue: nothing came into /order (did you mean /orders?)."),
     'state:held -queue:"/a b"': ('"/a b"', "queue: nothing came into /a b; there are /orders, /orders#dead."),
     "reason:gaap": ("gaap", "reason: no message is what it is because of gaap (did you mean gap?)."),
+    "op:plce": ("plce", "op: no message has the action plce (did you mean place?)."),
+    "op:urn:orders/place,Nobody": ("Nobody", "op: no message has the action Nobody; there are cancel, place, put."),
+    "principal:cn=c": ("cn=c", "principal: nothing came from cn=c (did you mean cn=b?)."),
+    "peer:192.0.2.99": ("192.0.2.99", "peer: nothing came from 192.0.2.99 (did you mean 192.0.2.9?)."),
+    "event:skiped": ("skiped", "event: nothing has the event skiped (did you mean skipped?)."),
     "op:place reason:nothing_like_it": ("nothing_like_it", "there are answered_with_fault, backoff, by_operator"),
 }
 
@@ -252,6 +257,38 @@ def test_a_name_that_nothing_has_is_pointed_at_and_no_empty_list_is_shown(db: Da
         line, mark = raised.value.pointed
         assert what in str(raised.value)
         assert (line, line[mark.index("^") : len(mark)]) == (query, name)
+
+
+def test_of_more_rows_than_are_looked_at_no_name_is_refused_and_the_empty_answer_says_what_was_looked_at(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_names, "LOOKED_AT", 7)
+    asked = parse("op:plce", NOW)
+    assert list(reading.messages(db, asked)) == []
+    assert known_names.unseen(db, asked) == [
+        "op: no message has the action plce (did you mean place?), as far as the newest 7 rows say."
+    ]
+    assert known_names.unseen(db, parse("op:place", NOW)) == []
+
+
+def test_an_exception_and_a_fault_are_unknown_only_where_something_failed(tmp_path: Path) -> None:
+    schema.ensure(tmp_path / "wsrm.db")
+    service = Service(tmp_path / "wsrm.db", BEGAN)
+    db = service.instance.db
+    try:
+        for asked in ("exception:ValueErr", "fault:Server", "op:place", "peer:192.0.2.9", "event:skipped"):
+            assert positions(db, asked) == []
+        service.fail(service.sequence(1), 1, "no disk")
+        db.execute("UPDATE ledger SET exception = 'builtins.ValueError', fault = 'soap:Server' WHERE event = 'failed'")
+        for asked in ("exception:ValueError", "exception:builtins.ValueError", "fault:Server", "fault:soap:Server"):
+            assert positions(db, asked) == [1]
+        assert positions(db, "-op:cancel fault:Client") == []
+        with pytest.raises(QueryError, match=r"nothing failed with ValueErr \(did you mean ValueError\?\)"):
+            positions(db, "exception:ValueErr")
+        with pytest.raises(QueryError, match=r"nothing was answered with Servr \(did you mean Server\?\)"):
+            positions(db, "fault:Servr")
+    finally:
+        service.close()
 
 
 def test_a_name_that_is_known_and_has_nothing_yet_finds_nothing(db: Database) -> None:

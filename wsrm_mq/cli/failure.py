@@ -13,7 +13,7 @@ from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, key, known, when, word
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, one_look
+from wsrm_mq.cli.place import Place, in_store, json_option, one_look, tell_unseen
 
 if TYPE_CHECKING:
     from wsrm_mq.views.failures import Attempt, Failure
@@ -48,7 +48,10 @@ def list_(place: Place, is_json: bool, query: str, limit: int) -> None:
     from wsrm_mq.views.failures import LOOKED_AT, failures
 
     with one_look(place) as db:
-        found = failures(db, place.query(query))
+        asked = place.query(query)
+        found = failures(db, asked)
+        if not found.groups:
+            tell_unseen(db, asked)
     groups = found.groups[:limit]
     if is_json:
         as_json(failures=[one._asdict() for one in groups], all_looked_at=found.is_whole)
@@ -162,7 +165,7 @@ def _became(one: Failure) -> str | None:
 
 
 def _refused(one: Failure) -> str | None:
-    from wsrm_mq.views.failures import REFUSED
+    from wsrm_mq.views.refusals import REFUSED
 
     return "(refused)" if one.event == REFUSED else None
 

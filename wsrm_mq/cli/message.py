@@ -21,7 +21,7 @@ from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.message_acts import add_act
 from wsrm_mq.cli.message_detail import message_attempts, message_headers
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look, tell_unseen
 from wsrm_mq.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ def list_(
         else:
             found = list(reading.messages(db, asked, after=after, limit=limit))
         shorter = shortened(db, (one.sequence for one in found))
+        if not found:
+            tell_unseen(db, asked)
     is_full = tail is None and len(found) == limit
     if is_json:
         as_json(messages=[one._asdict() for one in found], next=found[-1].position if is_full else None)

@@ -171,6 +171,14 @@ def one_look(place: Place) -> Iterator[Database]:
         yield db
 
 
+def tell_unseen(db: Database, asked: Query) -> None:
+    """Say with an empty answer which names of the query only part of the store was looked at for."""
+    from wsrm_mq.views.known_names import unseen
+
+    for told in unseen(db, asked):
+        say(told)
+
+
 def unconfirmed(place: Place, db: Database) -> str | None:
     """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
     from wsrm_mq.store.sqlite.witness import why_unconfirmed

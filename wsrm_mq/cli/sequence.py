@@ -13,7 +13,7 @@ from wsrm_mq.cli.columns import Column, known, when, word
 from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look
+from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look, tell_unseen
 from wsrm_mq.cli.sequence_acts import ACTS
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def list_(
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
         shorter = shortened(db, (view.identifier for view, _found in rows))
         replies = outgoing_of(db, [view.identifier for view, _found in rows])
+        if not rows:
+            tell_unseen(db, asked)
     if is_json:
         as_json(sequences=[_document(view, found, replies.get(view.identifier)) for view, found in rows])
         return

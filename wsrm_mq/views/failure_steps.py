@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.failures import REFUSED, Failure
+from wsrm_mq.views.failures import Failure
 from wsrm_mq.views.next_steps import Step
+from wsrm_mq.views.refusals import REFUSED
 from wsrm_mq.views.typed import typed
 
 

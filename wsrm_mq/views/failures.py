@@ -21,7 +21,7 @@ from wsrm_mq.views.filters import failed_like
 from wsrm_mq.views.naming import ELLIPSIS
 from wsrm_mq.views.query import Query, Term, parse
 from wsrm_mq.views.reading import what_fits
-from wsrm_mq.views.refusals import Refusal, key_of, option_named, refusals
+from wsrm_mq.views.refusals import REFUSED, Refusal, key_of, option_named, refusals
 
 LOOKED_AT: Final = 20_000
 """So many attempts, the newest that fit, are grouped."""
@@ -29,8 +29,6 @@ MOST: Final = 1_000
 """Groups of them that are told apart, those of the newest attempts."""
 NAMED: Final = 20
 """Queues and partners of a group that are named."""
-REFUSED: Final = "refused_before_storing"
-"""The event of a group of what left no row, only a count."""
 NEWEST: Final = 10
 DIGITS: Final = 18
 """A number of no more is one for SQLite."""

@@ -13,10 +13,12 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.refusals import ACK_NOT_SENT, Refusal, in_files
 
-__all__ = ["ACK_NOT_SENT", "NO_SEQUENCE", "Refusal", "in_files", "key_of", "option_named", "refusals"]
+__all__ = ["ACK_NOT_SENT", "NO_SEQUENCE", "REFUSED", "Refusal", "in_files", "key_of", "option_named", "refusals"]
 
 NO_SEQUENCE: Final = "CreateSequenceRefused"
 """The reason of a refusal that keeps a partner from beginning."""
+REFUSED: Final = "refused_before_storing"
+"""The event of what left no row, only a count."""
 _OPTION: Final = re.compile(r"\b(decoupled|max_\w+|window|application|require_rm)\b")
 
 _STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refusal._fields)))

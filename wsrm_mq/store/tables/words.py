@@ -20,6 +20,15 @@ ANSWERED_WITH_FAULT: Final = "answered_with_fault"
 reason of an entry, and the kind of a failure where ``on_fault`` puts the message aside."""
 ATTEMPTS: Final = ("failed", "holder_died", "broke_off", ANSWERED_WITH_FAULT)
 """Events of the ledger: attempts that did not go well."""
+EVENTS: Final = (
+    *ATTEMPTS,
+    *("adopted", "application_renamed", "archive_withdrawn", "archived", "begun_anew", "blocked", "closed"),
+    *("confirmed", "created", "dead", "discarded", "discarding", "ended", "fault_received", "forced", "gap_open"),
+    *("held", "instance_gone", "message_confirmed", "noted", "pruned", "released_across_gap", "replayed"),
+    *("replay_began", "replay_cancelled", "replay_ended", "replay_planned", "replay_skipped", "replay_stopped"),
+    *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated"),
+)
+"""What the ledger tells."""
 REASONS: Final = (
     ANSWERED_WITH_FAULT,
     "by_operator",
