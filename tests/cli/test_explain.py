@@ -144,8 +144,14 @@ def test_a_short_life_is_not_expiring_from_the_start(wsrm: Wsrm, service: Servic
 
 def test_a_sequence_whose_time_is_over_waits_for_a_process_that_looks(wsrm: Wsrm, service: Service) -> None:
     sequence = service.sequence(policy=QueuePolicy(max_expires=MINUTE))
-    sentence, _ = explained(wsrm, sequence.terms.identifier)
-    assert sentence.startswith("expiring: It ends as soon as a process of the service looks (")
+    sentence, step = explained(wsrm, sequence.terms.identifier)
+    assert sentence.startswith("expiring: By this clock its time is over since ")
+    assert "The service doubts the clock, which has jumped ahead, and ends it when it believes that" in sentence
+    assert "wsrm-mq doctor" in step
+    service.presence.close()
+    sentence, step = explained(wsrm, sequence.terms.identifier)
+    assert sentence.startswith("expiring: It ends as soon as a process of the service looks, and believes the clock (")
+    assert "wsrm-mq doctor" not in step
 
 
 def test_a_whole_sequence_waits_to_be_complete(wsrm: Wsrm, service: Service) -> None:

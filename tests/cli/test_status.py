@@ -12,6 +12,9 @@ import pytest
 
 from tests.cli.conftest import Service, Wsrm, document
 from wsrm_mq.cli import status
+from wsrm_mq.queue.ending import expire_due
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +97,44 @@ def test_it_goes_on_until_it_is_interrupted(service: Service, somewhere: Path) -
     process.communicate(timeout=30)
     assert process.returncode == 130
     assert lines[0]["at"] < lines[1]["at"] < lines[2]["at"]
+
+
+def end_with_a_gap(service: Service, how: str) -> str:
+    """Of 1, 2 and 3 the second never came, and the sequence does not wait for it any more."""
+    life = 60_000 if how == "expired" else 86_400_000
+    sequence = service.sequence(1, 3, policy=QueuePolicy(max_expires=life))
+    identifier = sequence.terms.identifier
+    if how == "expired":
+        service.clock.advance(61_000)
+        service.instance.run(lambda tx: expire_due(tx, 10))
+    else:
+        service.instance.end({"terminated": TerminateSequence, "closed": CloseSequence}[how](identifier, 3))
+    service.deliver(sequence, 1, 3)
+    return identifier
+
+
+@pytest.mark.parametrize("how", ["expired", "terminated", "closed"])
+def test_what_never_came_and_is_not_waited_for_is_told_with_what_to_write_to_the_partner(
+    service: Service, wsrm: Wsrm, how: str
+) -> None:
+    identifier = end_with_a_gap(service, how)
+    (found,) = [one for one in document(wsrm("status", "--json"))["attention"] if one["kind"] == "incomplete"]
+    assert (found["severity"], found["sequence"]) == ("warning", identifier)
+    assert "Number 2 never came, and that is not waited for any more." in found["sentence"]
+    command = f"wsrm-mq sequence explain {identifier} --for-partner"
+    assert found["next_steps"][0]["command"] == command
+    assert f"next: {command}" in wsrm("status").stdout
+    assert "2" in wsrm(*command.split()[1:]).stdout
+    checked = wsrm("check")
+    assert (checked.exit_code, "incomplete=1" in checked.stdout) == (1, True), checked.stdout
+
+
+def test_an_end_with_a_gap_is_told_for_a_day_and_not_where_an_operator_wanted_it(service: Service, wsrm: Wsrm) -> None:
+    identifier = end_with_a_gap(service, "terminated")
+    service.instance.db.execute("UPDATE lane SET ended_at = ended_at - 90000000")
+    assert "incomplete=0" in wsrm("check").stdout
+    service.deliver(service.sequence(1, 3), 1)
+    other = document(wsrm("sequence", "list", "state:created", "--json"))["sequences"][0]["identifier"]
+    assert other != identifier
+    assert wsrm("sequence", "terminate", other, "--drain", "--yes", "--reason", "given up").exit_code == 0
+    assert "incomplete=0" in wsrm("check").stdout

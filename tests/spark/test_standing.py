@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.spark.nodes import Node, every_verdict
+from wsrm_mq.sequence.elements import CloseSequence
 from wsrm_mq.spark import read
 from wsrm_mq.spark.jobs.reconcile.standing import STALLED_AFTER, standing
 from wsrm_mq.views.instances import Instance
@@ -20,6 +21,11 @@ ALIVE = [Instance(1, "one", "here", 1, 0)]
 def test_verdicts_are_those_of_the_views(spark: SparkSession, tmp_path: Path) -> None:
     node = Node(tmp_path / "wsrm.db")
     expected = every_verdict(node)
+    incomplete = node.sequence(partner="acme")
+    node.send(incomplete, 1)
+    node.deliver(incomplete, 1)
+    node.instance.end(CloseSequence(incomplete, 3))
+    expected[incomplete] = "incomplete"
     now = node.clock()
     db = node.instance.db
     assert {one: judge(db, sequence(db, one), now, live=ALIVE).word for one in expected} == expected

@@ -174,6 +174,13 @@ MEASURES: Final = {
         warning="0",
         listing="wsrm-mq sequence explain verdict:expiring",
     ),
+    "incomplete": Measure(
+        "sequences that lack numbers which are not waited for, or have discarded ones; of those that ended, in 24 h",
+        lambda s: len(findings.incomplete(s)),
+        findings.incomplete,
+        warning="0",
+        listing="wsrm-mq sequence explain verdict:incomplete",
+    ),
     "unacknowledged": Measure(
         "sequences whose source has acknowledged no reply for 5 minutes, and goes on",
         lambda s: len(s.at.unacknowledged),

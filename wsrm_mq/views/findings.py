@@ -139,6 +139,18 @@ def expiring(sight: Sight) -> list[Fact]:
     return _of_sequences([one for one in _judged(sight, "expiring") if one.at.view.held])
 
 
+def incomplete(sight: Sight) -> list[Fact]:
+    """What was sent and never came, and is not waited for any more; and what came, and was discarded."""
+    found = [one for one in (*_judged(sight, "incomplete"), *sight.verdicts.lost) if one.at.lost or _is_discarded(one)]
+    return _of_sequences(found)
+
+
+def _is_discarded(one: Verdict) -> bool:
+    """Dead letters are told by themselves."""
+    undelivered = one.at.undelivered
+    return one.word == "incomplete" and undelivered.open.count() > undelivered.letters
+
+
 def unacknowledged(sight: Sight) -> list[Fact]:
     return [
         Fact(

@@ -63,6 +63,10 @@ def _lacks_numbers(at: Situation) -> bool:
     return bool(at.missing)
 
 
+def _has_lost(at: Situation) -> bool:
+    return bool(at.lost)
+
+
 def _holds(at: Situation) -> bool:
     return at.view.held > 0
 
@@ -113,12 +117,16 @@ _DOCTOR: Final = _Choice("wsrm-mq doctor", "what is wrong with processes, clock 
 _TO_PARTNER: Final = _Choice(
     "wsrm-mq sequence explain {sequence} --for-partner", "write what to send to the partner", _lacks_numbers
 )
+_LOST_THERE: Final = _Choice(
+    "wsrm-mq sequence explain {sequence} --for-partner", "write to the partner what never came", _has_lost
+)
 _LIVE: Final = _Choice("wsrm-mq message list --sequence {sequence} --outcome live", "what waits", _holds)
 _FORCE: Final = _Choice(
     "wsrm-mq sequence force {sequence} --past {missing} --reason TEXT",
     "deliver what is held, past the gap",
     _may_be_forced,
 )
+_CLOCK: Final = _Choice("wsrm-mq doctor", "which clock is right: by a wrong one it ends", lambda at: at.is_doubted)
 _HOLD: Final = _Choice("wsrm-mq sequence hold {sequence} --reason TEXT", "keep what waits, beyond the end", _holds)
 _END: Final = _Choice(
     "wsrm-mq sequence terminate {sequence} --drain --reason TEXT",
@@ -146,6 +154,7 @@ _UNDELIVERED: Final = (
         "they are dealt with, and alarm no more",
         _has_letters,
     ),
+    _LOST_THERE,
 )
 """Whatever else is to be done about it."""
 
@@ -176,7 +185,7 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
         ),
     ),
     Cause.ENDED: (),
-    Cause.EXPIRING: (_TO_PARTNER, _LIVE, _FORCE, _HOLD),
+    Cause.EXPIRING: (_CLOCK, _TO_PARTNER, _LIVE, _FORCE, _HOLD),
     Cause.SILENT: (_TO_PARTNER, _LIVE, _FORCE, _END),
     Cause.WAITING: (_TO_PARTNER, _LIVE, _FORCE, _END),
     Cause.SETTLED: (),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sqlalchemy import Integer, bindparam, case, func, literal, not_, select, union_all
+from sqlalchemy import Integer, bindparam, case, exists, func, literal, not_, or_, select, union_all
 
 from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
@@ -41,6 +41,12 @@ STORE_WIDE: Final = ("max_store", "disk_full", "store_locked", "store_unavailabl
 
 _NO_ROOM: Final = ("max_", "window", "no_room", "misconfigured")
 """Beginnings of reasons that lie with this side too."""
+
+LOST_WITHIN: Final = 86_400_000
+"""So long, in ms, a sequence that ended without all of its numbers alarms."""
+
+LOST: Final = 100
+"""So many of them, the last to end, are told."""
 
 JUDGED: Final = 1_000
 """So many sequences in which something is undelivered get a verdict."""
@@ -244,6 +250,8 @@ class Verdicts(NamedTuple):
     """Verdicts on sequences that are neither ok nor ended."""
     is_whole: bool
     """Otherwise there are more sequences than were judged."""
+    lost: Sequence[Verdict] = ()
+    """Verdicts on sequences that ended lately, and lack numbers."""
 
     @property
     def blocked(self) -> list[Verdict]:
@@ -270,6 +278,21 @@ _TO_JUDGE: Final = compiled(
 )
 
 
+_LOST: Final = compiled(
+    select(_sequence.sequence)
+    .where(
+        _sequence.kind == "rm",
+        _sequence.ended_at > p("since"),
+        or_(
+            func.coalesce(_sequence.last_number >= _sequence.expected, False),
+            exists().where(views.ranges.c.key == _sequence.key, views.ranges.c.lower > 1),
+        ),
+    )
+    .order_by(_sequence.ended_at.desc())
+    .limit(LOST)
+)
+
+
 def verdicts(db: Database, now: int) -> Verdicts:
     """How many sequences have which verdict. Only those in which something is undelivered, runs, is about to expire or
     was answered with a fault are judged, at most so many; the others are ``ended`` or ``ok``. To be called in a
@@ -289,7 +312,11 @@ def verdicts(db: Database, now: int) -> Verdicts:
     words["ended"] += ended
     words["silent"] += silent
     words["ok"] += total - ended - silent
-    return Verdicts({word: count for word, count in words.items() if count}, judged, len(rows) <= JUDGED)
+    lost = [
+        judge(db, sequence(db, identifier), now, live=live)
+        for (identifier,) in db.execute(_LOST, {"since": now - LOST_WITHIN}).fetchall()
+    ]
+    return Verdicts({word: count for word, count in words.items() if count}, judged, len(rows) <= JUDGED, lost)
 
 
 # counters

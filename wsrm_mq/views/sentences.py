@@ -200,7 +200,12 @@ def _expiring(at: Situation) -> str:
     due_at = view.due_at or at.now
     left = due_at - at.now
     why = f"nothing has arrived since {moment(view.active_at)}" if at.is_idle else "its Expires runs out"
-    when = f"in {span(left)}" if left > 0 else "as soon as a process of the service looks"
+    if at.is_doubted:
+        return (
+            f"By this clock its time is over since {moment(due_at)} because {why}. The service doubts the clock, which "
+            f"has jumped ahead, and ends it when it believes that, ten minutes after the jump; {_consequence(at)}."
+        )
+    when = f"in {span(left)}" if left > 0 else "as soon as a process of the service looks, and believes the clock"
     return f"It ends {when} ({moment(due_at)}) because {why}; {_consequence(at)}."
 
 

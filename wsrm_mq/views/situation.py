@@ -30,6 +30,9 @@ SILENT_WITHOUT: Final = 24 * 3_600_000
 """So long, in ms, nothing has come from a source that is silent: of a sequence that lacks numbers, and of another that
 is open."""
 
+OVERDUE_WITHIN: Final = 10_000
+"""So long after its time, in ms, a process that lives has ended a sequence, unless it doubts the clock."""
+
 BACKLOG: Final = 1_000
 """So many messages are a backlog, of which it is told how long it will take."""
 
@@ -154,11 +157,23 @@ class Situation(NamedTuple):
         return _never_came(self.view)
 
     @property
+    def lost(self) -> AckRanges:
+        """What never came and is not waited for, where no operator has given it up."""
+        if self.view.kind != "rm" or self.ending is not None:
+            return AckRanges()
+        return self.never_came.without(self.missing).without(self.given_up)
+
+    @property
     def is_lossy(self) -> bool:
         """Something that was sent is not delivered and in nobody's hands: neither the source nor an operator has said
         that it may be missing."""
         lost = self.never_came.without(self.given_up)
         return (self.view.kind == "rm" and bool(lost)) or bool(self.undelivered.open) or self.view.discarding
+
+    @property
+    def is_doubted(self) -> bool:
+        """Its time is over by the clock here, and a process that lives has not ended it: it doubts that clock."""
+        return self.live > 0 and self.view.due_at is not None and self.now - self.view.due_at > OVERDUE_WITHIN
 
     @property
     def is_idle(self) -> bool:

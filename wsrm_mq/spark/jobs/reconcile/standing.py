@@ -23,6 +23,10 @@ _QUIET: Final = "now - unix_millis(active_at)"
 _LEFT: Final = "unix_millis(due_at) - now"
 _LIFE: Final = "IF(due_at <=> expires_at, unix_millis(expires_at) - unix_millis(created_at), inactivity)"
 _IS_STALLED: Final = f"now - unix_millis(oldest_at) > {STALLED_AFTER}"
+_LACKS_NUMBERS: Final = (
+    "(kind = 'rm' AND late IS NULL AND (received >= expected OR COALESCE(last_number >= expected, FALSE)))"
+)
+"""Where ``late`` is set, an operator has forced it past those."""
 
 RULES: Final = (
     ("on_hold_since IS NOT NULL", "held"),
@@ -38,10 +42,11 @@ RULES: Final = (
         f"kind = 'rm' AND state = 'created' AND {_QUIET} >= IF(held > 0, {SILENT_WITH_GAP}, {SILENT_WITHOUT})",
         "silent",
     ),
-    ("held > 0", "waiting"),
+    (f"held > 0 OR {_LACKS_NUMBERS} AND state = 'created' AND NOT ordered", "waiting"),
+    (f"{_LACKS_NUMBERS} OR discarding", "incomplete"),
 )
 """The rules of ``views.verdict`` that a row can decide. The first that holds gives the verdict; without one it is
-``ok``."""
+``ok``. Of a sequence that lacks no number ``audit`` tells what came and was not delivered."""
 
 _STANDS: Final = f"verdict NOT IN ('ok', 'running', 'ended') OR verdict = 'running' AND {_IS_STALLED}"
 
