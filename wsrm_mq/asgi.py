@@ -205,6 +205,7 @@ class WSRMASGIMiddleware(Served):
                 self._state.update(scope.get("state") or {})
                 try:
                     await asyncio.to_thread(self.start)
+                    await asyncio.to_thread(self._front.ask_at_start)
                 except StoreError as error:
                     message = {"type": "lifespan.startup.failed", "message": str(error)}
             await send(message)

@@ -70,6 +70,10 @@ _NO_APPLICATION: Final = (
     "A middleware goes around the application itself: import it. Only `wsrm-mq serve` takes the name of one, "
     "as module:attribute."
 )
+_NO_WSDL: Final = (
+    "it gives no WSDL at this path with ?wsdl, so all of its operations are taken to have an answer; name those that "
+    "have none in the option one_way, else set one_way = []"
+)
 _UNKNOWN_OPERATION: Final = (
     "whether it has an answer is said nowhere, so its sender has waited for one; name it in the option one_way if it "
     "has none, else set one_way = []"
@@ -105,7 +109,8 @@ class Front:
         self._default_peer = _peer(app, settings)
         self._peers = {name: _peer(app, settings, name, partner) for name, partner in settings.partners.items()}
         peers = self._default_peer, *self._peers.values()
-        self._own_description = OwnDescription(call) if any(peer.operations is None for peer in peers) else None
+        asks = any(peer.operations is None for peer in peers)
+        self._own_description = OwnDescription(call, tell=self._tell_no_wsdl) if asks else None
         self._told_of: Recent[Hashable, bool] = Recent(_TOLD_OPERATIONS)
         self._may_require_rm = any(peer.require_rm for peer in peers)
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
@@ -248,6 +253,14 @@ class Front:
         if self._own_description is not None and self._own_description.read(client.queue, client.environ):
             client.arrivals.clear()
             self.clients = Recent(MAX_CLIENTS)  # what is remembered of others was decided without it
+
+    def ask_at_start(self) -> None:
+        """``ask_for_wsdl`` for the paths that are configured. To be called where the application answers by now."""
+        if self._own_description is not None:
+            self._own_description.read_at_start(self.settings.paths or ())
+
+    def _tell_no_wsdl(self, path: str) -> None:
+        self.engine.events.tell("one_way.no_wsdl", path=path, reason=_NO_WSDL)
 
     def _say(self, message: OutgoingMessage, who: str | None, about: int | None) -> bool:
         sending = self.engine.acknowledging

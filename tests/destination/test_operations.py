@@ -3,6 +3,7 @@ acknowledged at once."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +68,7 @@ class Service:
         return [ANSWER]
 
     async def asgi(self, scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
         said: list[Any] = []
         environ = {
             "REQUEST_METHOD": scope["method"],
@@ -93,6 +95,21 @@ def spyne() -> WsgiApplication:
     return WsgiApplication(
         Application([Orders], NAMESPACE, in_protocol=Soap12(validator="soft"), out_protocol=Soap12())
     )
+
+
+async def run_lifespan(app: Any) -> None:
+    """As a server starts it, and stops it when that is through."""
+    asked = iter(["lifespan.startup", "lifespan.shutdown"])
+    said: list[str] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": next(asked)}
+
+    async def send(message: Any) -> None:
+        said.append(message["type"])
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
 class Partner:
@@ -186,6 +203,39 @@ def test_a_client_without_ws_rm_gets_what_it_got_before_the_service_was_wrapped(
     status, body = make(spyne()).post(plain)
     assert (status, b"putResponse" in body) == (200, True)
     assert make(spyne(), one_way=["put"]).post(plain) == (202, b"")
+
+
+@pytest.mark.parametrize("app", [lambda service: service, lambda service: service.asgi], ids=["WSGI", "ASGI"])
+def test_the_paths_that_are_configured_are_asked_when_an_asgi_server_starts(
+    tmp_path: Path, app: Callable[[Service], Any]
+) -> None:
+    service = Service()
+    asyncio.run(run_lifespan(WSRMASGIMiddleware(app(service), tmp_path / "wsrm.db", paths=["/orders", "/returns"])))
+    assert service.asked == ["/orders?wsdl", "/returns?wsdl"]
+
+
+def test_a_path_without_a_wsdl_is_told_when_it_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    service = Service()
+    service.status = "404 Not Found"
+    middleware = WSRMASGIMiddleware(service, tmp_path / "wsrm.db", paths=["/orders"])
+    asyncio.run(run_lifespan(middleware))
+    (said,) = [one.getMessage() for one in caplog.records if "one_way.no_wsdl" in one.getMessage()]
+    assert ("/orders" in said, "set one_way = []" in said) == (True, True), said
+
+
+def test_what_is_refused_at_the_start_is_asked_again_at_the_first_message() -> None:
+    service, told = Service(), list[str]()
+    service.status = "401 Unauthorized"
+
+    def call(environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+        return service.status, [], b"".join(service(environ, lambda *_given: None))
+
+    description = OwnDescription(call, tell=told.append)
+    description.read_at_start(["/orders"])
+    assert told == ["/orders"]
+    service.status = "200 OK"
+    assert description.read("/orders", {"REQUEST_METHOD": "POST", "PATH_INFO": "/orders"})
+    assert told == ["/orders"]
 
 
 @pytest.mark.parametrize(("operation", "is_told"), [("note", True), ("other", True), ("ask", False)])

@@ -6,7 +6,7 @@ import io
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,16 @@ _OF_THE_MESSAGE: Final = frozenset(
     ("CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_CONTENT_ENCODING", "HTTP_SOAPACTION", "HTTP_TRANSFER_ENCODING")
 )
 """Headers of a message that a question for the WSDL has not."""
+
+
+_OF_A_START: Final = {
+    "SERVER_NAME": "localhost",
+    "SERVER_PORT": "80",
+    "HTTP_HOST": "localhost",
+    "REMOTE_ADDR": "127.0.0.1",
+    "wsgi.url_scheme": "http",
+}
+"""Of a question that no sender has caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +58,20 @@ _NOTHING_IS_KNOWN: Final = Operations(answering=frozenset())
 
 
 class OwnDescription:
-    """What the service says of its operations where nobody else does: its ``?wsdl``, read at the first request to a
-    path. What gives none is asked again a minute later. ``call`` calls the application."""
+    """What the service says of its operations where nobody else does: its ``?wsdl``, read at a start where the path is
+    known then, else at the first request to it. What gives none is asked again a minute later. ``call`` calls the
+    application; ``tell`` is told a path that gives none, once."""
 
-    def __init__(self, call: CallApplication, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        call: CallApplication,
+        clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], object] = lambda _path: None,
+    ) -> None:
         self._call = call
         self._clock = clock
+        self._tell = tell
+        self._told: Recent[str, bool] = Recent(_PATHS)
         self._read: Recent[str, Operations] = Recent(_PATHS)
         self._failed: Recent[str, float] = Recent(_PATHS)
         self._hung_at: float | None = None
@@ -84,12 +102,21 @@ class OwnDescription:
             asking.join(_ANSWER_SECONDS)
             if not found:
                 self._hung_at = self._clock()  # nobody waits for it meanwhile, whatever path he names
-                return False
-            if found[0] is None:
+            elif found[0] is None:
                 self._failed.keep(path, self._clock())
-                return False
-            self._read.keep(path, found[0])
-            return True
+            else:
+                self._read.keep(path, found[0])
+                return True
+            if not self._told.get(path):
+                self._told.keep(path, True)
+                self._tell(path)
+            return False
+
+    def read_at_start(self, paths: Iterable[str]) -> None:
+        """``read`` these. The service may give it only to a sender that it knows: whoever comes first may ask again."""
+        for path in paths:
+            self.read(path, {"PATH_INFO": path, **_OF_A_START})
+        self._failed = Recent(_PATHS)
 
     def _answer(self, environ: Environ) -> Operations | None:
         from wsrm_mq.envelope.wsdl import operations_in  # lxml, which few need

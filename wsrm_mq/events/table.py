@@ -62,6 +62,13 @@ EVENTS: Final = {
         "operation has an answer is not known, as no WSDL of the service says it. Name it in `one_way` if it has none, "
         "else set `one_way = []`; told once an operation",
     ),
+    "one_way.no_wsdl": _logged(
+        WARNING,
+        "path reason",
+        "The service gives no WSDL at this path with `?wsdl`, or it cannot be read, so none of its operations is known "
+        "to have no answer: all are waited for. Name those without one in `one_way`, else set `one_way = []`; told "
+        "once a path",
+    ),
     "wsdl.untouched": _reported(
         WARNING,
         "path reason",
