@@ -174,7 +174,7 @@ def _grouped(newest: Select[Any]) -> Select[Any]:
             cast(func.max(each.key), Text),
             *same,
             *(func.count(), func.min(each.at), func.max(each.at).label("last_at")),
-            *(func.json_group_array(distinct(name)) for name in (each.queue, _s.partner)),
+            *(func.json_group_array(distinct(name)) for name in (each.queue, func.coalesce(_s.partner, _m.partner))),
             *(messages(), messages(_m.outcome.is_(None)), messages(_m.outcome == "dead")),
             *(messages(_m.outcome == "delivered"), func.max(each.position)),
         )
