@@ -6,9 +6,10 @@ A program of its own that imports nothing of the bench, so that it counts an old
 sends messages in process, in closed loop, a sequence on each connection; of a single connection each message is settled
 before the next one comes. Calls of a server are not counted, nor those of ``wsrm_mq.testing``.
 
-Prints {"calls": …, "from_elsewhere": …, "modules": …, "longest": …}: calls a message, how many of them come from
-another module, how many modules have one for every second message, and the lines of the longest function that was
-called. The MOST functions that are called most are told on standard error.
+Prints {"calls": …, "from_elsewhere": …, "changes": …, "modules": …, "rooms": …, "longest": …}: calls a message, how
+many of them come from another module, and how many from another room (a directory or module of the package), how many
+modules and rooms have one for every second message, and the lines of the longest function that was called. The MOST
+functions that are called most are told on standard error.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -48,7 +50,7 @@ class Calls:
     def __init__(self) -> None:
         self.is_on = False
         self._called: Counter[CodeType] = Counter()
-        self._from_elsewhere = 0
+        self._from_elsewhere = self._changes = 0
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
@@ -58,20 +60,24 @@ class Calls:
             return
         self._called[code] += 1
         caller = frame.f_back
-        self._from_elsewhere += caller is None or caller.f_code.co_filename != code.co_filename
+        came_from = "" if caller is None else caller.f_code.co_filename
+        self._from_elsewhere += came_from != code.co_filename
+        self._changes += _is_counted(came_from) and _room(came_from) != _room(code.co_filename)
 
     def told(self, messages: int) -> dict[str, float]:
         return {
             "calls": self._called.total() / messages,
             "from_elsewhere": self._from_elsewhere / messages,
-            "modules": sum(count * 2 >= messages for count in self._by_module().values()),
+            "changes": self._changes / messages,
+            "modules": sum(count * 2 >= messages for count in self._by(str).values()),
+            "rooms": sum(count * 2 >= messages for count in self._by(_room).values()),
             "longest": max(map(_lines, self._called)),
         }
 
-    def _by_module(self) -> Counter[str]:
+    def _by(self, part: Callable[[str], str]) -> Counter[str]:
         counts: Counter[str] = Counter()
         for code, count in self._called.items():
-            counts[code.co_filename] += count
+            counts[part(code.co_filename)] += count
         return counts
 
     def most(self, functions: int) -> list[tuple[str, int]]:
@@ -83,6 +89,10 @@ class Calls:
 
 def _is_counted(file: str) -> bool:
     return file.startswith(_PACKAGE) and not file.startswith(f"{_PACKAGE}testing")
+
+
+def _room(file: str) -> str:
+    return file.removeprefix(_PACKAGE).partition(os.sep)[0]
 
 
 def _lines(code: CodeType) -> int:

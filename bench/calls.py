@@ -79,7 +79,10 @@ def _figures(case: str, now: dict[str, float], before: dict[str, float]) -> list
         Figure(case, "Python calls a message", [now["calls"]]),
         Figure(case, "… to those before", [now["calls"] / before["calls"]], "×", _CALLS),
         Figure(case, "… from another module", [now["from_elsewhere"]]),
+        Figure(case, "… from another room", [now["changes"]]),
+        Figure(case, "… to those before", [now["changes"] / before["changes"]], "×"),
         Figure(case, "modules", [now["modules"]]),
+        Figure(case, "rooms", [now["rooms"]]),
         Figure(case, "longest function, lines", [now["longest"]], "", _LONGEST),
     ]
 

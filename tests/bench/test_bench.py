@@ -365,7 +365,8 @@ def test_lines_of_code_are_counted_without_comments_and_docstrings(tmp_path: Pat
 @pytest.mark.parametrize("front", ["wsgi", "asgi"])
 def test_calls_of_a_message_are_counted_in_the_package_alone(front: str) -> None:
     done = counted(ROOT, front, 2)
-    assert 0 < done["from_elsewhere"] < done["calls"] < 1_000
+    assert 0 < done["changes"] < done["from_elsewhere"] < done["calls"] < 1_000
+    assert 0 < done["rooms"] < done["modules"]
     assert 10 < done["modules"] < 100
     assert done["longest"] <= 60
 
