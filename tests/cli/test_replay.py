@@ -183,7 +183,7 @@ def test_a_cancellation_that_would_be_refused_is_refused_by_its_dry_run(
     [
         (("plan", "colour:red", "-o", "q.json", "--reason", "x"), 2, "colour"),
         (("plan", "queue:/nowhere", "-o", "q.json", "--reason", "x"), 2, "nothing came into /nowhere"),
-        (("plan", "op:nothing", "-o", "q.json", "--reason", "x"), 3, "Nothing"),
+        (("plan", "pos:999", "-o", "q.json", "--reason", "x"), 3, "Nothing"),
         (("plan", "queue:/orders", "-o", "q.json"), 4, "--reason"),
         (("plan", "-o", "q.json", "--reason", "x"), 2, "Say what"),
         (("plan", "queue:/orders", "-o", "q.json", "--reason", "x", "--to", "nothing"), 2, "MODULE:ATTRIBUTE"),

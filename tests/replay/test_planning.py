@@ -213,7 +213,7 @@ def test_a_file_that_is_there_is_not_overwritten(house: House) -> None:
 
 def test_nothing_is_left_of_a_plan_that_could_not_be_made(house: House) -> None:
     house.sequence(1)
-    for query, error in (("op:nothing", NotFound), ("queue:/nowhere", QueryError), ("colour:red", QueryError)):
+    for query, error in (("pos:999", NotFound), ("queue:/nowhere", QueryError), ("colour:red", QueryError)):
         with pytest.raises(error):
             house.plan(query)
     with pytest.raises(NotAllowed, match="cannot be written"):
