@@ -58,9 +58,9 @@ _NOTHING_IS_KNOWN: Final = Operations(answering=frozenset())
 
 
 class OwnDescription:
-    """What the service says of its operations where nobody else does: its ``?wsdl``, read at a start where the path is
-    known then, else at the first request to it. What gives none is asked again a minute later. ``call`` calls the
-    application; ``tell`` is told a path that gives none, once."""
+    """The service's own ``?wsdl``, read for its operations where no option and no file names them: at a start where the
+    path is known then, else at the first request to it. A path that gives none is asked again a minute later. ``call``
+    calls the application; ``tell`` is told a path that gives none, once."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class OwnDescription:
             return False
 
     def read_at_start(self, paths: Iterable[str]) -> None:
-        """``read`` these. The service may give it only to a sender that it knows: whoever comes first may ask again."""
+        """``read`` these. The service may give it only to a sender that it knows: the first request may ask again."""
         for path in paths:
             self.read(path, {"PATH_INFO": path, **_OF_A_START})
         self._failed = Recent(_PATHS)
