@@ -19,10 +19,15 @@ from tests.support.in_process import Application, InProcess
 pytest_plugins = [
     "tests.acceptance.plugin",
     "tests.queue.fixtures",
+    "tests.support.commands",
+    "tests.support.filled",
     "tests.support.memory",
     "tests.support.pages",
+    "tests.support.permissions",
     "tests.support.policies",
     "tests.support.postgres",
+    "tests.support.processes",
+    "tests.support.serve_command",
     "tests.support.synced",
     "pytester",
 ]

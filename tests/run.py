@@ -22,8 +22,6 @@ from tests.acceptance.floor import below_floor, to_be_raised
 from tests.acceptance.tables import project_tables
 from tests.acceptance.tally import Tally, from_json
 
-__all__ = ["covered_by", "main"]
-
 ROOT: Final = Path(__file__).parents[1]
 NONE_COLLECTED: Final = 5
 GOES_ON: Final = (0, 1, NONE_COLLECTED)

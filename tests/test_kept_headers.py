@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.store.conftest import Python, older_store, python  # noqa: F401
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, until
 from wsrm_mq.config import settings_from
 from wsrm_mq.errors import ConfigurationError

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.store.conftest import Python, python  # noqa: F401
 from tests.support.in_process import FACTORY, InProcess, taken, until
+from tests.support.processes import Python
 from tests.support.stored import write_locked
 from wsrm_mq.cli import program
 from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals, limit_named
@@ -84,7 +84,7 @@ def test_what_a_locked_store_cannot_count_is_read_beside_it_and_counted_when_it_
 
 def test_what_a_killed_process_has_not_counted_is_not_lost(
     tmp_path: Path,
-    python: Python,  # noqa: F811
+    python: Python,
 ) -> None:
     path = tmp_path / "store.db"
     process = python(

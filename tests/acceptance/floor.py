@@ -13,8 +13,6 @@ from typing import Final
 from .tables import FOLDER, Cell, TableError, Tables, project_tables
 from .tally import Tally
 
-__all__ = ["FLOOR", "below_floor", "raise_floor", "read_floor", "to_be_raised"]
-
 FLOOR: Final = FOLDER / "floor.tsv"
 HEADER: Final = "id\thalf"
 

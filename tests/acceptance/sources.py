@@ -16,8 +16,6 @@ from typing import Any
 from .claims import KEYWORDS, claims
 from .tables import VERSIONS, Cell, Tables
 
-__all__ = ["shown_by", "written_marks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Written:

@@ -13,8 +13,6 @@ from typing import Final
 from .sources import shown_by
 from .tables import HALVES, Cell, Row, Tables, project_tables
 
-__all__ = ["ADVISORY", "GROUPS", "PAGE", "page"]
-
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/reference/supported-spec.md"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
@@ -12,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from tests.queue.build import Instance
-from wsrm_mq.cli import program
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store.sqlite import schema
@@ -26,7 +22,6 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 PLAIN = QueuePolicy()
 
-Wsrm = Callable[..., Result]
 Shell = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
@@ -71,12 +66,8 @@ class Service:
 
 
 @pytest.fixture(autouse=True)
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in a directory without configuration, in an environment without options."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("WSRM_MQ_")]:
-        monkeypatch.delenv(name)
-    return tmp_path
+def _elsewhere(somewhere: Path) -> None:
+    """Every test works there."""
 
 
 @pytest.fixture
@@ -95,16 +86,6 @@ def service(path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def wsrm() -> Wsrm:
-    """Run a command in this process: ``wsrm("sequence", "list")``."""
-
-    def run(*arguments: object, **options: Any) -> Result:
-        return CliRunner().invoke(program, [str(argument) for argument in arguments], prog_name="wsrm-mq", **options)
-
-    return run
-
-
-@pytest.fixture
 def shell(somewhere: Path) -> Shell:
     """Run a command as a process of its own."""
 
@@ -113,11 +94,3 @@ def shell(somewhere: Path) -> Shell:
         return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
 
     return run
-
-
-def document(result: Result) -> dict[str, Any]:
-    """The JSON that a command wrote."""
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    assert found.pop("schema_version") == 1
-    return found

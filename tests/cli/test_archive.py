@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tests.archive.local import archive, held
-from tests.cli.conftest import HOUR, Service, Wsrm, document
+from tests.cli.conftest import HOUR, Service
+from tests.support.commands import Wsrm, document
 from wsrm_mq.archive.manifest import commit, load
 
 YES = ("--yes", "--reason", "why", "--actor", "ada")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 
 
 @pytest.fixture

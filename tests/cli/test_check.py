@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import HOUR, MINUTE, Service, Shell, Wsrm
+from tests.cli.conftest import HOUR, MINUTE, Service, Shell
+from tests.support.commands import Wsrm
 from tests.support.stored import write_locked
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence

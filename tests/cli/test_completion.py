@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 from wsrm_mq.cli import completing
 
 UUID = 9

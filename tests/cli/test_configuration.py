@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Wsrm, document
+from tests.support.commands import Wsrm, document
 from wsrm_mq.config import OPTIONS, Settings, load
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 from wsrm_mq.queue.operate import skip
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store.invariants import all_findings

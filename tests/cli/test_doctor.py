@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import HOUR, Service, Wsrm
+from tests.cli.conftest import HOUR, Service
+from tests.support.commands import Wsrm
 from tests.support.stored import write_locked
 from wsrm_mq.cli import examinations
 from wsrm_mq.cli.ports import listening

@@ -9,8 +9,9 @@ from typing import Final
 
 import pytest
 
-from tests.cli.conftest import Shell, Wsrm
+from tests.cli.conftest import Shell
 from tests.cli.test_terminal import typed
+from tests.support.commands import Wsrm
 from tests.support.forked import ROOT
 from wsrm_mq.cli import envelope
 from wsrm_mq.testing import EnvelopeFactory

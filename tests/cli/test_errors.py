@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli.conftest import Service, Wsrm
+from tests.cli.conftest import Service
 from tests.conftest import Mount
+from tests.support.commands import Wsrm
 from tests.support.disk import MIB, Disk
 from wsrm_mq.cli import COMMANDS, sight
 from wsrm_mq.cli.exits import Exit

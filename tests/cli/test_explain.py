@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import HOUR, MINUTE, Service, Wsrm, document
+from tests.cli.conftest import HOUR, MINUTE, Service
 from tests.queue.build import arrival, sender
+from tests.support.commands import Wsrm, document
 from wsrm_mq.queue.broken_run import let_go
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import QueuePolicy

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Shell, Wsrm, document
+from tests.cli.conftest import Service, Shell
+from tests.support.commands import Wsrm, document
 from wsrm_mq.cli import export as command
 from wsrm_mq.export import TABLES, load
 from wsrm_mq.export.formats import format_named

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import HOUR, MINUTE, Service, Wsrm, document
+from tests.cli.conftest import HOUR, MINUTE, Service
 from tests.cli.test_terminal import typed
+from tests.support.commands import Wsrm, document
 from tests.support.in_process import FACTORY
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.diagnosis import Diagnosis

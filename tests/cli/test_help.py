@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from tests.cli.conftest import Wsrm
+from tests.support.commands import Wsrm
 from tests.test_docs import COMMANDS, problem
 
 

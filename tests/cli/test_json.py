@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 from tests.test_docs import COMMANDS as ALL
 from wsrm_mq.testing import EnvelopeFactory
 

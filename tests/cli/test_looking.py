@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm
+from tests.cli.conftest import Service
 from tests.conftest import Mount
+from tests.support.commands import Wsrm
+from tests.support.permissions import NOBODY, files, without_permission
 from wsrm_mq.store.sqlite import looking
 
-NOBODY = 65_534
 COMMANDS = (
     ("sequence", "list"),
     ("message", "list", "--json"),
@@ -44,39 +45,6 @@ def shown(wsrm: Wsrm) -> Callable[[Path], list[str]]:
         return [result.stdout.replace(str(store), "STORE") for result in results]
 
     return show
-
-
-@pytest.fixture
-def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory that any user may look into, and is in."""
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        place.chmod(0o755)
-        with monkeypatch.context() as moved:
-            moved.chdir(place)
-            yield place
-        place.chmod(0o755)
-
-
-@contextmanager
-def without_permission(store: Path, *shut: str) -> Iterator[None]:
-    """As a user who may read the store, but its files with the suffixes ``shut``, and write nothing beside it. What has
-    to be imported was."""
-    for file in store.parent.iterdir():
-        file.chmod(0o777 if file.is_dir() else 0 if file.name.endswith(shut) else 0o444)
-    if os.geteuid() == 0:
-        os.seteuid(NOBODY)
-        try:
-            yield
-        finally:
-            os.seteuid(0)
-    else:
-        store.parent.chmod(0o555)
-        yield
-
-
-def files(store: Path) -> list[str]:
-    return sorted(file.name for file in store.parent.iterdir())
 
 
 def copied(service: Service, place: Path, *suffixes: str) -> Path:

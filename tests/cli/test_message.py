@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Shell, Wsrm, document
+from tests.cli.conftest import Service, Shell
+from tests.support.commands import Wsrm, document
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.policy import QueuePolicy
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import HOUR, Service, Wsrm, document
+from tests.cli.conftest import HOUR, Service
+from tests.support.commands import Wsrm, document
 from tests.views.test_losses import BRIEF, ENDINGS, FATES, One, replays_before_its_turn
 from wsrm_mq.cli import status
 from wsrm_mq.errors import StoreUnconfirmed

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import MINUTE, PLAIN, Service, Wsrm, document
+from tests.cli.conftest import MINUTE, PLAIN, Service
 from tests.queue.build import sender
+from tests.support.commands import Wsrm, document
 from wsrm_mq.observe.metrics import METRICS, Scrape
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import create

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Wsrm, document
+from tests.support.commands import Wsrm, document
 from tests.support.orders_server import OrdersServer
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.config import PARTNER_OPTIONS

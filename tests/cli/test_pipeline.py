@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Wsrm
+from tests.support.commands import Wsrm
 
 
 def test_without_pyspark_the_command_says_what_to_install(wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 from wsrm_mq.sequence.inbound import InboundSequence
 
 APPLICATION = """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Service, Shell, Wsrm, document
+from tests.cli.conftest import Service, Shell
+from tests.support.commands import Wsrm, document
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence

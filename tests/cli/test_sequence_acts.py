@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 from wsrm_mq import replay
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.versions import WSRM_1_0

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Service, Shell, Wsrm
+from tests.cli.conftest import Service, Shell
+from tests.support.commands import Wsrm
 from wsrm_mq.cli import COMMANDS, program
 
 HEAVY = ("sqlalchemy", "alembic", "lxml", "msgspec", "rich", "sqlite3", "spyne", "uvicorn", "wsrm_mq.store")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Wsrm, document
+from tests.cli.conftest import Service
+from tests.support.commands import Wsrm, document
 from wsrm_mq.cli import status
 from wsrm_mq.queue.ending import expire_due
 from wsrm_mq.queue.policy import QueuePolicy

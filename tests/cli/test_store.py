@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Service, Shell, Wsrm, document
+from tests.cli.conftest import Service, Shell
+from tests.support.commands import Wsrm, document
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store.invariants import INVARIANTS

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import HOUR, Service, Wsrm, document
+from tests.cli.conftest import HOUR, Service
 from tests.cli.test_store import LOOKING, contents
+from tests.support.commands import Wsrm, document
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store.sqlite import schema

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
-__all__ = ["problems"]
-
 
 def problems(acknowledged: Collection[int], effects: Sequence[int], calls: Iterable[tuple[int, bool]]) -> list[str]:
     """What is wrong with one sequence: ``effects`` are its numbers in the order of commit, ``calls`` are (number, was

@@ -16,8 +16,6 @@ from typing import Any
 
 from tests.support.forked import Forked
 
-__all__ = ["Testimony", "Witness", "in_background", "settled"]
-
 
 class Testimony:
     """What a witness's service wrote into its own database."""

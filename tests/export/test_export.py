@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.export.conftest import ODD, SECURITY, Filled
-from tests.store.conftest import OLDER
+from tests.support.filled import ODD, SECURITY, Filled
+from tests.support.processes import OLDER
 from wsrm_mq.errors import (
     ConfigurationError,
     ExportError,
@@ -156,7 +156,7 @@ def test_security_stays_where_that_is_asked_for(filled: Filled, tmp_path: Path) 
 
 
 def test_a_compressed_envelope_is_expanded_before_it_is_redacted(filled: Filled, tmp_path: Path) -> None:
-    from tests.export.conftest import REQUEST
+    from tests.support.filled import REQUEST
     from wsrm_mq.queue.arrival import Body
 
     environ = json.dumps({**REQUEST, "HTTP_CONTENT_ENCODING": "gzip"})

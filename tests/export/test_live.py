@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from bench.stores import made
-from tests.export.conftest import Filled
+from tests.support.filled import Filled
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.export import TABLES, Asked, export, load

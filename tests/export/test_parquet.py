@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.conftest import ODD, Filled
+from tests.support.filled import ODD, Filled
 from wsrm_mq.export import TABLES, Asked, Kind, export, load
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra export")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.conftest import Filled
+from tests.support.filled import Filled
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export import TABLES, Kind
 from wsrm_mq.export.schema import VERSION, chosen, table_named

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from tests.fuzz.messages import Case
 
-__all__ = ["Failed", "report"]
-
 
 class Failed(Exception):
     """An invariant does not hold; the case is in ``case``."""

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import MAKE_CONNECTION, RM_VERSIONS, SOAPVersion
 
-__all__ = ["DIALECTS", "Case", "description", "good"]
-
 DIALECTS: Final = [
     EnvelopeFactory(rm, soap, addressing)
     for rm in RM_VERSIONS.values()

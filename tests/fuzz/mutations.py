@@ -11,8 +11,6 @@ from lxml import etree
 from tests.fuzz.messages import DIALECTS, Case
 from wsrm_mq.versions import MAKE_CONNECTION
 
-__all__ = ["mutated"]
-
 NAMESPACES: Final = sorted(
     {uri for speak in DIALECTS for uri in (speak.rm.namespace, speak.addressing.namespace, speak.soap.namespace)}
     | {MAKE_CONNECTION.namespace, "urn:example:own"}

@@ -43,8 +43,6 @@ from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS, WSA_2005, WSRM_1_1
 
-__all__ = ["READERS", "fuzz_readers"]
-
 LIMITS: Final = Limits()
 SOURCES: Final = 0.85
 """The share of messages; the others are WSDLs."""

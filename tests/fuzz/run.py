@@ -28,8 +28,6 @@ from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import HTTPAnswer, WSGIWire
 
-__all__ = ["PLANTS", "fuzz"]
-
 CONFIGURATIONS: Final[list[dict[str, Any]]] = [
     {},
     {"require_rm": True, "verify_body": True},

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import somewhere
-from tests.cli.test_serve import SOURCE, Serve, serve
+from tests.support.serve_command import SOURCE, Serve
 from wsrm_mq.testing import Reply
-
-__all__ = ["serve", "somewhere"]
 
 PROGRAM = Path(__file__).with_name("DefaultClient.java")
 

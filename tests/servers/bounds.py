@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 
-__all__ = ["lower"]
-
 
 def lower(given: Mapping[str, object]) -> None:
     """``given`` is by dotted name: another value for a constant, or a mapping of arguments that a call then has."""

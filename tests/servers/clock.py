@@ -6,8 +6,6 @@ from pathlib import Path
 
 from wsrm_mq.store.writer import Clock, wall_clock
 
-__all__ = ["shifted_clock"]
-
 
 def shifted_clock(file: Path | None) -> Clock:
     """The time, shifted by as many seconds as ``file`` says while it is there."""

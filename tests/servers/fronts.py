@@ -13,8 +13,6 @@ from typing import Any, Final
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.wsgi import WSRMMiddleware
 
-__all__ = ["FRONTS", "serve"]
-
 
 def _announce(port: int) -> None:
     print(json.dumps({"port": port, "pid": os.getpid()}), flush=True)

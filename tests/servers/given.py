@@ -14,8 +14,6 @@ from typing import Any
 from tests.servers.clock import shifted_clock
 from tests.servers.witness import NAMESPACE, Death, service
 
-__all__ = ["given"]
-
 
 def given() -> tuple[Callable[..., Iterable[bytes]], dict[str, Any]]:
     """The service, and the arguments of a middleware around it."""

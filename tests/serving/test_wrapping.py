@@ -17,14 +17,12 @@ from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from tests.cli.conftest import Wsrm, document, somewhere, wsrm
-from tests.cli.test_serve import SOURCE, Serve, Served, eventually, serve
+from tests.support.commands import Wsrm, document
+from tests.support.serve_command import SOURCE, Serve, Served, eventually
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.serving.wrapping import found_in, named_by, outermost
 from wsrm_mq.testing import Reply
 from wsrm_mq.wsgi import WSRMMiddleware
-
-__all__ = ["serve", "somewhere", "wsrm"]
 
 Application = Any
 

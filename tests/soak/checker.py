@@ -12,8 +12,6 @@ from typing import Final
 
 from tests.crash.checker import problems
 
-__all__ = ["PLANTS", "Evidence", "Verdict", "judge", "plant"]
-
 ORPHANED_SECONDS: Final = 20.0
 """An operation of the service takes 0.3 s at most; a death is noticed, and a claim that no hand has is taken up, within
 a few seconds, on a machine that has much else to do too."""

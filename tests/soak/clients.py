@@ -11,8 +11,6 @@ from contextlib import suppress
 from tests.support.orders import Listening, Orders, OrderSender
 from wsrm_mq.testing import HTTPWire, Refused, Unacknowledged, shuffled_windows
 
-__all__ = ["Client"]
-
 PATIENCE_SECONDS = 120.0
 """For one acknowledgement, while servers die and start."""
 

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tests.support.fleet import Fleet
-from tests.support.orders_server import ROOT
-
-__all__ = ["Faults"]
+from tests.support.forked import ROOT
 
 HOUR: Final = 3600.0
 QUIET_SECONDS: Final = 150.0

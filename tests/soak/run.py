@@ -19,8 +19,6 @@ from tests.soak.faults import Faults
 from tests.support.fleet import Command, Fleet, gunicorn, served
 from wsrm_mq.store.invariants import all_findings
 
-__all__ = ["Soak", "soak"]
-
 LOOK_SECONDS = 0.5
 OWNED = (
     "select s.identifier, s.owner, s.fence, s.cursor, s.running_since from lane s join instance i on i.id = s.owner"

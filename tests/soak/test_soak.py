@@ -14,7 +14,7 @@ import pytest
 from tests.soak.checker import judge, plant
 from tests.soak.faults import Faults
 from tests.soak.run import FRONTS, Soak, soak
-from tests.support.orders_server import ROOT
+from tests.support.forked import ROOT
 
 SEED = 20261121
 KILL_EVERY_SECONDS = 0.2

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.export.conftest import Filled
-from tests.export.conftest import filled as filled
 from tests.support.target import Target, serving
 
 HERE = Path(__file__).parent
@@ -65,6 +63,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = builder.getOrCreate()
     yield session
     session.stop()
-
-
-__all__ = ["Filled", "filled", "spark"]

@@ -18,8 +18,6 @@ from wsrm_mq.store.identity import rename
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import EnvelopeFactory, ManualClock
 
-__all__ = ["EVIL", "FOUND", "Node", "Nodes", "every_verdict", "three_nodes"]
-
 SPEAK: Final = EnvelopeFactory()
 BEGAN: Final = 1_767_225_600_123
 HOUR: Final = 3_600_000

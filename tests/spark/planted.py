@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from tests.spark.nodes import FAULT, HOUR, Node
 from wsrm_mq.queue.policy import OnPoison
 
-__all__ = ["PLANTS", "Plant", "planted"]
-
 
 class Plant(NamedTuple):
     statements: str

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pyspark.sql.functions import spark_partition_id, unix_millis
 
 from tests.archive.test_batches import World
-from tests.export.conftest import Filled
 from tests.queue.build import Node
+from tests.support.filled import Filled
 from wsrm_mq.archive.manifest import load
 from wsrm_mq.cli import program
 from wsrm_mq.errors import NotAllowed

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 from tests.crash.test_boundaries import live_and_die
 from tests.crash.witness import Witness, settled
-from tests.export.conftest import Filled
 from tests.soak.run import soak
 from tests.soak.test_soak import kills
 from tests.spark.audited import PLANTS, Log, Message, served, told_at
+from tests.support.filled import Filled
 from tests.support.orders import OrderSender
 from wsrm_mq.cli import program
 from wsrm_mq.export import Asked, export

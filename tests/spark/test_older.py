@@ -1,6 +1,6 @@
 """Exports and archives of older layouts, as they were written then, are read by today's jobs.
 
-Those in ``tests/export/older`` are made of the store of ``tests.export.conftest``, each by the code of the commit whose
+Those in ``tests/export/older`` are made of the store of ``tests.support.filled``, each by the code of the commit whose
 name it has; a change of the layout adds one, and none is ever made anew.
 """
 

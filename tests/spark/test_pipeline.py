@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from tests.export.conftest import Filled
+from tests.support.filled import Filled
 from wsrm_mq.cli import program
 from wsrm_mq.export import Asked, export
 

@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.cli.test_looking import files, others, without_permission
-from tests.export.conftest import Filled
 from tests.spark.test_reader import Rows, reader, rows
+from tests.support.filled import Filled
+from tests.support.permissions import files, without_permission
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.sqlite.connection import connect_reader
 
@@ -138,6 +138,3 @@ def test_a_query_that_wants_only_the_first_rows_leaves_no_connection_behind(fill
     found.close()  # type: ignore[attr-defined]
     filled.instance.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert filled.path.with_name("wsrm.db-wal").stat().st_size == 0
-
-
-__all__ = ["others"]

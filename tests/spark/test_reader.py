@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tests.export.conftest import SECURITY, Filled
+from tests.support.filled import SECURITY, Filled
 from wsrm_mq.errors import ConfigurationError, ExportError, NotFound, StoreCorrupt, StoreUnavailable
 from wsrm_mq.export import TABLES, Asked, Kind, export
 from wsrm_mq.spark.options import OPTIONS, parse

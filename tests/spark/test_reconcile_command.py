@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from lxml import html
 from pyspark.sql import SparkSession
 
-from tests.export.conftest import Filled
 from tests.spark.nodes import EVIL, FOUND, three_nodes
+from tests.support.filled import Filled
 from wsrm_mq.cli import program
 from wsrm_mq.export import Asked, export
 

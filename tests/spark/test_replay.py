@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from bench.stores import made
-from tests.export.conftest import Filled
+from tests.support.filled import Filled
 from tests.support.target import Target
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotFound, QueryError
 from wsrm_mq.export import Asked, export

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.export.conftest import Filled
+from tests.support.filled import Filled
 from wsrm_mq.errors import ConfigurationError, ExportError, StoreUnavailable
 from wsrm_mq.export import Asked, export
 from wsrm_mq.spark import read

@@ -1,23 +1,15 @@
-"""Stores in a directory of their own, and other processes."""
+"""Stores in a directory of their own."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from wsrm_mq.store.sqlite import schema
-from wsrm_mq.store.sqlite.connection import connect_writer, create_file
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock
-
-OLDER = Path(__file__).with_name("older")
-Python = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
@@ -39,40 +31,3 @@ def store(path: Path, clock: ManualClock) -> Iterator[Store]:
     store.open()
     yield store
     store.close()
-
-
-@pytest.fixture
-def python() -> Iterator[Python]:
-    """Start another Python process; what is left of it at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-@pytest.fixture
-def older_store(tmp_path: Path) -> Callable[[str], Path]:
-    """Make an empty store as a version with this schema made it; ``older`` has what those ran."""
-
-    def make(revision: str) -> Path:
-        path = tmp_path / "store.db"
-        create_file(path)
-        with closing(connect_writer(path)) as db:
-            db.executescript((OLDER / f"{revision}.sql").read_text())
-        return path
-
-    return make

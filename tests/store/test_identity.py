@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.conftest import Python
 from tests.store.test_writer import note
+from tests.support.processes import Python
 from tests.support.synced import Synced
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.store import identity

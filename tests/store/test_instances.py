@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.conftest import Python
+from tests.support.processes import Python
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import instances
 from wsrm_mq.store.instances import Neighbours

@@ -14,7 +14,7 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from tests.store.conftest import Python
+from tests.support.processes import Python
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_writer

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.queue.build import sender
-from tests.store.conftest import Python
 from tests.support.in_process import until
+from tests.support.processes import Python
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy

@@ -14,12 +14,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.forked import ROOT
+from tests.support.orders_server import within
 from wsrm_mq.testing import HTTPAnswer, HTTPWire
 
-from .orders_server import ROOT, within
 from .stored import Stored
-
-__all__ = ["COMMANDS", "WSGI_COMMANDS", "ASGIServer"]
 
 _TARGET: Final = ["--factory", "tests.servers.asgi:build"]
 COMMANDS: Final = {

@@ -12,8 +12,6 @@ from typing import Any
 from wsrm_mq.serving.admission import ConnectionBounds
 from wsrm_mq.serving.uvicorn_server import BoundedServer
 
-__all__ = ["GET", "SHORT", "Run", "Running", "application", "showing"]
-
 SHORT = 0.5
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 

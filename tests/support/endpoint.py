@@ -10,8 +10,6 @@ from tests.support.orders_server import within
 from tests.support.target import Target, serving
 from wsrm_mq.testing import Reply
 
-__all__ = ["ALLOWED", "Endpoint", "listening"]
-
 ALLOWED = ("127.0.0.0/8",)
 """For the option ``decoupled``: this machine."""
 

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.crash.witness import Testimony
-from tests.support.orders_server import ROOT, within
+from tests.support.forked import ROOT
+from tests.support.orders_server import within
 from tests.support.stored import Stored
-
-__all__ = ["NGINX", "Fleet", "Nginx", "gunicorn", "served", "uwsgi"]
 
 NGINX: Final = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 APPLICATION: Final = "tests.servers.workers:application"

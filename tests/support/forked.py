@@ -18,8 +18,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "Forked"]
-
 ROOT: Final = Path(__file__).parents[2]
 _IMPORTED: Final = [
     "tests.servers.orders",

@@ -6,8 +6,6 @@ import socket
 import threading
 from typing import Any
 
-__all__ = ["NameServer"]
-
 
 class NameServer:
     """A name server. ``answers``: what it says of a name, one after the other, the last for ever; it knows what it was

@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tests.support.forked import ROOT, Forked
+from tests.support.forked import Forked
 from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.sqlite.presence import wake
-
-__all__ = ["ROOT", "SETTLED", "OrdersServer", "Seen", "within"]
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")

@@ -12,8 +12,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from wsrm_mq.testing import Fate, HTTPAnswer, HTTPWire, Line
 
-__all__ = ["Broken", "EverySecond", "EverySecondAnswer", "EverySecondRequest", "Exchange", "Numbered", "Proxy"]
-
 _NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
 _ITS_OWN: Final = ("host", "content-length", "transfer-encoding", "date", "server")
 """What each of the two connections says for itself."""

@@ -12,8 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Target", "serving"]
-
 
 class Target:
     """``answers``: status and body by the number of the request, else 202 without a body."""

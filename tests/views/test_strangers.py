@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.test_serve import APPLICATION, SOURCE, Served
+from tests.support.serve_command import APPLICATION, SOURCE, Served
 
 READER = """
 import sqlite3, sys

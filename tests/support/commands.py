@@ -1,0 +1,43 @@
+"""The command line, run in this process, in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from wsrm_mq.cli import program
+
+Wsrm = Callable[..., Result]
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A test works in a directory without configuration, in an environment without options."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("WSRM_MQ_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.fixture
+def wsrm() -> Wsrm:
+    """Run a command in this process: ``wsrm("sequence", "list")``."""
+
+    def run(*arguments: object, **options: Any) -> Result:
+        return CliRunner().invoke(program, [str(argument) for argument in arguments], prog_name="wsrm-mq", **options)
+
+    return run
+
+
+def document(result: Result) -> dict[str, Any]:
+    """The JSON that a command wrote."""
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert found.pop("schema_version") == 1
+    return found
