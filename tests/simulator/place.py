@@ -90,7 +90,7 @@ class OpenStore(Store):
     @property
     def has_writes(self) -> bool:
         """Something waits for its commit."""
-        return len(self.writer._queue) > 0
+        return bool(self.writer._queue.waiting)
 
     def end(self) -> None:
         """The process is gone: nothing is taken any more, nor is anything written."""

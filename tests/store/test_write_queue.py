@@ -50,9 +50,19 @@ def test_it_is_due_when_a_request_waits_and_when_enough_lingers(queue: WriteQueu
     assert queue.is_due
     lingering = queue.take(0)[:-1]
     assert not queue.is_due
-    queue.put_back(lingering)
+    put(queue, *lingering)
     assert not queue.is_due
     queue.put(verb(lingers=True))
+    assert queue.is_due
+
+
+def test_what_is_put_back_or_left_over_is_due_though_it_lingers(queue: WriteQueue) -> None:
+    batch = put(queue, verb(10, lingers=True), verb(60, lingers=True))
+    assert queue.take(50) == batch[:1]
+    assert queue.is_due
+    assert queue.take(50) == batch[1:]
+    assert not queue.is_due
+    queue.put_back(batch)
     assert queue.is_due
 
 
@@ -87,7 +97,7 @@ def test_a_request_has_room_until_there_are_too_many_or_too_many_bytes(queue: Wr
     assert asks(40)
     assert not asks(0)
     batch = queue.take_all()
-    assert (len(queue), queue.is_due) == (0, False)
+    assert (len(queue.waiting), queue.is_due) == (0, False)
     assert not asks(0)
-    queue.release([item for item in batch if item.is_request])
+    queue.release(batch)
     assert asks(1_000)

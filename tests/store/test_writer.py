@@ -350,7 +350,7 @@ def test_no_error_ends_the_writer(store: Store, monkeypatch: pytest.MonkeyPatch)
     assert reserve is not None
     monkeypatch.setattr(reserve, "restore", broken)
     store.call(note("before"))  # it goes wrong after the commit, when every waiter was told
-    monkeypatch.setattr(store.writer, "_admitted", lambda _batch: broken())
+    monkeypatch.setattr(store.writer, "_write", lambda _batch: broken())
     with pytest.raises(StoreUnavailable, match="unforeseen"):
         store.call(note("refused"))
     monkeypatch.undo()
@@ -365,7 +365,7 @@ def test_who_waits_while_another_thread_writes_is_written_with_the_others(store:
     held = Held(store)
     with ThreadPoolExecutor(10) as pool:
         waiting = [pool.submit(store.call, note(str(number))) for number in range(10)]
-        assert until(lambda: len(store.writer._queue) == 10)
+        assert until(lambda: len(store.writer._queue.waiting) == 10)
         before = store.writer.commits
         held.let_go()
         assert [one.result(20) for one in waiting] == list(map(str, range(10)))

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +23,8 @@ JUMP: Final = 600_000
 """ms. Further on than that from one look to the next, the clock has jumped."""
 GRACE: Final = 600.0
 """Seconds after which a jump is believed."""
-_UNSET: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It counts while the machine sleeps, where there is one that does."""
-
-
-def since_boot() -> float:
-    return time.clock_gettime(_UNSET)
+SINCE_BOOT: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Seconds of a clock that is never set; it counts while the machine sleeps too, where there is one that does."""
 
 
 class Believed:

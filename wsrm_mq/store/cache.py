@@ -1,7 +1,7 @@
 """What a process knows of the store from one transaction to the next.
 
-It is kept only while the connection's ``version`` proves that no other connection wrote. What a transaction changes of
-it is true once that is committed; any rollback empties it.
+It is kept only while the version that ``begin`` answers proves that no other connection wrote. What a transaction
+changes of it is true once that is committed; any rollback empties it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,11 @@ class LaneCache:
         self.weight = 0
         self.held_in_all = None
 
-    def keep(self, records: Iterable[Lane]) -> None:
-        """Keep what was committed. What has ended and has nothing left to deliver is not kept."""
+    def keep(self, records: Iterable[Lane], held: int = 0, held_bytes: int = 0) -> None:
+        """Keep what was committed, with which so much more is ``held`` in all. What has ended and has nothing left to
+        deliver is not kept."""
+        if self.held_in_all is not None:
+            self.held_in_all = (self.held_in_all[0] + held, self.held_in_all[1] + held_bytes)
         for record in records:
             if record.ended_at is not None and record.is_over:
                 self.drop(record.id)
@@ -95,10 +98,6 @@ class LaneCache:
         if record is not None:
             del self.keys[record.identifier]
             self.weight -= self._weights.pop(key)
-
-    def held_changed(self, messages: int, size: int) -> None:
-        if self.held_in_all is not None:
-            self.held_in_all = (self.held_in_all[0] + messages, self.held_in_all[1] + size)
 
 
 MaySend = Callable[[str, str | None, float, int], LeftAlone | None]

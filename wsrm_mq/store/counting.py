@@ -31,19 +31,17 @@ class Tally:
         self.refusals = refusals or Refusals()
         self._refused: list[Refusal] = []
         self._waiting: dict[Key, int] = {}
-        self._written_at = float("-inf")
+        self.due_at = float("-inf")
+        """When what waits is written with the next transaction, by ``time.monotonic``."""
 
     @property
     def is_waiting(self) -> bool:
         return bool(self._waiting) or self.refusals.is_waiting
 
-    @property
-    def is_due(self) -> bool:
-        return time.monotonic() - self._written_at >= EVERY_SECONDS
-
     def with_waiting(self, counts: Mapping[Key, int]) -> list[tuple[str, int, str, int]]:
         """Rows for ``bulk.COUNTERS``: what waits, and ``counts``."""
-        return [(*key, value) for key, value in _sum(self._waiting, counts).items()]
+        keys = dict.fromkeys((*self._waiting, *counts))
+        return [(*key, self._waiting.get(key, 0) + counts.get(key, 0)) for key in keys]
 
     def refused(self) -> list[Refusal]:
         """Rows for ``bulk.REFUSALS``."""
@@ -52,19 +50,12 @@ class Tally:
 
     def wait(self, counts: Mapping[Key, int]) -> None:
         """These were committed, and not written."""
-        if counts:
-            self._waiting = _sum(self._waiting, counts)
+        for key, value in counts.items():
+            self._waiting[key] = self._waiting.get(key, 0) + value
 
     def written(self) -> None:
         self._waiting = {}
-        self._written_at = time.monotonic()
+        self.due_at = time.monotonic() + EVERY_SECONDS
         if self._refused:
             self.refusals.written(self._refused)
             self._refused = []
-
-
-def _sum(waiting: dict[Key, int], counts: Mapping[Key, int]) -> dict[Key, int]:
-    total = dict(waiting)
-    for key, value in counts.items():
-        total[key] = total.get(key, 0) + value
-    return total

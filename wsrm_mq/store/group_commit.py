@@ -25,7 +25,7 @@ from wsrm_mq.store.sqlite.reserve import Reserve
 from wsrm_mq.store.sqlite.witness import Guard
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
-from wsrm_mq.store.write_queue import Write, total_size
+from wsrm_mq.store.write_queue import Write
 
 Clock = Callable[[], int]
 """ms since the epoch."""
@@ -105,18 +105,20 @@ class GroupCommit:
     def run(self, batch: list[Write[Any]], *, wait: bool = True) -> BaseException | None:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for other
         processes that write."""
+        if self._db is None:
+            self.open()
         db = self._db
         assert db is not None
         if self.guard.are_gone():  # to save what they hold takes its time
             if wait:
                 return self.guard.lose(db, self.instance_name)
             return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
-        is_committing = False
+        is_committing, size = False, 0
         try:
             self.at_lock = wait
-            db.begin(wait=wait)
+            version = db.begin(wait=wait)
             self.at_lock = False
-            if not self._cache.validate(db.version()):
+            if not self._cache.validate(version):
                 self.guard.check_newest(db)
             session = Session(db, self._cache, self.instance, self.instance_name, self._instances, self.tally)
             now = self._clock()
@@ -124,6 +126,7 @@ class GroupCommit:
             for write in batch:
                 write.error = None
                 write.result = write.verb(tx)
+                size += VERB_BYTES + write.size
             tx.flush()
             mark = db.execute(ADVANCE).fetchone()[1] if tx.has_counted else None
             is_committing = True
@@ -137,7 +140,7 @@ class GroupCommit:
                     db.execute("ROLLBACK")
                 return translate(error, self.path)
         try:
-            self._count(batch)
+            self._count(len(batch), size)
             tx.committed()
             self.guard.committed(self._cache.last_position, mark)
             for event, fields in tx.notices:
@@ -147,10 +150,10 @@ class GroupCommit:
             self._events.tell("store.callback_failed", trouble=error)
         return None
 
-    def _count(self, batch: list[Write[Any]]) -> None:
+    def _count(self, verbs: int, size: int) -> None:
         self.commits += 1
-        self.committed_verbs += len(batch)
-        self._not_checkpointed += VERB_BYTES * len(batch) + total_size(batch)
+        self.committed_verbs += verbs
+        self._not_checkpointed += size
         has_room = self._reserve is None or self._reserve.is_made
         self.checkpoint_due = self._not_checkpointed >= (CHECKPOINT_BYTES if has_room else TIGHT_CHECKPOINT_BYTES)
 
@@ -162,13 +165,14 @@ class GroupCommit:
                 self._db.execute("ROLLBACK")
 
     def checkpoint(self) -> None:
-        """Move what the WAL has into the file, where that is due."""
-        if not self.checkpoint_due:
-            return
-        assert self._db is not None
+        """Move what the WAL has into the file."""
+        if self._db is None:
+            self.open()
+        db = self._db
+        assert db is not None
         try:
-            self._db.checkpoint()
-        except self._db.Error as error:
+            db.checkpoint()
+        except db.Error as error:
             self._events.tell("store.checkpoint_failed", error=error)
         finally:
             self._not_checkpointed, self.checkpoint_due = 0, False

@@ -48,15 +48,13 @@ class Connection(Database, Protocol):
     def for_writing(self) -> None:
         """From now on it writes. A reader's connection may not otherwise."""
 
-    def begin(self, *, wait: bool = True) -> None:
-        """Begin a transaction that writes. It waits for other writers, the usual time, or not at all."""
-
-    def version(self) -> int:
-        """A number that changes when another connection has committed, to be asked within a transaction."""
+    def begin(self, *, wait: bool = True) -> int:
+        """Begin a transaction that writes. It waits for other writers, the usual time, or not at all. Answers the
+        version of the store: another number than before where another connection has committed since."""
 
     def positions(self) -> Iterator[int]:
         """Keys for messages and entries, rising, each given once; to be asked for within a transaction. They are good
-        until one is rolled back, or ``version`` changes."""
+        until one is rolled back, or the version changes."""
 
     def lock_lanes(self, keys: Iterable[int]) -> None:
         """Lock the rows of these lanes until the transaction ends, in the order of their keys."""

@@ -104,6 +104,8 @@ class Lane:
     """``saved``, as the store has it."""
     written_ranges: tuple[AckRange, ...] = field(default=(), init=False)
     """The ranges of ``numbers``, as the store has them."""
+    written_protocol: tuple[Any, ...] = field(default=(), init=False)
+    """``protocol``, as the store has it."""
 
     @property
     def sender(self) -> str | None:
@@ -155,9 +157,14 @@ class Lane:
         """``SAVED_COLUMNS`` by name."""
         return dict(zip(SAVED_COLUMNS, self.saved, strict=True))
 
+    @property
+    def protocol(self) -> tuple[Any, ...]:
+        """``PROTOCOL_COLUMNS``, of a sequence."""
+        return ()
+
     def mark_written(self) -> None:
         """All of it is in the store, or will be with this transaction."""
-        self.written, self.written_ranges = self.saved, self.numbers.ranges
+        self.written, self.written_ranges, self.written_protocol = self.saved, self.numbers.ranges, self.protocol
 
     @property
     def weight(self) -> int:
@@ -275,8 +282,6 @@ class SequenceRecord(Lane):
     """When an acknowledgement was sent last, as far as this process knows."""
     outbound: OutboundRecord | None = field(default=None, init=False)
     """The sequence that its replies go out in, where its source has offered one."""
-    written_protocol: tuple[Any, ...] = field(default=(), init=False)
-    """``protocol``, as the store has it."""
 
     @classmethod
     def begin(
@@ -341,11 +346,6 @@ class SequenceRecord(Lane):
     def protocol_saved_row(self) -> dict[str, object]:
         """``PROTOCOL_COLUMNS`` by name."""
         return dict(zip(PROTOCOL_COLUMNS, self.protocol, strict=True))
-
-    # Without super(): a dataclass with slots is another class than the one that its methods were defined in.
-    def mark_written(self) -> None:
-        Lane.mark_written(self)
-        self.written_protocol = self.protocol
 
     @property
     def weight(self) -> int:

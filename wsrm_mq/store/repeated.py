@@ -14,6 +14,8 @@ class Repeated:
     """What one thread told of its trouble last, and when it tells that again."""
 
     def __init__(self) -> None:
+        self.is_on = False
+        """The error that was told last still stays."""
         self._text: str | None = None
         self._again_at = 0.0
 
@@ -23,13 +25,8 @@ class Repeated:
         if text == self._text and now < self._again_at:
             return
         events.tell(event, error=text if text != self._text else f"still: {text.partition('. ')[0]}")
-        self._text, self._again_at = text, now + AGAIN_SECONDS
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the error that was told last still stays."""
-        return self._text is not None
+        self.is_on, self._text, self._again_at = True, text, now + AGAIN_SECONDS
 
     def over(self) -> None:
         """The trouble is over: the same error is news again."""
-        self._text = None
+        self.is_on, self._text = False, None

@@ -247,10 +247,12 @@ class Transaction(UnitOfWork):
         for outbound in self._outbound.values():
             self._write_outbound(outbound)
         for key, lane in self._touched.items():
-            before, ranges_before = lane.written, lane.written_ranges
-            if isinstance(lane, SequenceRecord):
-                protocol += self._changed_protocol(lane)
+            before, ranges_before, protocol_before = lane.written, lane.written_ranges, lane.written_protocol
+            if isinstance(lane, SequenceRecord) and lane.outbound is not None:
+                self._write_outbound(lane.outbound)
             lane.mark_written()
+            if lane.written_protocol != protocol_before:
+                protocol.append((key, *lane.written_protocol))
             after, ranges_after = lane.written, lane.written_ranges
             self._held += after[_HELD] - before[_HELD]
             self._held_bytes += after[_HELD + 1] - before[_HELD + 1]
@@ -276,12 +278,6 @@ class Transaction(UnitOfWork):
             if rows:
                 bulk.write(self.db.execute, rows)
 
-    def _changed_protocol(self, record: SequenceRecord) -> list[Row]:
-        if record.outbound is not None:
-            self._write_outbound(record.outbound)
-        protocol = record.protocol
-        return [] if protocol == record.written_protocol else [(record.id, *protocol)]
-
     def _write_outbound(self, record: OutboundRecord) -> None:
         if record.value is not record.written:
             self.db.execute(outbounds.SAVE_OUTBOUND, record.row)
@@ -300,8 +296,7 @@ class Transaction(UnitOfWork):
 
     def committed(self) -> None:
         super().committed()
-        self._lanes.keep(self._touched.values())
-        self._lanes.held_changed(self._held, self._held_bytes)
+        self._lanes.keep(self._touched.values(), self._held, self._held_bytes)
 
 
 _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answered_with_fault": "error"}

@@ -7,6 +7,7 @@ deliveries are collected and written many rows to a statement, before whatever e
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -189,7 +190,7 @@ class UnitOfWork:
     def flush(self) -> None:
         """Write what is not written yet. Called once, before COMMIT."""
         self._write_rows()
-        self._counts_now = self._counts_now or self._tally.is_due
+        self._counts_now = self._counts_now or time.monotonic() >= self._tally.due_at
         if self._counts_now:
             counts = self._tally.with_waiting(self.counts)
             COUNTERS.write(self.db.execute, counts)

@@ -32,7 +32,7 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.believed import Believed, since_boot
+from wsrm_mq.store.believed import SINCE_BOOT, Believed
 from wsrm_mq.store.cache import MaySend
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.group_commit import Clock, GroupCommit
@@ -68,7 +68,7 @@ def wall_clock() -> int:
 
 def believed_of(clock: Clock, file: Path | None = None) -> Believed:
     """How far ``clock`` is believed: wholly, where it is not the machine's own. ``file``: see ``Believed``."""
-    return Believed(since_boot if clock is wall_clock else None, file)
+    return Believed(SINCE_BOOT if clock is wall_clock else None, file)
 
 
 class Writer:
@@ -174,14 +174,14 @@ class Writer:
                 self._need_thread(keep)
             if not self._queue.put(write):
                 raise self._overloaded()
-            if self._idle and not is_led and (not lingers or self._is_first_to_linger):
-                self._wake()
-
-    @property
-    def _is_first_to_linger(self) -> bool:
-        """The thread has to begin to wait for others, or has waited for enough; a loop that comes in any case does
-        that."""
-        return not self._attended and len(self._queue) in (1, LINGERING)
+            # The first that lingers: the thread begins to wait for others. A loop that comes in any case does that.
+            if (
+                self._idle
+                and not is_led
+                and (not lingers or (not self._attended and len(self._queue.waiting) in (1, LINGERING)))
+            ):
+                self._idle = False
+                self._changed.notify()
 
     def _need_thread(self, keep: bool) -> None:
         self._thread.start()
@@ -194,10 +194,6 @@ class Writer:
             self._refused_at = now
             self._events.tell("store.overloaded", requests=requests, size=self._queue.request_bytes)
         return StoreOverloaded(f"{self.path}: {requests} requests wait to be written.")
-
-    def _wake(self) -> None:
-        self._idle = False
-        self._changed.notify()
 
     def bound(self, has_slot: Callable[[int], bool], left_alone: MaySend) -> None:
         """Take no more sequences than ``has_slot`` says there are threads for, and none whose host is ``left_alone``:
@@ -234,7 +230,7 @@ class Writer:
         with self._lock:
             well = commit.is_open and not (self._stopping or commit.checkpoint_due or self._in_trouble)
             batch = self._queue.take(LED_BYTES, alone=False) if well else []
-            is_left = len(self._queue) > 0
+            is_left = bool(self._queue.waiting)
         kept = self._led(batch) if batch else []
         if kept:
             with self._lock:
@@ -256,7 +252,8 @@ class Writer:
         with self._lock:
             self._queue.urge()
             if self._idle:
-                self._wake()
+                self._idle = False
+                self._changed.notify()
 
     @property
     def _in_trouble(self) -> bool:
@@ -372,11 +369,14 @@ class Writer:
     def _handled(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch; answers what has to be tried again. Raises nothing."""
         try:
-            if not self._commit.is_open:
-                self._commit.open()
-            kept = self._write(self._admitted(batch))
-            if not kept:
-                self._tidy()
+            reserve = self._reserve
+            if reserve is not None and reserve.is_spent:
+                batch = self._admitted(batch, reserve)
+            kept = self._write(batch)
+            if not kept and self._commit.checkpoint_due:
+                self._commit.checkpoint()
+            if not kept and reserve is not None:
+                reserve.restore()
             return kept
         except BaseException as error:
             return self._broke(batch, error)
@@ -412,25 +412,19 @@ class Writer:
         """Wait for something to write; ``False`` is the end."""
         with self._lock:
             lingered = False
-            while not (lingered or self._is_due):
-                lingered = len(self._queue) > 0
+            while not (lingered or self._queue.is_due or self._stopping or self._commit.checkpoint_due):
+                lingered = bool(self._queue.waiting)
                 self._idle = True
                 self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
             if lingered:
                 self._attended = False  # no loop has come
             self._idle = False
-            return len(self._queue) > 0 or not self._stopping
+            return bool(self._queue.waiting) or not self._stopping
 
-    @property
-    def _is_due(self) -> bool:
-        return self._queue.is_due or self._stopping or self._commit.checkpoint_due
-
-    def _admitted(self, batch: list[Write[Any]]) -> list[Write[Any]]:
-        """All of a batch; while the reserve is spent only what must be stored, the rest is refused."""
-        if self._reserve is None or not self._reserve.is_spent:
-            return batch
-        self._reserve.restore()
-        if not (self._reserve.is_spent and self._commit.guard.are_there):  # gone with its directory, it is not spent
+    def _admitted(self, batch: list[Write[Any]], reserve: Reserve) -> list[Write[Any]]:
+        """The part of a batch that is written while the reserve is spent: what must be stored. The rest is refused."""
+        reserve.restore()
+        if not (reserve.is_spent and self._commit.guard.are_there):  # gone with its directory, it is not spent
             return batch
         return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
 
@@ -438,7 +432,7 @@ class Writer:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
         failure = self._commit.run(batch) if batch else None
         if failure is None:
-            if batch:
+            if batch and self._trouble.is_on:
                 self._trouble.over()
             self._tell(batch)
             return []
@@ -465,19 +459,11 @@ class Writer:
         return [write for write in batch if write.keep]
 
     def _tell(self, batch: list[Write[Any]]) -> None:
-        requests = [write for write in batch if write.is_request]
-        if requests:
-            with self._lock:
-                self._queue.release(requests)
+        with self._lock:
+            self._queue.release(batch)
         for write in batch:
             write.is_told = True
             try:
                 write.on_commit(write.result if write.error is None else None, write.error)
             except BaseException as error:
                 self._events.tell("store.callback_failed", trouble=error)
-
-    def _tidy(self) -> None:
-        """Between batches, and after the callbacks."""
-        self._commit.checkpoint()
-        if self._reserve is not None:
-            self._reserve.restore()

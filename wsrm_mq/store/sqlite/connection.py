@@ -89,12 +89,10 @@ class Connection(sqlite3.Connection):
         self.execute("PRAGMA query_only = OFF")
         self.execute("PRAGMA busy_timeout = 0")
 
-    def begin(self, *, wait: bool = True) -> None:
+    def begin(self, *, wait: bool = True) -> int:
         """SQLite waits longer after each look at the lock, up to 100 ms, so of several busy processes the one that has
         waited longest looks least often. Here all look alike."""
         _when_free(self, "BEGIN IMMEDIATE", wait=wait)
-
-    def version(self) -> int:
         return int(self.execute("PRAGMA data_version").fetchone()[0])
 
     def positions(self) -> Iterator[int]:

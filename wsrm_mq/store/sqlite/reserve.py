@@ -39,7 +39,8 @@ class Reserve:
         self._path = path
         self._size = size
         self._looked_at = 0.0
-        self._made = False
+        self.is_made = False
+        """There was room for it once."""
         self._asked_at = float("-inf")
         self._is_there = True
         self._is_tight = False
@@ -51,21 +52,16 @@ class Reserve:
         """It was there, and has been given up since, by this instance, or by another a moment ago. Where it is gone
         and there is room, as where its directory was removed, it was taken away: nothing is full."""
         now = time.monotonic()
-        if now - self._asked_at >= _ASK_EVERY_SECONDS or not self._made:  # little room is gone within less
+        if now - self._asked_at >= _ASK_EVERY_SECONDS or not self.is_made:  # little room is gone within less
             self._asked_at = now
             try:
-                if self._made:
+                if self.is_made:
                     self._is_there = self._path.exists() or not (self._is_released or self._lacks_room())
                 else:
                     self._is_tight = shutil.disk_usage(self._path.parent).free < _TIGHT
             except OSError:  # the directory may not be read: then nothing is known of it
                 self._is_there, self._is_tight = True, False
-        return not self._is_there if self._made else self._is_tight
-
-    @property
-    def is_made(self) -> bool:
-        """There was room for it once."""
-        return self._made
+        return not self._is_there if self.is_made else self._is_tight
 
     def _lacks_room(self) -> bool:
         home = self._path.parent
@@ -79,7 +75,7 @@ class Reserve:
         self._looked_at = now
         try:
             if self._path.exists():
-                self._made = self._is_there = True
+                self.is_made = self._is_there = True
                 self._is_released = False
                 return
             if shutil.disk_usage(self._path.parent).free < _PLENTY:
@@ -89,13 +85,13 @@ class Reserve:
                 os.posix_fallocate(handle, 0, self._size)
             finally:
                 os.close(handle)
-            self._made = self._is_there = True
+            self.is_made = self._is_there = True
             self._is_released = False
         except OSError:
             self.release()
 
     def release(self) -> None:
-        self._is_there, self._is_released = False, self._made
+        self._is_there, self._is_released = False, self.is_made
         try:
             self._path.unlink()
         except OSError:
