@@ -203,5 +203,5 @@ def test_partial_indexes_stay_partial_and_times_fit(db: psycopg.Connection[Any])
     assert {name for (name,) in db.execute(types).fetchall()} == {"bigint", "text", "bytea"}
     given = "SELECT table_name FROM information_schema.columns WHERE is_identity = 'YES' AND table_schema = 'public'"
     assert {name for (name,) in db.execute(given).fetchall()} == {
-        *("queue", "entry", "lane", "ledger", "instance", "outbound_sequence"),
+        *("queue", "entry", "lane", "ledger", "instance", "outbound_sequence", "client", "subscription", "binding"),
     }

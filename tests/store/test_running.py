@@ -27,6 +27,7 @@ LANES = [
         (None, 0), (None, 0, 9), (None, 0, 7), (1, 4, 5), (None, 1, 4, 5, 6), WAITS, (0, 1), (0, 1, 2)
     )
 ]
+ENTRY_COLUMNS = "id INTEGER PRIMARY KEY, number, retry_from, retry_at, owner, hold"
 ENTRIES = [(key, *entry) for key, entry in enumerate(product((1, 4, 5, 6), WAITS))]
 
 
@@ -59,11 +60,11 @@ def stored() -> sqlite3.Connection:
     """Every lane with each of the entries, in tables that have no other columns."""
     db = sqlite3.connect(":memory:")
     columns = ", ".join(f'"{name}"' for name in COLUMNS)
-    db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns}, queue)")
-    db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at, owner)")
-    db.executemany(f"INSERT INTO lane VALUES (NULL{', ?' * len(COLUMNS)}, 1)", LANES)
+    db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns}, queue, served_at, leased_below)")
+    db.execute(f"CREATE TABLE entry ({ENTRY_COLUMNS})")
+    db.executemany(f"INSERT INTO lane VALUES (NULL{', ?' * len(COLUMNS)}, 1, NULL, NULL)", LANES)
     db.executemany(
-        "INSERT INTO entry VALUES (?, ?, ?, ?, NULL)", [(key, number, *wait) for key, number, wait in ENTRIES]
+        "INSERT INTO entry VALUES (?, ?, ?, ?, NULL, NULL)", [(key, number, *wait) for key, number, wait in ENTRIES]
     )
     return db
 
@@ -108,10 +109,12 @@ def test_the_state_of_an_entry_is_the_same_in_sql() -> None:
 def test_a_loose_entry_is_ready_leased_or_waits_for_its_retry() -> None:
     db = sqlite3.connect(":memory:")
     columns = ", ".join(f'"{name}"' for name in COLUMNS)
-    db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns})")
-    db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, number, retry_from, retry_at, owner)")
+    db.execute(f"CREATE TABLE lane (id INTEGER PRIMARY KEY, {columns}, leased_below)")
+    db.execute(f"CREATE TABLE entry ({ENTRY_COLUMNS})")
     waits = [*WAITS, (None, None)]
-    db.executemany("INSERT INTO entry VALUES (?, NULL, ?, ?, NULL)", [(key, *wait) for key, wait in enumerate(waits)])
+    db.executemany(
+        "INSERT INTO entry VALUES (?, NULL, ?, ?, NULL, NULL)", [(key, *wait) for key, wait in enumerate(waits)]
+    )
     db.execute("UPDATE entry SET owner = 1 WHERE id = ?", (len(WAITS),))
     asked = select(running.entry_state(NOW), running.entry_reason(NOW)).select_from(
         entry.outerjoin(lane, lane.c.id == 0)

@@ -54,8 +54,9 @@ DELIVERY: Final[tuple[tuple[DeliveryState, Row], ...]] = (
 
 ENTRY: Final[tuple[tuple[tuple[str, str | None], Row], ...]] = (
     # State and reason of an entry without an outcome. given_up: its number is at or above discard_from. beyond: at or
-    # above the limit. blocked, on_hold: its sequence is. paused: it or its sequence waits for a retry. at_head: it is
-    # the cursor of a sequence that an instance owns; an operator who holds that lets it end.
+    # above the limit. blocked, on_hold: its sequence is. paused: it or its sequence waits for a retry, or it for what
+    # its column ``hold`` says. at_head: it is the cursor of a sequence that an instance owns, or leased with that, or
+    # by itself; an operator who holds the sequence lets it end.
     #
     #                        given_up beyond blocked on_hold paused at_head
     (("held", "sequence"),   (True,   ANY,   ANY,    ANY,    ANY,   ANY)),

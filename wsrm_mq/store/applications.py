@@ -18,13 +18,16 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import file_of
 from wsrm_mq.store.sqlite.presence import is_alive
 
-_WITH_BACKLOG: Final = written("SELECT DISTINCT queue FROM entry by_index(entry_live) WHERE outcome IS NULL")
+_WITH_BACKLOG: Final = written("""
+SELECT queue FROM entry by_index(entry_live) WHERE lane IS NOT NULL AND outcome IS NULL
+UNION SELECT queue FROM entry by_index(entry_loose) WHERE priority IS NULL AND lane IS NULL AND outcome IS NULL
+""")
 _LIVE: Final = "SELECT name, pid, application, paths FROM instance WHERE ended_at IS NULL"
 _HAND_OVER: Final = written(
-    "UPDATE queue SET application = ? WHERE kind = 'app' AND application IS NOT DISTINCT FROM ?"
+    "UPDATE queue SET application = ? WHERE kind = 'app' AND policy IS NULL AND application IS NOT DISTINCT FROM ?"
 )
 _OF_OTHERS: Final = written(
-    "SELECT id, name, application FROM queue WHERE kind = 'app' AND application IS DISTINCT FROM ?"
+    "SELECT id, name, application FROM queue WHERE kind = 'app' AND policy IS NULL AND application IS DISTINCT FROM ?"
 )
 _TAKE: Final = "UPDATE queue SET application = ? WHERE id = ?"
 _ALL: Final = "SELECT id, name, application FROM queue WHERE kind IN ('app', 'outgoing')"

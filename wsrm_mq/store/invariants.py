@@ -156,21 +156,43 @@ INVARIANTS: Final = (
         )""",
     ),
     Invariant(
-        "a sequence is run by an instance that has not ended",
+        "a sequence is run by an instance that has not ended, unless that had leased it",
         "lane",
         """SELECT s.id, 'instance ' || s.owner FROM lane s LEFT JOIN instance i ON i.id = s.owner
         WHERE s.id BETWEEN :lower AND :upper AND s.owner IS NOT NULL
-          AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
+          AND s.leased_until IS NULL AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
     ),
     Invariant(
-        "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives",
+        "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives, "
+        "or one that is leased",
         "entry",
         """SELECT e.id, coalesce('lane ' || e.lane, 'no lane') || coalesce(', number ' || e.number, ', no number')
             || coalesce(', owner ' || e.owner, ', no owner')
         FROM entry e LEFT JOIN instance i ON i.id = e.owner
         WHERE e.id BETWEEN :lower AND :upper AND ((e.lane IS NULL) <> (e.number IS NULL) OR (
-            e.owner IS NOT NULL AND (e.lane IS NOT NULL OR e.outcome IS NOT NULL OR i.ended_at IS NOT NULL)
+            e.owner IS NOT NULL AND (e.lane IS NOT NULL OR (
+                e.leased_until IS NULL AND (e.outcome IS NOT NULL OR i.ended_at IS NOT NULL)
+            ))
         ))""",
+    ),
+    Invariant(
+        "what is leased has an owner, and waits for nothing; what is consumed by itself is in no lane",
+        "entry",
+        """SELECT id, coalesce('leased until ' || leased_until, 'not leased') || coalesce(', hold ' || hold, '')
+        FROM entry WHERE id BETWEEN :lower AND :upper AND (
+            (leased_until IS NOT NULL AND (owner IS NULL OR hold IS NOT NULL))
+            OR (priority IS NOT NULL AND lane IS NOT NULL)
+        )""",
+    ),
+    Invariant(
+        "a declared queue counts what is not settled in it",
+        "queue",
+        """SELECT id, messages || ' messages of ' || bytes || ' bytes, but has ' || has || ' of ' || size FROM (
+            SELECT q.id, q.messages, q.bytes, count(m.id) AS has, coalesce(sum(m.body_size), 0) AS size
+            FROM queue q LEFT JOIN entry e ON e.queue = q.id AND e.outcome IS NULL
+                LEFT JOIN message m ON m.id = e.message
+            WHERE q.id BETWEEN :lower AND :upper AND q.policy IS NOT NULL GROUP BY q.id, q.messages, q.bytes
+        ) counted WHERE messages <> has OR bytes <> size""",
     ),
     Invariant(
         ONE_OUTCOME,
@@ -294,6 +316,9 @@ INVARIANTS: Final = (
                 WHEN 'ledger' THEN (SELECT max(id) FROM ledger)
                 WHEN 'instance' THEN (SELECT max(id) FROM instance)
                 WHEN 'outbound_sequence' THEN (SELECT max(id) FROM outbound_sequence)
+                WHEN 'client' THEN (SELECT max(id) FROM client)
+                WHEN 'subscription' THEN (SELECT max(id) FROM subscription)
+                WHEN 'binding' THEN (SELECT max(id) FROM binding)
             END AS highest FROM sqlite_sequence WHERE rowid BETWEEN :lower AND :upper
         ) WHERE highest > seq""",
     ),
@@ -318,6 +343,11 @@ TABLES: Final = (
     "sequence",
     "entry",
     "loose",
+    "header",
+    "dedupe",
+    "client",
+    "subscription",
+    "binding",
     "range",
     "reply",
     "outbound_sequence",

@@ -45,11 +45,13 @@ SAVED_COLUMNS: Final = (
     "redelivery_below",
     "on_hold_since",
 )
+LEASED: Final = ("served_at", "leased_below", "leased_until", "lessee")
+"""What only a lane has that consumers lease: see ``leasing``."""
 PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
 """What the protocol changes of a sequence, beside its lane."""
 ADD_LANE: Final = compiled(
     insert(lane)
-    .values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned")})
+    .values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned", *LEASED)})
     .returning(lane.c.id)
 )
 ADD_SEQUENCE: Final = compiled(insert(sequence).values({column.name: p(column.name) for column in sequence.columns}))
@@ -116,7 +118,7 @@ OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None)))
 OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner")))
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 FOREIGN: Final = select(_FOREIGN.c.value)
-_OURS: Final = lane.c.queue.not_in(FOREIGN)
+_OURS: Final = and_(lane.c.served_at.is_(None), lane.c.queue.not_in(FOREIGN))
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
 _RUNNABLE: Final = (
     select(lane.c.id)

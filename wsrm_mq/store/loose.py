@@ -39,7 +39,9 @@ LOOSE_ENTRY: Final = compiled(
     .where(entry.c.id == p("key"))
 )
 IS_UNSETTLED: Final = compiled(select(entry.c.id).where(entry.c.id == p("key"), entry.c.outcome.is_(None)))
-_IS_FREE: Final = and_(entry.c.outcome.is_(None), entry.c.lane.is_(None), entry.c.owner.is_(None))
+_IS_DISPATCHED: Final = and_(entry.c.priority.is_(None), entry.c.lane.is_(None), entry.c.outcome.is_(None))
+_IS_FREE: Final = and_(_IS_DISPATCHED, entry.c.owner.is_(None))
+_RUNS: Final = and_(entry.c.owner.is_not(None), entry.c.leased_until.is_(None))
 _OURS: Final = entry.c.queue.not_in(FOREIGN)
 RUNNABLE_LOOSE: Final = compiled(
     select(entry.c.id)
@@ -51,9 +53,9 @@ RUNNABLE_LOOSE: Final = compiled(
 NEXT_LOOSE_RETRY: Final = compiled(
     select(func.min(entry.c.retry_at)).where(_IS_FREE, entry.c.retry_at.is_not(None), _OURS)
 )
-LOOSE_CLAIMS_OF: Final = compiled(select(entry.c.id, entry.c.fence).where(entry.c.owner == p("owner")))
-OWNED_LOOSE: Final = compiled(select(entry.c.id).where(entry.c.owner.is_not(None)))
-UNSETTLED_LOOSE: Final = compiled(select(entry.c.id).where(entry.c.lane.is_(None), entry.c.outcome.is_(None)))
+LOOSE_CLAIMS_OF: Final = compiled(select(entry.c.id, entry.c.fence).where(_RUNS, entry.c.owner == p("owner")))
+OWNED_LOOSE: Final = compiled(select(entry.c.id).where(_RUNS))
+UNSETTLED_LOOSE: Final = compiled(select(entry.c.id).where(_IS_DISPATCHED))
 LOOSE_PARTNERS: Final = compiled(select(loose.c.partner).where(loose.c.partner.is_not(None)).distinct())
 LOOSE_BOUNDS: Final = compiled(
     select(

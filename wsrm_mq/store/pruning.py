@@ -121,10 +121,10 @@ DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
 
 _GONE: Final = -1
 """Has what was counted of queues that are gone and had no time series of their own: no sum falls."""
-OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind IN ('app', 'outgoing') AND created_at < ?"
+OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind IN ('app', 'outgoing') AND policy IS NULL AND created_at < ?"
 UNUSED_QUEUES: Final = """
 SELECT id FROM queue q
-WHERE kind IN ('app', 'outgoing') AND created_at < :before AND id NOT IN (SELECT queue FROM lane)
+WHERE kind IN ('app', 'outgoing') AND policy IS NULL AND created_at < :before AND id NOT IN (SELECT queue FROM lane)
   AND NOT EXISTS (
       SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
   )

@@ -124,11 +124,13 @@ def _dead_letters(*where: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def _loose(asked: ColumnElement[int], found: FromClause) -> ColumnElement[int]:
-    """Of the unsettled messages of a queue that are in no sequence."""
+    """Of the unsettled messages of a queue that are in no sequence, and that an application is called with."""
     return (
         select(asked)
         .select_from(found)
-        .where(entry.c.queue == queue.c.id, entry.c.lane.is_(None), entry.c.outcome.is_(None))
+        .where(
+            entry.c.queue == queue.c.id, entry.c.lane.is_(None), entry.c.outcome.is_(None), entry.c.priority.is_(None)
+        )
         .correlate(queue)
         .scalar_subquery()
     )

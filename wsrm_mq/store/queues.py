@@ -16,7 +16,9 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
     return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
 
 
-ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id")).returning(queue.c.id))
+DECLARED: Final = ("policy", "messages", "bytes", "owner", "holder")
+"""What only a queue has that was declared: see ``consuming``."""
+ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id", *DECLARED)).returning(queue.c.id))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))

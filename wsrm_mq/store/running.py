@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import Case, ColumnElement, and_, case, not_, or_
+from sqlalchemy import Case, ColumnElement, and_, case, func, not_, or_
 
 from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row
 from wsrm_mq.store.tables import entry, lane
@@ -15,6 +15,7 @@ _UNSETTLED: Final = and_(
     or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
 )
 _ROWS: Final = dict(DELIVERY)
+_leased_below: Final = func.coalesce(lane.c.leased_below, 0)
 
 
 def is_paused(
@@ -45,8 +46,12 @@ def _entry_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
         or_(
             is_paused(entry.c.retry_from, entry.c.retry_at, now),
             is_paused(lane.c.retry_from, lane.c.retry_at, now),
+            and_(entry.c.hold.is_not(None), entry.c.retry_at.is_(None)),
         ),
-        or_(entry.c.owner.is_not(None), and_(lane.c.owner.is_not(None), entry.c.number == lane.c.cursor)),
+        or_(
+            entry.c.owner.is_not(None),
+            and_(lane.c.owner.is_not(None), or_(entry.c.number == lane.c.cursor, entry.c.number < _leased_below)),
+        ),
     )
 
 
@@ -77,4 +82,8 @@ def entry_state(now: ColumnElement[int]) -> Case[str]:
 def entry_reason(now: ColumnElement[int]) -> Case[str | None]:
     """Why it is in that state; NULL where the state says it."""
     facts = _entry_facts(now)
-    return case(*((_fits(row, facts), reason) for (_state, reason), row in ENTRY if reason is not None))
+    return case(*((_fits(row, facts), _reason(word)) for (_state, word), row in ENTRY if word is not None))
+
+
+def _reason(word: str) -> str | ColumnElement[str]:
+    return func.coalesce(entry.c.hold, word) if word == "backoff" else word

@@ -8,11 +8,14 @@ row by row.
 
 from __future__ import annotations
 
+from wsrm_mq.store.tables.consuming import binding, client, subscription
 from wsrm_mq.store.tables.history import archive, archived, ledger, plan
 from wsrm_mq.store.tables.lanes import lane, range_
 from wsrm_mq.store.tables.messages import (
     connection_message,
+    dedupe,
     entry,
+    header,
     lane_entry,
     loose,
     message,
@@ -24,22 +27,27 @@ from wsrm_mq.store.tables.sending import channel, outbound_sequence
 from wsrm_mq.store.tables.sequences import sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata
-from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, EVENTS, OUTCOMES, REASONS, SEQUENCE_STATES
+from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, EVENTS, HOLDS, OUTCOMES, REASONS, SEQUENCE_STATES
 
 __all__ = [
     "ANSWERED_WITH_FAULT",
     "ATTEMPTS",
     "EVENTS",
+    "HOLDS",
     "OUTCOMES",
     "REASONS",
     "SEQUENCE_STATES",
     "archive",
     "archived",
+    "binding",
     "channel",
+    "client",
     "connection_message",
     "counter",
+    "dedupe",
     "entry",
     "epoch",
+    "header",
     "identity",
     "instance",
     "lane",
@@ -55,5 +63,6 @@ __all__ = [
     "refusal",
     "reply",
     "sequence",
+    "subscription",
     "watermark",
 ]

@@ -9,12 +9,18 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import LANE_KINDS
 
+_DELIVERABLE: Final = (
+    'on_hold_since IS NULL AND owner IS NULL AND blocked IS NULL AND cursor < "limit" '
+    "AND (discard_from IS NULL OR cursor < discard_from)"
+)
+
 lane: Final = table(
     "lane",
     given_key(),
     Column("queue", Number, ForeignKey("queue.id"), nullable=False),
     # rm: a sequence rules it (see ``sequence``). connection: messages without WS-RM, in order of receipt.
     # replay: stored messages are delivered again. outgoing: this side's own messages are sent (see ``channel``).
+    # group: messages that were put, to be consumed in order.
     Column("kind", Text, nullable=False, server_default="rm"),
     # The sequence's identifier; of any other lane one that was made here.
     Column("identifier", Text, nullable=False, unique=True),
@@ -67,6 +73,12 @@ lane: Final = table(
     # Of a replay: the lane whose messages are delivered again, and the plan that says which, where there is one.
     Column("replay_of", Number, ForeignKey("lane.id")),
     Column("plan", Text, ForeignKey("plan.id")),
+    # Consumers lease it, and no application is called with what it has: when that was done last, 0: not yet.
+    Column("served_at", Number),
+    # Numbers below this one are leased, until that time, by the clock that is never set, and by which subscription.
+    Column("leased_below", Number),
+    Column("leased_until", Number),
+    Column("lessee", Number),
     one_of("kind", LANE_KINDS),
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
@@ -75,11 +87,11 @@ index("lane_owned", lane.c.owner, where="owner IS NOT NULL")
 index(
     "lane_runnable",
     lane.c.retry_at,
-    where=(
-        'on_hold_since IS NULL AND owner IS NULL AND blocked IS NULL AND cursor < "limit" '
-        "AND (discard_from IS NULL OR cursor < discard_from)"
-    ),
+    where=f"served_at IS NULL AND {_DELIVERABLE}",
 )
+# What a consumer may lease, and what is leased.
+index("lane_leasable", lane.c.queue, lane.c.served_at, where=f"served_at IS NOT NULL AND {_DELIVERABLE}")
+index("lane_leased", lane.c.owner, lane.c.leased_until, where="leased_until IS NOT NULL")
 index("lane_discarding", lane.c.id, where="discarding = 1")
 index(
     "lane_by_connection",

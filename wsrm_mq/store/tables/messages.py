@@ -19,6 +19,14 @@ queue: Final = table(
     Column("created_at", Number, nullable=False),
     # Whose messages these are, where the application has a name; see ``views.applications``.
     Column("application", Text),
+    # JSON of a ``queue.policies.QueuePolicy``: it was declared, and is consumed. NULL: an endpoint's, or the system's.
+    Column("policy", Text),
+    # Of a declared queue: what is not settled in it.
+    Column("messages", Number, nullable=False, server_default="0"),
+    Column("bytes", Number, nullable=False, server_default="0"),
+    # Who alone reads it, where its access is exclusive: an instance, and the name of its consumer.
+    Column("owner", Number),
+    Column("holder", Text),
     one_of("kind", QUEUE_KINDS),
     sqlite_autoincrement=True,
 )
@@ -76,6 +84,15 @@ entry: Final = table(
     Column("owner", Number),
     Column("fence", Number, nullable=False, server_default="0"),
     Column("running_since", Number),
+    # Of what is consumed, and no application is called with: 0 to 9, the highest first. An entry in a lane has none.
+    Column("priority", Number),
+    # When the lease of it ends, by the clock that is never set; whose lease it is, where that is a subscription's.
+    Column("leased_until", Number),
+    Column("lessee", Number),
+    # It is a dead letter from then on, unless it is leased.
+    Column("expires_at", Number),
+    # Why it waits, until ``retry_at`` where it has that.
+    Column("hold", Text),
     one_of("outcome", OUTCOMES),
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
@@ -86,11 +103,20 @@ index(
     entry.c.lane,
     entry.c.number,
     unique=True,
-    where="outcome IS NULL",
+    where="lane IS NOT NULL AND outcome IS NULL",
 )
-# What may be taken of the loose ones, and what is taken.
-index("entry_loose", entry.c.retry_at, where="outcome IS NULL AND lane IS NULL AND owner IS NULL")
-index("entry_owned", entry.c.owner, where="owner IS NOT NULL")
+# The loose ones that an application is called with, and which of them run.
+index("entry_loose", entry.c.retry_at, where="priority IS NULL AND lane IS NULL AND outcome IS NULL")
+index("entry_owned", entry.c.owner, where="owner IS NOT NULL AND leased_until IS NULL")
+# What is consumed: ready, leased, with a deadline, waiting.
+index(
+    "entry_ready",
+    *(entry.c.queue, entry.c.priority.desc(), entry.c.id),
+    where="priority IS NOT NULL AND outcome IS NULL AND owner IS NULL AND hold IS NULL",
+)
+index("entry_leased", entry.c.owner, entry.c.leased_until, where="leased_until IS NOT NULL")
+index("entry_expiring", entry.c.expires_at, where="expires_at IS NOT NULL AND outcome IS NULL AND owner IS NULL")
+index("entry_waiting", entry.c.hold, entry.c.retry_at, where="hold IS NOT NULL AND outcome IS NULL")
 index("entry_unnamed", entry.c.lane, entry.c.number, where="named = 0")
 index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, where="outcome = 'dead'")
 index("entry_by_message", entry.c.message)
@@ -119,6 +145,36 @@ loose: Final = table(
     # How it is delivered.
     Column("assurance", Text, nullable=False),
 )
+
+# What a consumer sees beside the body of a message that was put, or of which properties were taken.
+header: Final = table(
+    "header",
+    Column("message", Number, ForeignKey("message.id"), primary_key=True, autoincrement=False),
+    Column("topic", Text),
+    # A JSON object.
+    Column("properties", Text),
+    Column("content_type", Text),
+    # Deadlines, ms since the epoch.
+    Column("reach_by", Number),
+    Column("receive_by", Number),
+    Column("journal", Text),
+    # The queue that is told of it, and what it is told.
+    Column("report_to", Text),
+    Column("reports", Text),
+    # Who put it.
+    Column("client", Text),
+)
+
+# Which messages were put under an id of their sender's, for a while: another of that id is the same message.
+dedupe: Final = table(
+    "dedupe",
+    Column("queue", Number, ForeignKey("queue.id"), primary_key=True, autoincrement=False),
+    Column("message_id", Text, primary_key=True),
+    Column("message", Number, nullable=False),
+    Column("until", Number, nullable=False),
+    sqlite_with_rowid=False,
+)
+index("dedupe_until", dedupe.c.until)
 
 # Two indexes that are filled later, each up to the watermark of its name: which messages came on a connection, and
 # which entries a lane has. Each connection and each lane has a leaf of its own in them: kept with every

@@ -16,6 +16,9 @@ identity: Final = table(
     Column("mark", Number, nullable=False),
     # This file is a copy of that time, and was not adopted since.
     Column("copied_at", Number),
+    # What was to be added to the clock that is never set, for the time of day, when the first process began that has
+    # the store: by it the processes agree when a lease ends.
+    Column("clock_offset", Number),
 )
 
 # From this mark on one run of the service wrote, after a time in which no process had the store: of two futures of a

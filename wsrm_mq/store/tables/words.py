@@ -6,9 +6,11 @@ from typing import Final
 
 from wsrm_mq.sequence.outbound_states import OutboundState
 
-QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing")
+QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing", "subscription", "journal", "report")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
-LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing")
+LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing", "group")
+HOLDS: Final = ("scheduled", "backoff", "barrier")
+"""Why an entry that is consumed waits."""
 OPEN_STATES: Final = ("created", "closed")
 """Of a sequence that has not ended."""
 SEQUENCE_STATES: Final = (*OPEN_STATES, "ended")
@@ -24,7 +26,18 @@ EVENTS: Final = (
     *ATTEMPTS,
     *("adopted", "application_renamed", "archive_withdrawn", "archived", "begun_anew", "blocked", "closed"),
     *("confirmed", "created", "dead", "discarded", "discarding", "ended", "fault_received", "forced", "gap_open"),
-    *("held", "instance_gone", "message_confirmed", "noted", "pruned", "released_across_gap", "replayed"),
+    *(
+        "held",
+        "instance_gone",
+        "lease_ended",
+        "lost_after_delivery",
+        "message_confirmed",
+        "noted",
+        "pruned",
+        "purged",
+        "released_across_gap",
+        "replayed",
+    ),
     *("replay_began", "replay_cancelled", "replay_ended", "replay_planned", "replay_skipped", "replay_stopped"),
     *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated"),
 )
@@ -34,15 +47,21 @@ REASONS: Final = (
     "by_operator",
     "empty_last_message",
     "first_gap",
+    "forced_expire",
     "incomplete_sequence",
     "late",
     "late_refused",
+    "max_cancels",
+    "max_deliveries",
     "max_failures",
     "max_held_bytes",
     "never_answered",
     "not_acknowledged",
     "not_fetched",
     "not_told",
+    "quota",
+    "receive_by",
+    "rejected",
     "replay_cancelled",
     "replayed",
     "sequence_ended",
@@ -51,5 +70,6 @@ REASONS: Final = (
     "skipped",
     "store_adopted",
     "terminated_by_operator",
+    "ttl_expired",
 )
 """Why a message has its outcome."""

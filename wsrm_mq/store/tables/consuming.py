@@ -1,0 +1,56 @@
+"""Who consumes: clients, their subscriptions, and what leads messages of a topic into queues."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Column, ForeignKey, Text
+
+from wsrm_mq.store.tables.table import Number, given_key, index, table
+
+client: Final = table(
+    "client",
+    given_key(),
+    Column("name", Text, nullable=False),
+    Column("instance", Number, nullable=False),
+    Column("started_at", Number, nullable=False),
+    Column("seen_at", Number, nullable=False),
+    Column("ended_at", Number),
+    sqlite_autoincrement=True,
+)
+index("client_live", client.c.instance, where="ended_at IS NULL")
+
+# A consumer's standing request. Its key is never used again: leases are known by it.
+subscription: Final = table(
+    "subscription",
+    given_key(),
+    # Of a durable one: its queue goes by it.
+    Column("name", Text),
+    Column("client", Number, ForeignKey("client.id")),
+    Column("queue", Number, ForeignKey("queue.id"), nullable=False),
+    Column("pattern", Text),
+    Column("filter", Text),
+    # Messages that it may have leased at a time: as asked for, and as granted.
+    Column("asked", Number, nullable=False),
+    Column("granted", Number, nullable=False),
+    # How long a lease of it is, ms; NULL: until it ends.
+    Column("lease", Number),
+    Column("acknowledges", Text, nullable=False),
+    Column("created_at", Number, nullable=False),
+    Column("seen_at", Number, nullable=False),
+    Column("ended_at", Number),
+    sqlite_autoincrement=True,
+)
+index("subscription_by_queue", subscription.c.queue, where="ended_at IS NULL")
+index("subscription_by_client", subscription.c.client, where="ended_at IS NULL")
+
+binding: Final = table(
+    "binding",
+    given_key(),
+    Column("pattern", Text, nullable=False),
+    Column("filter", Text),
+    Column("queue", Number, ForeignKey("queue.id"), nullable=False),
+    Column("created_at", Number, nullable=False),
+    sqlite_autoincrement=True,
+)
+index("binding_by_queue", binding.c.queue)
