@@ -9,6 +9,7 @@ from sqlalchemy import and_, bindparam, case, delete, func, insert, select, upda
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IS_LIVE, changed_if_live
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
 _LOOKED_AT: Final = 100
@@ -48,17 +49,15 @@ ANSWERED_THERE: Final = compiled(
     select(entry.c.id).join(_THERE, _THERE.c.lane == entry.c.lane).where(entry.c.outcome == "delivered").limit(1)
 )
 """A row if something has been taken at one of the addresses from ``:origin`` to ``:beyond``."""
-_LIVE: Final = and_(entry.c.lane == p("lane"), entry.c.outcome.is_(None))
+_LIVE: Final = and_(entry.c.lane == p("lane"), IS_LIVE)
 SETTLE_RANGE: Final = compiled(
     update(entry)
     .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
 )
 """What the other side has acknowledged."""
-SENT: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
+SENT: Final = changed_if_live(
+    deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at")
 )
 """It has left, and leaves again unless it is acknowledged."""
 SEND_AGAIN: Final = compiled(

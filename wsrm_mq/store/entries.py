@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import and_, bindparam, case, func, not_, or_, select, update
 
@@ -11,6 +11,21 @@ from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, watermark
 
 p = bindparam
+
+IS_LIVE: Final = entry.c.outcome.is_(None)
+_KEY: Final = entry.c.id == p("key")
+_FROM_LOWER: Final = and_(entry.c.lane == p("lane"), entry.c.number >= p("lower"), IS_LIVE)
+_BETWEEN: Final = and_(_FROM_LOWER, entry.c.number < p("upper"))
+
+
+def changed_if_live(**values: Any) -> str:
+    """The statement that gives the entry with ``:key`` these values, unless it is settled."""
+    return compiled(update(entry).where(_KEY, IS_LIVE).values(values))
+
+
+def _changed(**values: Any) -> str:
+    return compiled(update(entry).where(_KEY).values(values))
+
 
 INLINE_BODY: Final = 65_536
 """Bodies up to this many bytes are read with their row; larger ones are streamed."""
@@ -26,7 +41,7 @@ ENTRY_BY_NUMBER: Final = compiled(
     select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named, entry.c.settled_at).where(
         entry.c.id
         == func.coalesce(
-            select(entry.c.id).where(_IS_NUMBER, entry.c.outcome.is_(None)).correlate(None).scalar_subquery(),
+            select(entry.c.id).where(_IS_NUMBER, IS_LIVE).correlate(None).scalar_subquery(),
             _INDEXED.scalar_subquery(),
             select(entry.c.id)
             .where(entry.c.id > ENTRIES_UP_TO.scalar_subquery(), _IS_NUMBER)
@@ -37,9 +52,7 @@ ENTRY_BY_NUMBER: Final = compiled(
         )
     )
 )
-SET_WAITER: Final = compiled(
-    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(waiter=p("waiter"))
-)
+SET_WAITER: Final = changed_if_live(waiter=p("waiter"))
 TO_RUN: Final = select(
     entry.c.id,
     entry.c.number,
@@ -60,10 +73,7 @@ TO_RUN: Final = select(
 ).join(message, message.c.id == entry.c.message)
 _RUN: Final = (
     TO_RUN.where(
-        entry.c.lane == p("lane"),
-        entry.c.number >= p("lower"),
-        entry.c.number < p("upper"),
-        entry.c.outcome.is_(None),
+        _BETWEEN,
         # In order, the head's wait is the lane's: passing it over would deliver what follows it.
         or_(p("ordered") == 1, not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now")))),
     )
@@ -105,7 +115,7 @@ UNSETTLED_INDEXED: Final = compiled(
     .where(
         connection_message.c.connection == p("connection"),
         connection_message.c.message > p("after"),
-        entry.c.outcome.is_(None),
+        IS_LIVE,
     )
     .order_by(connection_message.c.message)
     .limit(p("count"))
@@ -116,14 +126,14 @@ UNSETTLED_BEHIND: Final = compiled(
     .where(
         message.c.id > func.greatest(p("after"), _WATERMARK.scalar_subquery()),
         message.c.connection == p("connection"),
-        entry.c.outcome.is_(None),
+        IS_LIVE,
     )
     .order_by(message.c.id)
     .limit(p("count"))
 )
 SETTLE: Final = compiled(
     update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    .where(_KEY, IS_LIVE)
     .values(
         outcome=p("outcome"),
         reason=p("reason"),
@@ -135,99 +145,44 @@ SETTLE: Final = compiled(
     )
     .returning(entry.c.waiter)
 )
-FAIL: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(
-        failures=entry.c.failures + 1,
-        deliveries=entry.c.deliveries + p("delivered"),
-        deaths=0,
-        last_error=p("error"),
-        retry_at=p("retry_at"),
-    )
+FAIL: Final = changed_if_live(
+    failures=entry.c.failures + 1,
+    deliveries=entry.c.deliveries + p("delivered"),
+    deaths=0,
+    last_error=p("error"),
+    retry_at=p("retry_at"),
 )
-SAY_WHY: Final = compiled(
-    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(last_error=p("error"))
-)
+SAY_WHY: Final = changed_if_live(last_error=p("error"))
 """Why it waits, where nothing has failed."""
-COUNT_DEATH: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(
-        deliveries=entry.c.deliveries + 1,
-        deaths=entry.c.deaths + 1,
-        failures=entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
-        last_error=p("error"),
-    )
+COUNT_DEATH: Final = changed_if_live(
+    deliveries=entry.c.deliveries + 1,
+    deaths=entry.c.deaths + 1,
+    failures=entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
+    last_error=p("error"),
 )
-ENTRY_COUNTERS: Final = compiled(select(entry.c.failures, entry.c.deaths, entry.c.number).where(entry.c.id == p("key")))
-BURY: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(
-        queue=p("dead_letters"),
-        origin=p("origin"),
-        outcome="dead",
-        reason=p("reason"),
-        settled_at=p("now"),
-        named=1,
-        owner=None,
-        retry_at=None,
-    )
+ENTRY_COUNTERS: Final = compiled(select(entry.c.failures, entry.c.deaths, entry.c.number).where(_KEY))
+BURY: Final = changed_if_live(
+    queue=p("dead_letters"),
+    origin=p("origin"),
+    outcome="dead",
+    reason=p("reason"),
+    settled_at=p("now"),
+    named=1,
+    owner=None,
+    retry_at=None,
 )
 DOOMED: Final = compiled(
-    select(entry.c.id, entry.c.number)
-    .where(
-        entry.c.lane == p("lane"),
-        entry.c.number >= p("lower"),
-        entry.c.outcome.is_(None),
-    )
-    .order_by(entry.c.number)
-    .limit(p("count"))
+    select(entry.c.id, entry.c.number).where(_FROM_LOWER).order_by(entry.c.number).limit(p("count"))
 )
-NEXT_LIVE: Final = compiled(
-    select(func.min(entry.c.number)).where(
-        entry.c.lane == p("lane"),
-        entry.c.number >= p("lower"),
-        entry.c.number < p("upper"),
-        entry.c.outcome.is_(None),
-    )
-)
-NTH_LIVE: Final = compiled(
-    select(entry.c.number)
-    .where(
-        entry.c.lane == p("lane"),
-        entry.c.number >= p("lower"),
-        entry.c.number < p("upper"),
-        entry.c.outcome.is_(None),
-    )
-    .order_by(entry.c.number)
-    .limit(1)
-    .offset(p("skip"))
-)
-RETRIES: Final = compiled(
-    select(func.min(entry.c.retry_at), func.count()).where(
-        entry.c.lane == p("lane"),
-        entry.c.number >= p("lower"),
-        entry.c.number < p("upper"),
-        entry.c.outcome.is_(None),
-        entry.c.retry_at > p("now"),
-    )
-)
-FREE_RETRY: Final = compiled(
-    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0)
-)
-BEGIN_LADDER: Final = compiled(
-    update(entry).where(entry.c.id == p("key"), entry.c.outcome.is_(None)).values(retry_at=None, deaths=0, failures=0)
-)
-RETRY_LATER: Final = compiled(
-    update(entry).where(entry.c.id == p("key")).values(retry_from=p("now"), retry_at=p("retry_at"))
-)
-REMARK: Final = compiled(update(entry).where(entry.c.id == p("key")).values(reason=p("reason")))
-MARK_LATE: Final = compiled(update(entry).where(entry.c.id == p("key")).values(late=1))
-COUNT_UNSETTLED: Final = compiled(
-    select(func.count()).where(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.outcome.is_(None))
-)
+NEXT_LIVE: Final = compiled(select(func.min(entry.c.number)).where(_BETWEEN))
+NTH_LIVE: Final = compiled(select(entry.c.number).where(_BETWEEN).order_by(entry.c.number).limit(1).offset(p("skip")))
+RETRIES: Final = compiled(select(func.min(entry.c.retry_at), func.count()).where(_BETWEEN, entry.c.retry_at > p("now")))
+FREE_RETRY: Final = changed_if_live(retry_at=None, deaths=0)
+BEGIN_LADDER: Final = changed_if_live(retry_at=None, deaths=0, failures=0)
+RETRY_LATER: Final = _changed(retry_from=p("now"), retry_at=p("retry_at"))
+REMARK: Final = _changed(reason=p("reason"))
+MARK_LATE: Final = _changed(late=1)
+COUNT_UNSETTLED: Final = compiled(select(func.count()).where(_FROM_LOWER))
 UNNAMED: Final = compiled(
     select(entry.c.number).where(entry.c.lane == p("lane"), entry.c.named == 0).order_by(entry.c.number)
 )
@@ -235,5 +190,5 @@ HELD_BYTES: Final = compiled(
     select(func.coalesce(func.sum(message.c.body_size), 0))
     .select_from(entry)
     .join(message, message.c.id == entry.c.message)
-    .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), entry.c.outcome.is_(None))
+    .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), IS_LIVE)
 )

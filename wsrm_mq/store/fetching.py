@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import and_, bindparam, not_, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import changed_if_live
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
@@ -64,11 +65,7 @@ ACKNOWLEDGEMENTS: Final = compiled(
 )
 """The keys of sequences of which one waits there."""
 ENVELOPE: Final = compiled(select(message.c.environ, message.c.body).where(message.c.id == p("key")))
-LEND: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(deliveries=entry.c.deliveries + 1, retry_from=p("now"), retry_at=p("until"))
-)
+LEND: Final = changed_if_live(deliveries=entry.c.deliveries + 1, retry_from=p("now"), retry_at=p("until"))
 """It is on its way: until then no other request gets it."""
 WAITER: Final = compiled(select(entry.c.waiter).where(entry.c.id == p("key")))
 """Where a request waits for it."""

@@ -6,8 +6,9 @@ that WS-ReliableMessaging rules: ``value`` is what the protocol knows of it, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior
@@ -26,12 +27,7 @@ from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL, Ad
 
 _TERMS: Final = ("queue", "kind", "identifier", "principal", "peer", "partner", "inactivity", "created_at")
 _ORIGIN: Final = ("connection", "replay_of", "plan")
-_AS_STORED: Final = (
-    *("active_at", "cursor", "limit", "owner", "fence", "running_since", "retry_from", "retry_at", "blocked"),
-    *("on_hold_since", "redelivery_below", "due_at", "held", "held_bytes", "ended", "ended_at"),
-    *("discard_from", "discard_reason"),
-)
-"""Columns that a lane has under the same name, and as they are."""
+_saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*SAVED_COLUMNS)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -130,27 +126,7 @@ class Lane:
     @property
     def saved(self) -> tuple[Any, ...]:
         """``SAVED_COLUMNS``."""
-        return (
-            self.active_at,
-            self.cursor,
-            self.limit,
-            self.fence,
-            self.running_since,
-            self.owner,
-            self.held,
-            self.held_bytes,
-            self.ended,
-            self.ended_at,
-            self.due_at,
-            self.discard_from,
-            self.discard_reason,
-            self.discarding,
-            self.retry_from,
-            self.retry_at,
-            self.blocked,
-            self.redelivery_below,
-            self.on_hold_since,
-        )
+        return _saved(self)
 
     @property
     def saved_row(self) -> dict[str, object]:
@@ -414,7 +390,7 @@ def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
     """From a row of ``LANE_COLUMNS``, and what the store has of it in other tables."""
     columns = dict(zip(LANE_COLUMNS, row, strict=True))
     known: dict[str, Any] = {
-        **{name: columns[name] for name in ("id", *_TERMS, *_ORIGIN, *_AS_STORED)},
+        **{name: columns[name] for name in ("id", *_TERMS, *_ORIGIN, *SAVED_COLUMNS)},
         "soap": SOAP_OF_LABEL[columns["soap"]],
         "addressing": ADDRESSING_OF_LABEL[columns["addressing"]],
         "assurance": DeliveryAssurance(columns["assurance"]),
