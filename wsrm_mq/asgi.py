@@ -55,7 +55,7 @@ from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks, is_asgi, unfit_for_
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
-from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.tick import LoopCompletion, Tick
 
 if TYPE_CHECKING:

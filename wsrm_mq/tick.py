@@ -16,7 +16,8 @@ from wsrm_mq.delivery.completion import LOOK_SECONDS, Patience
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
-from wsrm_mq.store.writer import LINGER_SECONDS, Verb
+from wsrm_mq.store.write_queue import Verb
+from wsrm_mq.store.writer import LINGER_SECONDS
 
 R = TypeVar("R")
 S = TypeVar("S")

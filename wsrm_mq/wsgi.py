@@ -29,7 +29,7 @@ from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks, unfit_for_wsgi
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
-from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.store.clock import Clock, wall_clock
 
 __all__ = ["WSRMMiddleware"]
 

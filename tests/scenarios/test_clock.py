@@ -189,7 +189,7 @@ def test_a_clock_that_is_ahead_at_each_start_ends_nothing_at_the_second_either(
 
 @pytest.mark.scenario("Q-110")
 def test_a_clock_that_was_put_right_by_a_jump_is_believed_after_a_grace(start: Start, speak: Orders) -> None:
-    server = start(doubted=True, bounds={"wsrm_mq.store.believed.GRACE": 1.0})
+    server = start(doubted=True, bounds={"wsrm_mq.store.clock.GRACE": 1.0})
     with Source(server, speak) as source:
         identifier = source.create(expires="PT1H")
         server.set_clock(2 * HOUR)

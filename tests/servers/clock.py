@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsrm_mq.store.writer import Clock, wall_clock
+from wsrm_mq.store.clock import Clock, wall_clock
 
 
 def shifted_clock(file: Path | None) -> Clock:

@@ -207,7 +207,7 @@ def main() -> None:
     if not options.pop("shows_connections", True):  # as granian does not to WSGI applications
         options["connection_key"] = lambda _environ: None
     if options.pop("doubted", False):  # as the machine's own is
-        lower({"wsrm_mq.store.writer.wall_clock": clock})
+        lower({"wsrm_mq.store.clock.wall_clock": clock})
     serve(
         arguments.front,
         orders(arguments.service_db),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsrm_mq.store.believed import GRACE, JUMP, Believed
+from wsrm_mq.store.clock import GRACE, JUMP, Believed
 
 HOUR = 3_600_000
 START = 1_700_000_000_000

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.queue.settle import Settlement
 from wsrm_mq.store.store import Store
-from wsrm_mq.store.writer import Verb
+from wsrm_mq.store.write_queue import Verb
 
 R = TypeVar("R")
 

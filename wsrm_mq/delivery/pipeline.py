@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from wsrm_mq.errors import FenceLost
 from wsrm_mq.queue.ownership import RUN_AHEAD
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.writer import Verb
+from wsrm_mq.store.write_queue import Verb
 
 R = TypeVar("R")
 B = TypeVar("B")

@@ -37,7 +37,7 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.writer import Verb
+from wsrm_mq.store.write_queue import Verb
 
 _UNSTORABLE: Final = Diagnosis("unstorable")
 """Of an attempt whose outcome could not be stored."""

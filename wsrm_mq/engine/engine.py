@@ -47,9 +47,9 @@ from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import MaySend, may_send
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import ensure
 from wsrm_mq.store.store import Store, store_path
-from wsrm_mq.store.writer import Clock, wall_clock
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""

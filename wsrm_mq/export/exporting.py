@@ -23,8 +23,8 @@ from wsrm_mq.export.pieces import PIECE, Key, Origin, Reading, Row, before, boun
 from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
 from wsrm_mq.files import replacing
 from wsrm_mq.store import published as views
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.views.query import parse
 from wsrm_mq.views.reading import what_fits
 

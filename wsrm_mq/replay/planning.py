@@ -21,12 +21,12 @@ from wsrm_mq.replay.summary import Summary, Wishes
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import lanes
 from wsrm_mq.store import plans as sql
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import connect_reader, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.store import run_once, store_path
 from wsrm_mq.store.transaction import Transaction, as_json
-from wsrm_mq.store.writer import Clock, wall_clock
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import Query, parse
 

@@ -24,12 +24,12 @@ from wsrm_mq.replay.plan import BREAKS_ORDER, PlanFile
 from wsrm_mq.replay.targets import Pace
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store.applications import Serving, outgoing_queue, served
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import connect_looker, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.instances import MISSING_SECONDS
 from wsrm_mq.store.store import run_once, store_path
 from wsrm_mq.store.transaction import Transaction, as_json
-from wsrm_mq.store.writer import Clock, wall_clock
 
 AHEAD: Final = 2_000
 """The largest number of entered messages that are undelivered: a plan may have a day's messages, and the store need not

@@ -23,8 +23,8 @@ from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.spark.source import read
 from wsrm_mq.spark.tasks import Batches, answers
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import snapshot
-from wsrm_mq.store.writer import Clock, wall_clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

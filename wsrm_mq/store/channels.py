@@ -56,9 +56,7 @@ SETTLE_RANGE: Final = compiled(
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
 )
 """What the other side has acknowledged."""
-SENT: Final = changed_if_live(
-    deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at")
-)
+SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
 SEND_AGAIN: Final = compiled(
     update(entry)

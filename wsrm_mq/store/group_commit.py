@@ -14,8 +14,8 @@ from typing import Any, Final
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import Serving
-from wsrm_mq.store.believed import Believed
 from wsrm_mq.store.cache import Cache, MaySend
+from wsrm_mq.store.clock import Believed, Clock
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.identity import ADVANCE
 from wsrm_mq.store.port import Connection, Instances
@@ -27,9 +27,6 @@ from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Write
 
-Clock = Callable[[], int]
-"""ms since the epoch."""
-
 CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 TIGHT_CHECKPOINT_BYTES: Final = 128 * 1024
 """On a disk without room for a reserve: what is in the log has to find room in the file too."""
@@ -38,7 +35,7 @@ VERB_BYTES: Final = 8 * 1024
 
 
 class GroupCommit:
-    """Of a writer, which begins with ``start``."""
+    """It commits nothing before ``start``."""
 
     def __init__(
         self,
@@ -48,7 +45,7 @@ class GroupCommit:
         believed: Believed,
         tally: Tally,
         events: Events,
-        reserve: Reserve | None,
+        reserve: Reserve,
         serving: Serving,
         instances: Instances,
     ) -> None:
@@ -61,8 +58,8 @@ class GroupCommit:
         self._instances = instances
         self._clock = clock
         self._believed = believed
-        self._events = events
-        self._reserve = reserve
+        self.events = events
+        self.reserve = reserve
         self._has_open: Callable[[FileIds], None] = lambda _files: None
         self._db: Connection | None = None
         self.at_lock = False
@@ -84,7 +81,7 @@ class GroupCommit:
         """Open the connection, for an instance. ``has_open`` is told which files are open, and ``()`` before they are
         closed. Raises ``StoreError``."""
         self.instance, self.instance_name, self._has_open = instance, instance_name, has_open
-        self.guard = Guard(self.path, self._events)
+        self.guard = Guard(self.path, self.events)
         self.open()
 
     def open(self) -> None:
@@ -144,18 +141,18 @@ class GroupCommit:
             tx.committed()
             self.guard.committed(self._cache.last_position, mark)
             for event, fields in tx.notices:
-                self._events.tell(event, **fields)
+                self.events.tell(event, **fields)
         except BaseException as error:  # committed is committed: callbacks say so, and nothing is run again
             self._cache.clear()
-            self._events.tell("store.callback_failed", trouble=error)
+            self.events.tell("store.callback_failed", trouble=error)
         return None
 
     def _count(self, verbs: int, size: int) -> None:
         self.commits += 1
         self.committed_verbs += verbs
         self._not_checkpointed += size
-        has_room = self._reserve is None or self._reserve.is_made
-        self.checkpoint_due = self._not_checkpointed >= (CHECKPOINT_BYTES if has_room else TIGHT_CHECKPOINT_BYTES)
+        most = CHECKPOINT_BYTES if self.reserve.is_made else TIGHT_CHECKPOINT_BYTES
+        self.checkpoint_due = self._not_checkpointed >= most
 
     def roll_back(self) -> None:
         """After an error that was not foreseen: nothing is known, and no transaction is open."""
@@ -173,6 +170,6 @@ class GroupCommit:
         try:
             db.checkpoint()
         except db.Error as error:
-            self._events.tell("store.checkpoint_failed", error=error)
+            self.events.tell("store.checkpoint_failed", error=error)
         finally:
             self._not_checkpointed, self.checkpoint_due = 0, False

@@ -3,7 +3,9 @@ for that, owner, fence and wait, is in the entry's own columns; what the request
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import and_, bindparam, case, func, insert, literal, not_, null, select
@@ -22,6 +24,7 @@ p = bindparam
 
 LOOSE_COLUMNS: Final = ("owner", "fence", "running_since", "retry_from", "retry_at")
 """What changes of one while it is run."""
+_saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*LOOSE_COLUMNS)
 _OF_ITS_OWN: Final = ("identifier", "peer", "partner", "soap", "addressing", "assurance")
 
 ADD_LOOSE: Final = compiled(insert(loose).values({column.name: p(column.name) for column in loose.columns}))
@@ -128,4 +131,4 @@ class LooseEntry(Lane):
     @property
     def saved(self) -> tuple[Any, ...]:
         """``LOOSE_COLUMNS``."""
-        return self.owner, self.fence, self.running_since, self.retry_from, self.retry_at
+        return _saved(self)

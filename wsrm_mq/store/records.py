@@ -25,8 +25,11 @@ from wsrm_mq.store.outbound import read as read_outbound
 from wsrm_mq.store.port import Database
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL, AddressingVersion, SOAPVersion
 
-_TERMS: Final = ("queue", "kind", "identifier", "principal", "peer", "partner", "inactivity", "created_at")
-_ORIGIN: Final = ("connection", "replay_of", "plan")
+_GIVEN: Final = (
+    *("queue", "kind", "identifier", "principal", "peer", "partner", "inactivity", "created_at"),
+    *("connection", "replay_of", "plan"),
+)
+"""Columns that never change, as they are."""
 _saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*SAVED_COLUMNS)
 
 
@@ -116,7 +119,7 @@ class Lane:
     def row(self) -> dict[str, object]:
         """What of a new lane never changes."""
         return {
-            **{name: getattr(self, name) for name in (*_TERMS, *_ORIGIN)},
+            **{name: getattr(self, name) for name in _GIVEN},
             "soap": self.soap.label,
             "addressing": self.addressing.label,
             "assurance": self.assurance.value,
@@ -390,7 +393,7 @@ def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
     """From a row of ``LANE_COLUMNS``, and what the store has of it in other tables."""
     columns = dict(zip(LANE_COLUMNS, row, strict=True))
     known: dict[str, Any] = {
-        **{name: columns[name] for name in ("id", *_TERMS, *_ORIGIN, *SAVED_COLUMNS)},
+        **{name: columns[name] for name in ("id", *_GIVEN, *SAVED_COLUMNS)},
         "soap": SOAP_OF_LABEL[columns["soap"]],
         "addressing": ADDRESSING_OF_LABEL[columns["addressing"]],
         "assurance": DeliveryAssurance(columns["assurance"]),

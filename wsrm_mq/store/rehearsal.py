@@ -15,7 +15,7 @@ from wsrm_mq.store.sqlite.presence import InstanceFiles
 from wsrm_mq.store.sqlite.witness import admit
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
-from wsrm_mq.store.writer import Verb
+from wsrm_mq.store.write_queue import Verb
 
 R = TypeVar("R")
 

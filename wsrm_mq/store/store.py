@@ -15,6 +15,9 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.store import applications, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.clock import Clock, believed_of, wall_clock
+from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.port import Connection, Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.rehearsal import rehearse
@@ -27,7 +30,8 @@ from wsrm_mq.store.sqlite.vitals import dropped_pages
 from wsrm_mq.store.sqlite.witness import Witness, admit
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.unit_of_work import Session
-from wsrm_mq.store.writer import Clock, Verb, Writer, believed_of, wall_clock
+from wsrm_mq.store.write_queue import Verb, WriteQueue
+from wsrm_mq.store.writer import Writer
 
 R = TypeVar("R")
 
@@ -81,18 +85,17 @@ class Store:
         self._witnessed = 0
         """How many commits there were when the witness was told last."""
         self._reserve = Reserve(beside(self.path) / "reserve")
-        self.writer = Writer(
+        commit = GroupCommit(
             self.path,
             clock=clock,
             believed=self.believed,
-            reserve=self._reserve,
-            max_requests=max_queued,
-            max_request_bytes=max_queued_bytes,
+            tally=Tally(self.refusals),
             events=self._events,
-            refusals=self.refusals,
+            reserve=self._reserve,
             serving=serving,
             instances=self.instances,
         )
+        self.writer = Writer(commit, WriteQueue(max_queued, max_queued_bytes))
         self.call = self.writer.call
         self.submit = self.writer.submit
         self._idle_readers: list[Connection] = []

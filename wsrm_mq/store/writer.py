@@ -25,27 +25,17 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
 from wsrm_mq.events.inert import as_error
-from wsrm_mq.events.telling import Events
-from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.believed import SINCE_BOOT, Believed
 from wsrm_mq.store.cache import MaySend
-from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.group_commit import Clock, GroupCommit
+from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.lasting import Lasting
-from wsrm_mq.store.port import Database, Instances
-from wsrm_mq.store.refusals import Refusals
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.sqlite.files import FileIds
-from wsrm_mq.store.sqlite.presence import InstanceFiles
-from wsrm_mq.store.sqlite.reserve import Reserve
 from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQueue
-
-__all__ = ["Clock", "Verb", "Writer", "believed_of", "wall_clock"]
 
 R = TypeVar("R")
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -62,47 +52,16 @@ LINGER_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = (0.02, 0.1, 0.5, 1.0)
 
 
-def wall_clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def believed_of(clock: Clock, file: Path | None = None) -> Believed:
-    """How far ``clock`` is believed: wholly, where it is not the machine's own. ``file``: see ``Believed``."""
-    return Believed(SINCE_BOOT if clock is wall_clock else None, file)
-
-
 class Writer:
     """Runs verbs in transactions, in the order they came, in its own thread."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Clock = wall_clock,
-        believed: Believed | None = None,
-        reserve: Reserve | None = None,
-        max_requests: int = 1_024,
-        max_request_bytes: int = 64 * 1024 * 1024,
-        events: Events | None = None,
-        refusals: Refusals | None = None,
-        serving: Serving = NAMELESS,
-        instances: Instances | None = None,
-    ) -> None:
-        self.path = path
-        self._reserve = reserve
-        self._events = events or Events()
-        self.tally = Tally(refusals)
-        self._commit = GroupCommit(
-            path,
-            clock=clock,
-            believed=believed or believed_of(clock),
-            tally=self.tally,
-            events=self._events,
-            reserve=reserve,
-            serving=serving,
-            instances=instances or InstanceFiles(path),
-        )
-        self._queue = WriteQueue(max_requests, max_request_bytes)
+    def __init__(self, commit: GroupCommit, queue: WriteQueue) -> None:
+        self.path = commit.path
+        self.tally = commit.tally
+        self._commit = commit
+        self._queue = queue
+        self._reserve = commit.reserve
+        self._events = commit.events
         self._refused_at = 0.0
         self._writing = threading.RLock()
         """Held by the thread that takes from the queue and writes: what is taken first is written first. It knows whose
@@ -317,7 +276,7 @@ class Writer:
     @property
     def is_disk_full(self) -> bool:
         """The reserve is spent: what must be stored still is, nothing else is admitted."""
-        return self._reserve is not None and self._reserve.is_spent
+        return self._reserve.is_spent
 
     def look_after(self, reader: Database | None = None) -> None:
         """Find out, although nothing is written, that the thread or the files are gone, or as ``reader`` shows, went
@@ -369,14 +328,13 @@ class Writer:
     def _handled(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch; answers what has to be tried again. Raises nothing."""
         try:
-            reserve = self._reserve
-            if reserve is not None and reserve.is_spent:
-                batch = self._admitted(batch, reserve)
+            if self._reserve.is_spent:
+                batch = self._admitted(batch)
             kept = self._write(batch)
             if not kept and self._commit.checkpoint_due:
                 self._commit.checkpoint()
-            if not kept and reserve is not None:
-                reserve.restore()
+            if not kept:
+                self._reserve.restore()
             return kept
         except BaseException as error:
             return self._broke(batch, error)
@@ -421,10 +379,10 @@ class Writer:
             self._idle = False
             return bool(self._queue.waiting) or not self._stopping
 
-    def _admitted(self, batch: list[Write[Any]], reserve: Reserve) -> list[Write[Any]]:
+    def _admitted(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """The part of a batch that is written while the reserve is spent: what must be stored. The rest is refused."""
-        reserve.restore()
-        if not (reserve.is_spent and self._commit.guard.are_there):  # gone with its directory, it is not spent
+        self._reserve.restore()
+        if not (self._reserve.is_spent and self._commit.guard.are_there):  # gone with its directory, it is not spent
             return batch
         return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
 
@@ -451,7 +409,7 @@ class Writer:
             with self._lock:  # what came meanwhile too: no request waits for a lock twice (I16)
                 batch = batch + self._queue.take_refusable()
         self._trouble.tell(self._events, "store.write_failed", failure)
-        if isinstance(failure, StoreFull) and self._reserve is not None:
+        if isinstance(failure, StoreFull):
             self._reserve.release()
         for write in batch:
             write.error = None if write.keep else failure

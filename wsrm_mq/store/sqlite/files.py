@@ -51,7 +51,7 @@ def witness_file(store: Path) -> Path:
 
 
 def clock_file(store: Path) -> Path:
-    """The last time that was believed; see ``believed``."""
+    """The last time that was believed; see ``clock``."""
     return beside(store) / "clock"
 
 

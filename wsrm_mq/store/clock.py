@@ -1,4 +1,4 @@
-"""How far the clock is believed: what ends for ever waits where it has jumped, as it may come back.
+"""The clock, and how far it is believed: what ends for ever waits where it has jumped, as it may come back.
 
 A clock that runs ahead at a start (set by hand, a real-time clock of another time zone) is put right within minutes.
 What is written down has the time that the clock shows; what would expire by a jump waits for ``GRACE``, counted by a
@@ -23,8 +23,14 @@ JUMP: Final = 600_000
 """ms. Further on than that from one look to the next, the clock has jumped."""
 GRACE: Final = 600.0
 """Seconds after which a jump is believed."""
-SINCE_BOOT: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+_SINCE_BOOT: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 """Seconds of a clock that is never set; it counts while the machine sleeps too, where there is one that does."""
+Clock = Callable[[], int]
+"""ms since the epoch."""
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class Believed:
@@ -87,3 +93,8 @@ class Believed:
             self.jumps.append(now - expected)
         self._known, self._doubted_since, self.ahead = (now, passed), None, 0
         return now
+
+
+def believed_of(clock: Clock, file: Path) -> Believed:
+    """How far ``clock`` is believed: wholly, where it is not the machine's own. ``file``: see ``Believed``."""
+    return Believed(_SINCE_BOOT if clock is wall_clock else None, file)
