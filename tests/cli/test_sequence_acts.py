@@ -143,7 +143,7 @@ def test_a_note_is_shown_with_its_sequence(wsrm: Wsrm, service: Service) -> None
 def test_the_same_acts_are_functions_of_python(service: Service) -> None:
     one, other = (service.sequence(1, 3).terms.identifier for _ in range(2))
     held = replay.hold(service.path, "queue:/orders", actor="ada", reason="")
-    assert [(act.sequence, act.result, act.refused) for act in held] == [(other, 1, ""), (one, 1, "")]
+    assert [(act.thing, act.result, act.refused) for act in held] == [(other, 1, ""), (one, 1, "")]
     again = replay.hold(service.path, [one, other], actor="ada", reason="")
     assert [act.refused for act in again] == [f"{one} is held already.", f"{other} is held already."]
     with pytest.raises(NotAllowed, match="held already"):

@@ -7,7 +7,7 @@ import getpass
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
@@ -15,10 +15,8 @@ from wsrm_mq.cli.output import say
 from wsrm_mq.cli.place import Place
 from wsrm_mq.errors import NotAllowed
 
-if TYPE_CHECKING:
-    from wsrm_mq.store.transaction import Transaction
-
 C = TypeVar("C", bound=Callable[..., None])
+R = TypeVar("R")
 
 
 def careful(command: C) -> C:
@@ -49,14 +47,35 @@ def reason_given(reason: str | None, is_dry: bool = False) -> str:
     return reason
 
 
-def rehearse(place: Place, verb: Callable[[Transaction], Any], dry_run: bool, *, unconfirmed: bool = False) -> Any:
-    """What ``verb`` would answer; nothing is changed. Where it is done next, what forbids that is raised first."""
+def carry_out(
+    place: Place,
+    do: Callable[[bool], R],
+    tell: Callable[[R | None], None],
+    *,
+    dry_run: bool,
+    yes: bool,
+    is_rehearsed: bool = True,
+    unconfirmed: bool = False,
+) -> R:
+    """Have an act done, or only rehearsed, and answer its result. ``do(True)`` rehearses it; ``tell`` says what the
+    result of that means. Where the operator is asked, a rehearsal comes before the question, if the act
+    ``is_rehearsed`` then. ``unconfirmed``: the act works also on a store that no service can start on."""
     from wsrm_mq.store.rehearsal import refuse_unwritable
-    from wsrm_mq.store.store import run_once
 
-    if not dry_run:
+    if dry_run:
+        result = do(True)
+        tell(result)
+        return result
+    if not yes:
         refuse_unwritable(place.path, unconfirmed=unconfirmed)
-    return run_once(place.path, verb, unconfirmed=unconfirmed, dry_run=True)
+        tell(do(True) if is_rehearsed else None)
+    ask("", yes)
+    return do(False)
+
+
+def will(text: str, dry_run: bool) -> None:
+    """Say what an act does, before it is asked whether to do it, or in a dry run."""
+    say(f"This would {text}. Nothing was changed." if dry_run else f"This will {text}.")
 
 
 def ask(text: str, yes: bool) -> None:

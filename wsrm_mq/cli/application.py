@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wsrm_mq.cli.acts import PLACEHOLDERS, ask, careful, login, reason_given, rehearse, signed
+from wsrm_mq.cli.acts import PLACEHOLDERS, careful, carry_out, login, reason_given, signed, will
 from wsrm_mq.cli.output import as_json, say
 from wsrm_mq.cli.place import Place, in_store, json_option
 
@@ -44,12 +44,14 @@ def application(
     def verb(tx: Transaction) -> int:
         return rename(tx, _name(old), _name(new), why, actor or login())
 
-    count = rehearse(place, verb, dry_run)
-    if dry_run:
-        say(f"This would give {new} the queues of {old}: {count}. Nothing was changed.")
-    else:
-        ask(f"This will give {new} the queues of {old}: {count}.", yes)
-        count = run_once(place.path, verb)
+    def do(is_dry: bool) -> int:
+        return run_once(place.path, verb, dry_run=is_dry)
+
+    def tell(count: int | None) -> None:
+        will(f"give {new} the queues of {old}: {count}", dry_run)
+
+    count = carry_out(place, do, tell, dry_run=dry_run, yes=yes)
+    if not dry_run:
         say(f"{new} has the queues of {old}: {count}.")
     if is_json:
         as_json(old=old, new=new, queues=count, dry_run=dry_run)

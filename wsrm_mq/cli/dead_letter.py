@@ -7,13 +7,13 @@ from typing import Final
 import click
 
 from wsrm_mq.cli import completing
+from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import end_of, key, known, when
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.ledger import show_ledger
-from wsrm_mq.cli.message_acts import add_act
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, one_look
 
 
 @click.group("dead-letter")
@@ -104,14 +104,4 @@ _STEPS: Final = {
 }
 
 
-def _check(place: Place, positions: list[int]) -> None:
-    from wsrm_mq.views.dead_letters import letter
-
-    with looking(place) as db:
-        for position in positions:
-            letter(db, position)
-
-
-add_act(dead_letter, "redrive", "dead letter")
-add_act(dead_letter, "discard", "dead letter", only="outcome:dead", check=_check)
-add_act(dead_letter, "confirm", "dead letter", only="outcome:dead", check=_check)
+add_acts(dead_letter)

@@ -1,4 +1,4 @@
-"""``wsrm-mq sequence``: which there are, and why one is stuck; ``sequence_acts`` has what changes them."""
+"""``wsrm-mq sequence``: which there are, and why one is stuck; ``act_commands`` has what changes them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wsrm_mq.cli import completing
+from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument, term_option
 from wsrm_mq.cli.columns import Column, known, when, word
 from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
 from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look, tell_unseen
-from wsrm_mq.cli.sequence_acts import ACTS
 
 if TYPE_CHECKING:
     from wsrm_mq.views.outgoing import OutgoingView
@@ -132,8 +132,7 @@ def show(place: Place, is_json: bool, part: str) -> None:
     show_ledger(events)
 
 
-for act in ACTS:
-    sequence.add_command(act)
+add_acts(sequence)
 
 
 # documents

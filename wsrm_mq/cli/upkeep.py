@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.acts import ask, careful, login, reason_given, rehearse, signed
+from wsrm_mq.cli.acts import ask, careful, carry_out, login, reason_given, signed
 from wsrm_mq.cli.output import as_json, fields, say
 from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms
 from wsrm_mq.cli.room import AGES, expected, kept_as, lent
@@ -220,9 +220,10 @@ def adopt(
     \b
     Example: wsrm-mq store adopt --dry-run
     """
+    from wsrm_mq.acts.sequences import bury
     from wsrm_mq.errors import NotAllowed
     from wsrm_mq.queue import adopt as verbs
-    from wsrm_mq.replay.sequences import move_given_up
+    from wsrm_mq.replay.acts import do_remainder
     from wsrm_mq.store.identity import identify
     from wsrm_mq.store.sqlite import presence, witness
     from wsrm_mq.store.store import run_once
@@ -241,16 +242,22 @@ def adopt(
             raise NotAllowed(f"{place.path}: a service uses it. Stop it first.")
         return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
 
-    adopted = rehearse(place, verb, dry_run, unconfirmed=True)
-    if is_confirmed:
-        say(_NEEDLESS, keep="\n")
-    say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]), keep="\n")
+    def do(is_dry: bool) -> verbs.Adopted:
+        return run_once(place.path, verb, unconfirmed=True, dry_run=is_dry)
+
+    def tell(adopted: verbs.Adopted | None) -> None:
+        assert adopted is not None
+        if is_confirmed:
+            say(_NEEDLESS, keep="\n")
+        say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]), keep="\n")
+
+    adopted = carry_out(place, do, tell, dry_run=dry_run, yes=yes, unconfirmed=True)
     if dry_run:
         say("Nothing was changed.")
     else:
-        ask("", yes)
-        adopted = run_once(place.path, verb, unconfirmed=True)
-        move_given_up(place.path)
+        if yes:
+            tell(adopted)
+        do_remainder(place.path, bury)
         witness.end_rehearsal(place.path)
         say(f"Done: {place.path} can be served.")
     _result(is_json, **adopted._asdict(), dry_run=dry_run)
@@ -275,10 +282,15 @@ def rehearse_on(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     def verb(tx: Any) -> None:
         verbs.rehearse(tx, place.path)
 
-    rehearse(place, verb, dry_run, unconfirmed=True)
+    def do(is_dry: bool) -> None:
+        run_once(place.path, verb, unconfirmed=True, dry_run=is_dry)
+
+    def tell(_result: None) -> None:
+        if not dry_run:
+            say(f"Acts will change {place.path}, which is no backup then.")
+
+    carry_out(place, do, tell, dry_run=dry_run, yes=yes, unconfirmed=True)
     if not dry_run:
-        ask(f"Acts will change {place.path}, which is no backup then.", yes)
-        run_once(place.path, verb, unconfirmed=True)
         begin_rehearsal(place.path)
         say(f"Done: acts change {place.path} alone. What they deliver waits there: nothing serves it.")
     _result(is_json, path=str(place.path), dry_run=dry_run)

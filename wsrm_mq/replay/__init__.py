@@ -7,24 +7,41 @@ identifier.
 """
 
 from wsrm_mq.queue.plans import Withdrawn
-from wsrm_mq.replay.acts import Acted, Refused, confirm, discard, redrive, restore, retry, which_messages
+from wsrm_mq.replay.acts import (
+    Acted,
+    Done,
+    Refused,
+    close,
+    confirm,
+    discard,
+    force,
+    hold,
+    note,
+    redrive,
+    restore,
+    resume,
+    retry,
+    skip,
+    terminate,
+    which_messages,
+    which_sequences,
+)
 from wsrm_mq.replay.plan import KEY_HEADER, Header, LeftOut, Line, PlanFile, document
 from wsrm_mq.replay.planning import make_plan
 from wsrm_mq.replay.run import Progress, cancel_plan, check_plan, run_plan
-from wsrm_mq.replay.sequences import SequenceAct, close, force, hold, note, resume, skip, terminate, which_sequences
 from wsrm_mq.replay.summary import Wishes
 from wsrm_mq.replay.targets import check_address, to_address, to_application
 
 __all__ = [
     "KEY_HEADER",
     "Acted",
+    "Done",
     "Header",
     "LeftOut",
     "Line",
     "PlanFile",
     "Progress",
     "Refused",
-    "SequenceAct",
     "Wishes",
     "Withdrawn",
     "cancel_plan",

@@ -1,0 +1,126 @@
+"""The acts of an operator on messages, and on dead letters, which are messages too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from wsrm_mq.acts.act import Act, Arguments, Right, Verb
+from wsrm_mq.errors import NotFound
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from wsrm_mq.store.transaction import Transaction
+
+MESSAGE: Final = "message"
+LETTER: Final = "dead-letter"
+
+EXAMPLES: Final = ('42 43 --reason "the service is repaired"', 'queue:/orders age:1h --reason "ticket 17"')
+
+_DEAD: Final = {"outcome": "dead"}
+_LIVE: Final = {"outcome": "live"}
+_ALARMS: Final = {"outcome": "dead", "confirmed": "no"}
+
+
+def _verbs() -> ModuleType:
+    from wsrm_mq.queue import dead_letters
+
+    return dead_letters
+
+
+def _told(words: str) -> Any:
+    """The same words for one and for many."""
+
+    def does(_result: None, _arguments: Arguments) -> str:
+        return words
+
+    return does
+
+
+RETRY: Final = Act(
+    MESSAGE,
+    "retry",
+    load=lambda: _verbs().retry,
+    does=_told("try {these} {when}"),
+    fits=(_LIVE,),
+    has_failed=True,
+    help="""Try now what waits for a retry, or stops its sequence.
+
+    It is tried from the first step of the ladder of waits.""",
+    examples=EXAMPLES,
+)
+
+DISCARD: Final = Act(
+    MESSAGE,
+    "discard",
+    load=lambda: _verbs().discard,
+    right=Right.GIVE_UP,
+    does=_told("give {these} up; `wsrm-mq message restore` undoes that while they are kept"),
+    fits=(_DEAD, _LIVE),
+    help="""Give up messages that are not delivered.
+
+    Dead letters, and what is not settled and does not run now: its sequence goes on without it. `message restore`
+    undoes it as long as the message is kept (`retain`).""",
+    examples=EXAMPLES,
+)
+
+RESTORE: Final = Act(
+    MESSAGE,
+    "restore",
+    load=lambda: _verbs().restore,
+    does=_told("bring {these} back as what they were"),
+    fits=({"outcome": "discarded", "reason": "by_operator"},),
+    help="""Bring back what an operator has discarded.
+
+    It is what it was: a dead letter, or a message that waits. Into a sequence in order only where nothing behind it
+    was delivered.""",
+    examples=EXAMPLES,
+)
+
+CONFIRM: Final = Act(
+    MESSAGE,
+    "confirm",
+    load=lambda: _verbs().confirm,
+    right=Right.REMARK,
+    does=_told("confirm {these}: they stay, and alarm no more"),
+    fits=(_ALARMS, {"reason": "answered_with_fault", "confirmed": "no"}),
+    help="""Say that messages are known: they alarm no more.
+
+    Dead letters, and messages that were answered with a fault. They stay as they are.""",
+    examples=EXAMPLES,
+)
+
+REDRIVE: Final = Act(
+    LETTER,
+    "redrive",
+    load=lambda: _verbs().redrive,
+    does=_told("deliver {these} again {when}"),
+    fits=(_DEAD,),
+    help="""Deliver dead letters again.
+
+    Those of a sequence go in its order. Each keeps the key that the service knows it by, so that what it has done
+    already is recognised. One that fails for good is a dead letter again.""",
+    examples=EXAMPLES,
+)
+
+
+def _on_letters(act: Act) -> Verb:
+    """The verb of an act on messages, for dead letters alone."""
+    from wsrm_mq.queue.withdrawing import stored
+
+    verb = act.load()
+
+    def on_a_letter(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+        if stored(tx, position).outcome != "dead":
+            more = f"`wsrm-mq message show {position}` says more."
+            raise NotFound(f"There is no dead letter at position {position}: {more}")
+        verb(tx, position, actor=actor, reason=reason)
+
+    return on_a_letter
+
+
+DISCARD_LETTER: Final = replace(DISCARD, subject=LETTER, load=lambda: _on_letters(DISCARD), fits=(_DEAD,))
+CONFIRM_LETTER: Final = replace(CONFIRM, subject=LETTER, load=lambda: _on_letters(CONFIRM), fits=(_ALARMS,))
+
+ACTS: Final = (RETRY, DISCARD, RESTORE, CONFIRM, REDRIVE, DISCARD_LETTER, CONFIRM_LETTER)

@@ -1,0 +1,276 @@
+"""The commands of acts, made from the registry: each says what the act will do to one thing or to many, asks, and does
+it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wsrm_mq.acts import ACTS, Act, Argument, Kind
+from wsrm_mq.acts.sequences import SUBJECT as SEQUENCE
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.acts import careful, carry_out, login, reason_given, signed, will
+from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.output import as_json, fields, is_terminal, say
+from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking
+from wsrm_mq.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from wsrm_mq.replay import Done
+    from wsrm_mq.store.port import Database
+
+NAMED: Final = 5
+"""So many of many sequences are named before it is asked."""
+SOME: Final = 1_000
+"""Acts on so many things are over before a bar would say anything."""
+
+
+def add_acts(group: click.Group) -> None:
+    """Give a group a command for each act on its subject."""
+    for act in ACTS:
+        if act.subject == group.name:
+            group.add_command((_on_sequences if act.subject == SEQUENCE else _on_messages)(act))
+
+
+# sequences
+
+
+def _on_sequences(act: Act) -> click.Command:
+    def command(place: Place, is_json: bool, words: tuple[str, ...], **options: Any) -> None:
+        from wsrm_mq.replay import which_sequences
+        from wsrm_mq.views.naming import shortened
+
+        def choose(db: Database) -> tuple[list[str], str]:
+            chosen = which_sequences(db, " ".join(words))
+            shorter = shortened(db, chosen[:NAMED]) if is_terminal() else {}
+            return chosen, ", ".join(shorter.get(name, name) for name in chosen[:NAMED])
+
+        _run(act, place, is_json, choose, **options)
+
+    metavar, count = ("SEQUENCE", 1) if act.is_for_one else ("SEQUENCE...", -1)
+    complete = completing.sequences if act.is_for_one else completing.query
+    which = click.argument(
+        "words", nargs=count, required=True, metavar=metavar, shell_complete=complete, callback=_as_words
+    )
+    examples = [f"wsrm-mq {act.subject} {act.name} {one}" for one in act.examples]
+    help_ = f"{cleandoc(act.help)}\n\n\b\nExample: " + "\n         ".join(examples)
+    return _command(act, help_, which(_with_arguments(act, command)), is_query=not act.is_for_one)
+
+
+def _as_words(_context: click.Context, _parameter: click.Parameter, given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
+
+
+# messages
+
+
+def _on_messages(act: Act) -> click.Command:
+    def command(place: Place, is_json: bool, query: str, everything: bool, **options: Any) -> None:
+        def choose(_db: Database) -> tuple[list[int], str]:
+            positions = _positions(place, act, query, everything)
+            return positions, _counted(act, len(positions))
+
+        _run(act, place, is_json, choose, **options)
+
+    everything = click.option("--all", "everything", is_flag=True, help="Every message that it fits.")
+    examples = "".join(f"\n  wsrm-mq {act.subject} {act.name} {one}" for one in act.examples)
+    help_ = f"{cleandoc(act.help)}\n\nQUERY is positions, or words that all have to hold.\n\n\b\nExamples:{examples}"
+    return _command(act, help_, everything(query_argument(_with_arguments(act, command))), is_query=True)
+
+
+def _positions(place: Place, act: Act, query: str, everything: bool) -> list[int]:
+    from wsrm_mq.replay.acts import fitting
+
+    words = query.split()
+    if everything == bool(words):
+        raise NotAllowed("say which messages: positions, a query such as queue:/orders, or --all; one of these.")
+    if words and all(word.isdecimal() for word in words):
+        return list(dict.fromkeys(POSITION(word) for word in words))  # it may have more digits than positions have
+    return fitting(place.path, act, query)
+
+
+def _counted(act: Act, count: int) -> str:
+    from wsrm_mq.views.sentences import counted
+
+    return counted(count, act.subject.replace("-", " "))
+
+
+# options
+
+
+def _command(act: Act, help_: str, callback: Callable[..., None], *, is_query: bool) -> click.Command:
+    made = click.command(act.name, cls=Asking if is_query else click.Command, help=help_)
+    return made(in_store(json_option(careful(signed(callback)))))
+
+
+def _with_arguments(act: Act, command: Callable[..., None]) -> Callable[..., None]:
+    for argument in reversed(act.arguments):
+        for option in reversed(list(_options(argument))):
+            command = option(command)
+    return command
+
+
+def _options(one: Argument) -> Iterator[Callable[[Callable[..., None]], Callable[..., None]]]:
+    if one.kind is Kind.FLAG:
+        for choice in one.choices:
+            yield click.option(f"--{choice.word}", one.name, flag_value=choice.word, help=choice.help)
+        return
+    type_ = {
+        Kind.NUMBER: POSITION,
+        Kind.TEXT: click.STRING,
+        Kind.ONE_OF: click.Choice([choice.word for choice in one.choices]),
+    }[one.kind]
+    if one.is_named:
+        shown: dict[str, Any] = {"default": one.default, "show_default": True} if one.default is not None else {}
+        yield click.option(f"--{one.name}", type=type_, help=one.help, **shown)
+    else:
+        yield click.argument(one.name, type=type_)
+
+
+def _values(act: Act, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an act, of the words that were given. Raises ``UsageError``."""
+    for one in act.arguments:
+        if given[one.name] is None and one.missing:
+            raise click.UsageError(one.missing)
+    if why := act.contradiction(given):
+        raise click.UsageError(why)
+    values = {one.name: {choice.word: choice.value for choice in one.choices} for one in act.arguments}
+    return {name: values[name].get(word, word) for name, word in given.items()}
+
+
+# doing
+
+
+def _run(
+    act: Act,
+    place: Place,
+    is_json: bool,
+    choose: Callable[[Database], tuple[list[Any], str]],
+    *,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    reason: str | None,
+    **given: Any,
+) -> None:
+    """Do an act as a command. ``choose`` answers the things that it is done to, and what they are called."""
+    from wsrm_mq.views.instances import live_instances
+
+    how = _values(act, given)
+    why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
+    with looking(place) as db:
+        things, called = choose(db)
+        is_served = bool(live_instances(db))
+    is_one, of_sequences = len(things) == 1, act.subject == SEQUENCE
+    if of_sequences and not is_one:
+        others = ", …" if len(things) > NAMED else ""
+        called = f"{act.to_many.format(**given)} {len(things)} sequences: {called}{others}"
+
+    def told(result: Any) -> str:
+        text = called
+        if is_one or not of_sequences:
+            when, later = ("now", "") if is_served else _AT_START
+            text = act.does(result, how).format(these=called, when=when, later=later)
+        return place.told(text)
+
+    def perform(is_dry: bool) -> list[Done]:
+        done = _performed(act, place, things, dry_run=is_dry, **why, **how)
+        return [one for one in done if of_sequences or one.refused or is_one]
+
+    def tell(done: list[Done] | None) -> None:
+        if things:
+            will(told(done[0].result if done and is_one else None), dry_run)
+
+    if not things:
+        say(f"No {act.subject.replace('-', ' ')} fits.")
+    done = carry_out(place, perform, tell, dry_run=dry_run, yes=yes or not things, is_rehearsed=is_one)
+    if of_sequences and is_one:
+        _tell_of_one(act, done[0], told(done[0].result), how, dry_run, is_json)
+    else:
+        (_tell_of_sequences if of_sequences else _tell_of_messages)(act, len(things), done, how, dry_run, is_json)
+
+
+_AT_START: Final = ("when the service starts", "; it goes on when the service starts")
+
+
+def _performed(act: Act, place: Place, things: list[Any], **how: Any) -> Iterator[Done]:
+    """Do it, with a bar where there are many and a terminal to draw it on."""
+    from wsrm_mq.replay.acts import perform
+
+    is_shown = sys.stderr.isatty() and len(things) > SOME
+    count = 0
+    with click.progressbar(length=len(things), label=act.name, file=sys.stderr, hidden=not is_shown) as bar:
+
+        def on_progress(things: int) -> None:
+            nonlocal count
+            count += things
+            bar.update(things)
+
+        try:
+            yield from perform(place.path, act, things, on_progress=on_progress, **how)
+        except KeyboardInterrupt:
+            left = f"{count} of {len(things)} are done; the same command does the rest."
+            raise Stopped(f"interrupted: {left}", Exit.INTERRUPTED) from None
+
+
+# telling
+
+
+def _tell_of_one(act: Act, one: Done, told: str, how: dict[str, Any], dry_run: bool, is_json: bool) -> None:
+    if not dry_run:
+        say(f"Done: {told}.")
+    answer = {"sequence": one.thing, **act.answer(one.result, how), "dry_run": dry_run}
+    if is_json:
+        as_json(**_jsonable(answer))
+    else:
+        fields(answer.items())
+
+
+def _tell_of_sequences(
+    act: Act, count: int, done: list[Done], how: dict[str, Any], dry_run: bool, is_json: bool
+) -> None:
+    refused = [one for one in done if one.refused]
+    changed = [one for one in done if not one.refused]
+    if is_json:
+        as_json(
+            done=[{"sequence": one.thing, **_jsonable(act.answer(one.result, how))} for one in changed],
+            refused=[{"sequence": one.thing, "why": one.refused} for one in refused],
+            dry_run=dry_run,
+        )
+    else:
+        fields({"sequences": count, "done": len(changed), "refused": len(refused), "dry_run": dry_run}.items())
+        fields(("refused", one.refused) for one in refused)
+    _stop_where_refused(len(refused), count, "sequence")
+
+
+def _tell_of_messages(
+    act: Act, count: int, done: list[Done], _how: dict[str, Any], dry_run: bool, is_json: bool
+) -> None:
+    from wsrm_mq.replay.acts import REPORTED
+
+    refused = [one for one in done if one.refused]
+    document = {"act": act.name, "messages": count, "done": count - len(refused), "refusals": len(refused)}
+    if is_json:
+        told = [{"position": one.thing, "why": one.refused} for one in refused[:REPORTED]]
+        as_json(**document, refused=told, dry_run=dry_run)
+    else:
+        fields({**document, "dry_run": dry_run}.items())
+        fields((f"refused {one.thing}", one.refused) for one in refused[:REPORTED])
+    _stop_where_refused(len(refused), count, "message")
+
+
+def _stop_where_refused(refused: int, count: int, noun: str) -> None:
+    from wsrm_mq.views.sentences import counted
+
+    if refused:
+        raise Stopped(f"refused: {refused} of {counted(count, noun)}.", Exit.REFUSED)
+
+
+def _jsonable(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """``missing`` is an ``AckRanges``, which people read as it is."""
+    return {name: [list(one) for one in value] if name == "missing" else value for name, value in answer.items()}
