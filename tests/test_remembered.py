@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from wsrm_mq.remembered import Recent, are_small, remembered
+from wsrm_mq.remembered import Recent, are_small
 
 LARGE = "x" * 100_000
-
-
-def test_what_is_small_is_made_once_and_what_is_large_each_time() -> None:
-    made: list[str] = []
-
-    @remembered(10, len)
-    def upper(text: str) -> str:
-        made.append(text)
-        return text.upper()
-
-    assert [upper("a"), upper("a"), upper(LARGE), upper(LARGE)] == ["A", "A", LARGE.upper(), LARGE.upper()]
-    assert made == ["a", LARGE, LARGE]
 
 
 def test_many_items_of_a_few_bytes_are_not_small_nor_is_a_long_name() -> None:

@@ -42,8 +42,7 @@ from wsrm_mq.errors import (
 from wsrm_mq.events.telling import tell
 from wsrm_mq.hooks import Hooks, answering_text
 from wsrm_mq.kept_headers import KeptHeaders, as_json
-from wsrm_mq.queue.arrival import Body, Sender
-from wsrm_mq.queue.lookup import may_take
+from wsrm_mq.queue.arrival import Body, Sender, may_take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.polling import leave_to_fetch, taken
 from wsrm_mq.queue.sending import OutgoingMessage
@@ -62,7 +61,7 @@ _NO_HEADERS: Final = Headers(SOAPVersion.SOAP_1_2)
 _QUEUE_NAME: Final = 512
 """Bytes of a path, which names a queue: the sender chooses it."""
 MAX_CLIENTS: Final = 4_096
-"""How many are remembered."""
+"""How many are remembered, before all are forgotten."""
 _TOLD_OPERATIONS: Final = 256
 _NOT_COMPRESSED: Final = "Send this without Content-Encoding: the service here cannot expand it."
 _NOT_GZIP: Final = "Send this with Content-Encoding gzip or without: no other one is expanded here."
@@ -109,8 +108,9 @@ class Front:
         self._default_peer = _peer(app, settings)
         self._peers = {name: _peer(app, settings, name, partner) for name, partner in settings.partners.items()}
         peers = self._default_peer, *self._peers.values()
-        asks = any(peer.operations is None for peer in peers)
-        self._own_description = OwnDescription(call, tell=self._tell_no_wsdl) if asks else None
+        self.asks = any(peer.operations is None for peer in peers)
+        """Whether the application is asked for its WSDL; see ``ask_for_wsdl``."""
+        self._own_description = OwnDescription(call, tell=self._tell_no_wsdl) if self.asks else None
         self._told_of: Recent[Hashable, bool] = Recent(_TOLD_OPERATIONS)
         self._may_require_rm = any(peer.require_rm for peer in peers)
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
@@ -147,6 +147,7 @@ class Front:
             sender_fault_status=settings.sender_fault_status,
             events=self.engine.events,
             identify=self._identify,
+            connections=self._connections,
             hand_over=self.engine.hand_over,
             refused=self.count_refusal,
             may_take=self._may_take,
@@ -165,7 +166,7 @@ class Front:
             (*settings.keep_headers, *reported),
             lambda name: self.engine.events.tell("request.header_dropped", name=name),
         )
-        self.clients: Recent[Hashable, Client] = Recent(MAX_CLIENTS)
+        self.clients: dict[Hashable, Client] = {}
         self.is_ending = False
 
     # life
@@ -224,7 +225,9 @@ class Front:
             identity=self._identify(environ, _NO_HEADERS) if self._has_identity else None,
         )
         if are_small(alike.items()):
-            self.clients.keep(key, client)
+            if len(self.clients) >= MAX_CLIENTS:
+                self.clients = {}
+            self.clients[key] = client
         return client
 
     def begin(self, client: Client, environ: Environ, body: Body, call: object) -> Answer | Forward | Commit:
@@ -235,7 +238,7 @@ class Front:
             if self.is_ending and not self.engine.is_running:
                 return unavailable("The service is shutting down. Send again later.")
             self.start()
-        return self.destination.begin(client, self._connections.name(environ, call), body, environ)
+        return self.destination.begin(client, body, environ, call)
 
     def looked_up(self, client: Client, host: str) -> tuple[Future[Any], float]:
         """Have the name of a host looked up; see ``Names.ask``. The names of one client leave others their share."""
@@ -252,7 +255,7 @@ class Front:
         """To be called in a thread that may wait, and not in the application's own."""
         if self._own_description is not None and self._own_description.read(client.queue, client.environ):
             client.arrivals.clear()
-            self.clients = Recent(MAX_CLIENTS)  # what is remembered of others was decided without it
+            self.clients = {}  # what is remembered of others was decided without it
 
     def ask_at_start(self) -> None:
         """``ask_for_wsdl`` for the paths that are configured. To be called where the application answers by now."""

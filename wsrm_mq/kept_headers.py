@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
 from typing import Any, Final
 
 KEPT_HEADERS: Final = (
@@ -116,7 +117,7 @@ class KeptHeaders:
         """The part of a request that a replay needs."""
         known = self._known
         try:
-            return tuple([item for item in environ.items() if known[item[0]]])
+            return tuple(compress(environ.items(), map(known.__getitem__, environ)))
         except KeyError:
             return tuple([item for item in environ.items() if self._keeps(item[0])])
 

@@ -5,17 +5,15 @@ It is bounded in number, and what is large is not remembered: so it is bounded i
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sized
+from collections.abc import Hashable, Iterable, Sized
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-A = TypeVar("A", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_SMALL: Final = 8 * 1024
+SMALL: Final = 8 * 1024
 """Bytes or characters, of HTTP headers say: there may be thousands of it."""
 _ITEM: Final = 64
 """What an item takes beside its own bytes, about: many headers of a byte each are much."""
@@ -23,23 +21,7 @@ _ITEM: Final = 64
 
 def are_small(items: Iterable[tuple[Sized, Sized]]) -> bool:
     """Whether items that a stranger chose, names and values, are to be remembered."""
-    return sum([_ITEM + len(name) + len(value) for name, value in items]) <= _SMALL
-
-
-def remembered(most: int, size: Callable[[Any], int]) -> Callable[[Callable[[A], V]], Callable[[A], V]]:
-    """Decorates a function of one argument: what it makes of the last ``most`` arguments is kept, but for arguments
-    whose ``size`` is large."""
-
-    def decorate(make: Callable[[A], V]) -> Callable[[A], V]:
-        kept = functools.lru_cache(most)(make)
-
-        @functools.wraps(make)
-        def look(argument: A) -> V:
-            return kept(argument) if size(argument) <= _SMALL else make(argument)
-
-        return look
-
-    return decorate
+    return sum([_ITEM + len(name) + len(value) for name, value in items]) <= SMALL
 
 
 class Recent(Generic[K, V]):

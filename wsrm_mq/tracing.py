@@ -165,16 +165,8 @@ def _receive(
     return Receive(span, environ)
 
 
-def processing(call: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
-    """``call`` in a span of its own, where a provider is set."""
-
-    def called(delivery: Delivery) -> Outcome:
-        return call(delivery) if tracer is None else _process(tracer, call, delivery)
-
-    return called
-
-
-def _process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
+def process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
+    """Answers ``call(delivery)``, which runs in a span of its own."""
     from opentelemetry import context
     from opentelemetry.trace import SpanKind, set_span_in_context
 

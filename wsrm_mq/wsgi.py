@@ -122,7 +122,8 @@ class WSRMMiddleware(Served):
         try:
             client = client or front.meet(key, environ, dict(alike))
             body = read_body(environ, limit=front.settings.max_body)
-            front.ask_for_wsdl(client)
+            if front.asks:
+                front.ask_for_wsdl(client)
             answer = self._answer(self._begin(client, environ, body, start_response), environ)
         except REFUSED as error:
             answer = front.refusal(error)

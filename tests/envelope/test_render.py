@@ -17,7 +17,7 @@ from wsrm_mq.envelope import (
     reply_headers,
     sequence_acknowledgement,
 )
-from wsrm_mq.envelope.fragments import envelope
+from wsrm_mq.envelope.render import envelope
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     EndpointReference,

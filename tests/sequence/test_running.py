@@ -4,22 +4,7 @@ from itertools import product
 
 import pytest
 
-from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row, decide, delivery_state, is_paused
-
-NOW = 1_000
-IDLE = {
-    "on_hold_since": None,
-    "blocked": None,
-    "owner": None,
-    "cursor": 5,
-    "limit": 5,
-    "discard_from": None,
-    "retry_from": None,
-    "retry_at": None,
-    "discarding": False,
-    "held": 0,
-    "now": NOW,
-}
+from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row, decide, is_paused
 
 
 @pytest.mark.parametrize("table", [DELIVERY, ENTRY], ids=["delivery", "entry"])
@@ -36,29 +21,6 @@ def test_a_table_in_which_none_or_several_fit_is_refused(rows: tuple[Row, ...]) 
 
 def test_every_state_has_its_row() -> None:
     assert [state for state, _row in DELIVERY] == list(DeliveryState)
-
-
-@pytest.mark.parametrize(
-    ("columns", "state"),
-    [
-        ({}, DeliveryState.IDLE),
-        ({"held": 1}, DeliveryState.WAITING),
-        ({"held": 1, "discard_from": 5, "discarding": True}, DeliveryState.DISCARDING),
-        ({"cursor": 4, "discard_from": 4, "discarding": True}, DeliveryState.DISCARDING),
-        ({"cursor": 3, "discard_from": 4, "discarding": True}, DeliveryState.READY),
-        ({"cursor": 4}, DeliveryState.READY),
-        ({"cursor": 4, "retry_from": 900, "retry_at": 1_001}, DeliveryState.RETRYING),
-        ({"cursor": 4, "retry_from": 900, "retry_at": 1_000}, DeliveryState.READY),
-        ({"cursor": 4, "retry_from": 900, "retry_at": 1_001, "owner": 1}, DeliveryState.RUNNING),
-        ({"owner": 1}, DeliveryState.RUNNING),
-        ({"cursor": 4, "blocked": 17}, DeliveryState.BLOCKED),
-        ({"on_hold_since": 900}, DeliveryState.HELD),
-        ({"cursor": 4, "on_hold_since": 900}, DeliveryState.HELD),
-        ({"cursor": 4, "on_hold_since": 900, "blocked": 17, "owner": 1}, DeliveryState.HELD),
-    ],
-)
-def test_the_columns_of_a_sequence_say_what_its_delivery_does(columns: dict[str, int], state: DeliveryState) -> None:
-    assert delivery_state(**IDLE | columns) is state  # type: ignore[arg-type]
 
 
 def test_a_wait_that_begins_in_the_future_is_over() -> None:

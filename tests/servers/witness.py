@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.servers.fronts import FRONTS, serve
-from wsrm_mq import once, tracing
+from wsrm_mq import once
 from wsrm_mq.delivery import posting
-from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
+from wsrm_mq.delivery.application import Application
+from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.posting import Posting
 from wsrm_mq.delivery.recording import Recording
 from wsrm_mq.delivery.waiting import Waiters
@@ -83,19 +84,14 @@ def arm(death: Death) -> None:
 
     RMDestination.finish = die_or_finish  # type: ignore[method-assign]
 
-    processing = tracing.processing
+    call = Application.__call__
 
-    def processing_or_dying(call: Call) -> Call:
-        traced = processing(call)
+    def call_then_die(self: Application, delivery: Delivery) -> Outcome:
+        outcome = call(self, delivery)
+        death.passes("before_settle")
+        return outcome
 
-        def call_then_die(delivery: Delivery) -> Outcome:
-            outcome = traced(delivery)
-            death.passes("before_settle")
-            return outcome
-
-        return call_then_die
-
-    tracing.processing = processing_or_dying
+    Application.__call__ = call_then_die  # type: ignore[method-assign]
 
     notify = Waiters.notify
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sqlite3
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.sequence.running import ENTRY, DeliveryState, decide, delivery_state, is_paused
+from wsrm_mq.sequence.running import ENTRY, DeliveryState, decide, is_paused
 from wsrm_mq.store import lanes, running
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.tables import entry, lane
+from wsrm_mq.versions import WSA_2005, SOAPVersion
 
 NOW = bindparam("now")
 AT = 1_000
@@ -71,7 +75,12 @@ def stored() -> sqlite3.Connection:
 
 def expected(columns: tuple[int | None, ...]) -> DeliveryState:
     row = dict(zip(COLUMNS, columns, strict=True))
-    return delivery_state(**row | {"discarding": bool(row["discarding"]), "now": AT})  # type: ignore[arg-type]
+    return state_of(AT, **row | {"discarding": bool(row["discarding"])})
+
+
+def state_of(now: int, **columns: Any) -> DeliveryState:
+    one = Lane(queue=1, kind="rm", identifier="urn:x", soap=SOAPVersion.SOAP_1_2, addressing=WSA_2005, **columns)
+    return one.delivery_state(now)
 
 
 def test_the_state_of_a_delivery_is_the_same_in_sql() -> None:
@@ -130,3 +139,26 @@ def test_the_index_of_what_is_runnable_holds_what_the_machine_calls_so(path: Pat
         f"EXPLAIN QUERY PLAN {lanes.RUNNABLE}", {"now": AT, "count": 1, "after": 0, "foreign": "[]"}
     ).fetchall()
     assert "lane_runnable" in plan[0][3]
+
+
+@pytest.mark.parametrize(
+    ("columns", "state"),
+    [
+        ({}, DeliveryState.IDLE),
+        ({"held": 1}, DeliveryState.WAITING),
+        ({"held": 1, "discard_from": 5, "discarding": True}, DeliveryState.DISCARDING),
+        ({"cursor": 4, "discard_from": 4, "discarding": True}, DeliveryState.DISCARDING),
+        ({"cursor": 3, "discard_from": 4, "discarding": True}, DeliveryState.READY),
+        ({"cursor": 4}, DeliveryState.READY),
+        ({"cursor": 4, "retry_from": 900, "retry_at": 1_001}, DeliveryState.RETRYING),
+        ({"cursor": 4, "retry_from": 900, "retry_at": 1_000}, DeliveryState.READY),
+        ({"cursor": 4, "retry_from": 900, "retry_at": 1_001, "owner": 1}, DeliveryState.RUNNING),
+        ({"owner": 1}, DeliveryState.RUNNING),
+        ({"cursor": 4, "blocked": 17}, DeliveryState.BLOCKED),
+        ({"on_hold_since": 900}, DeliveryState.HELD),
+        ({"cursor": 4, "on_hold_since": 900}, DeliveryState.HELD),
+        ({"cursor": 4, "on_hold_since": 900, "blocked": 17, "owner": 1}, DeliveryState.HELD),
+    ],
+)
+def test_the_columns_of_a_sequence_say_what_its_delivery_does(columns: dict[str, int], state: DeliveryState) -> None:
+    assert state_of(1_000, **{"cursor": 5, "limit": 5} | columns) is state

@@ -43,7 +43,7 @@ from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import OnFault, PolicyOf
 from wsrm_mq.queue.settle import ServiceReply
-from wsrm_mq.remembered import remembered
+from wsrm_mq.remembered import SMALL
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.store.storable import storable
@@ -71,9 +71,7 @@ _CODE_LENGTH: Final = 200
 """Characters of a fault's code."""
 
 
-@remembered(_CLIENTS, len)
-def _from_json(environ: str) -> dict[str, Any]:
-    """The environ of a client's messages, as far as they are alike: to be copied."""
+def _from_json(environ: str) -> Environ:
     return {
         "SCRIPT_NAME": "",
         "PATH_INFO": "/",
@@ -105,6 +103,8 @@ class Application:
         self._max_reply = max_reply
         self._call = call
         self._policy_of = policy_of
+        self._environs: dict[str, Environ] = {}
+        """What the messages of a client have in common: to be copied."""
         self._rewrite: Rewrite | None = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
@@ -112,7 +112,7 @@ class Application:
         failed: list[object] = []
         known: list[bool] = []
         try:
-            kept = _from_json(delivery.environ)
+            kept = self._environs.get(delivery.environ) or self._read(delivery.environ)
             body, size = delivery.body.open(), delivery.body.size
             if self._rewrite is not None:
                 body, size = self._rewritten(body.read(), kept, self._rewrite)
@@ -136,6 +136,14 @@ class Application:
             outcome.is_known = True
         return _explained(outcome, failed) if failed else outcome
 
+    def _read(self, environ: str) -> Environ:
+        read = _from_json(environ)
+        if len(environ) <= SMALL:
+            if len(self._environs) >= _CLIENTS:
+                self._environs = {}
+            self._environs[environ] = read
+        return read
+
     def _rewritten(self, content: bytes, kept: Mapping[str, str], rewrite: Rewrite) -> tuple[BinaryIO, int]:
         if content_coding(kept.get("HTTP_CONTENT_ENCODING", "")) == "gzip":
             content = expand(content, self._limits).read()
@@ -150,7 +158,7 @@ class Application:
         body: BinaryIO,
         size: int,
     ) -> Environ:
-        identifier, number, replay_id = delivery.key
+        identifier, number, replay_id = delivery.source or (delivery.identifier, delivery.number, "")
         environ: Environ = {
             **kept,
             "CONTENT_LENGTH": str(size),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
+from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
@@ -328,7 +329,10 @@ class Dispatcher:
         if completion is not None:
             completion.calling()
         begun = time.perf_counter()
-        outcome = self._call(delivery)
+        if tracing.tracer is None or delivery.channel is not None:
+            outcome = self._call(delivery)
+        else:
+            outcome = tracing.process(tracing.tracer, self._call, delivery)
         outcome.seconds = time.perf_counter() - begun
         if completion is not None:
             completion.storing()

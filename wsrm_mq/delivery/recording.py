@@ -26,7 +26,6 @@ from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
-from wsrm_mq.queue.counts import failed, took
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
@@ -401,7 +400,7 @@ def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | 
         sends = None
         lane = lane_of(tx, claim)
         queue = lane.queue if lane is not None else 0
-        took(tx, queue, outcome.seconds or 0.0)
+        tx.counts.took(queue, outcome.seconds or 0.0)
         if outcome.reply is not None:
             _header, sent = add_reply(tx, lane, position, number, outcome.reply, is_awaited=delivery.is_waited_for)
             sends = sent.claim
@@ -410,7 +409,7 @@ def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | 
         if outcome.error is not None:
             why, failure = outcome.error, outcome.diagnosis.columns
             tx.ledger("failed", lane, number=number, position=position, reason=why, failure=failure, is_told=False)
-            failed(tx, queue, outcome.diagnosis.kind)
+            tx.counts.failed(queue, outcome.diagnosis.kind)
         return sends
 
     return note

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Final
 
-from wsrm_mq.remembered import remembered
+from wsrm_mq.remembered import SMALL
 from wsrm_mq.sequence.elements import EndpointReference
 
 REPLY_ENDPOINTS: Final = "wsrm.reply_endpoints"
@@ -24,11 +25,15 @@ def with_reply_endpoints(environ: str, reply_to: EndpointReference | None, fault
 
 def reply_endpoint(environ: str, *, is_fault: bool) -> EndpointReference | None:
     """Where the reply to the message of this request is sent; ``None``: it is answered on the response."""
-    endpoints = _endpoints(environ) if REPLY_ENDPOINTS in environ else ()
+    if REPLY_ENDPOINTS not in environ:
+        return None
+    endpoints = _remembered(environ) if len(environ) <= SMALL else _endpoints(environ)
     return None if not endpoints else endpoints[-1] if is_fault else endpoints[0]
 
 
-@remembered(_CLIENTS, len)
 def _endpoints(environ: str) -> tuple[EndpointReference | None, ...]:
     said = json.loads(environ).get(REPLY_ENDPOINTS, [])
     return tuple(one and EndpointReference(one[0], tuple(one[1:])) for one in said)
+
+
+_remembered: Final = lru_cache(_CLIENTS)(_endpoints)

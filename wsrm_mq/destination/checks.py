@@ -1,21 +1,15 @@
-"""What a request must be to be taken, beyond headers that can be read: its answers can leave, on its own HTTP response
-or to an address, and its body is whole, and well-formed where that is wanted."""
+"""What the headers of a request must say for it to be taken: its answers can leave, on its own HTTP response or to an
+address; and what of them is understood and used here."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from wsrm_mq.destination.client import Client
-from wsrm_mq.destination.exchange import Request
 from wsrm_mq.destination.reach import Reach
-from wsrm_mq.envelope import Headers, Limits, parse_content_type
-from wsrm_mq.envelope.source import Source
-from wsrm_mq.envelope.stream import expand
-from wsrm_mq.envelope.wellformed import check_well_formed
-from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
+from wsrm_mq.envelope import Headers
 from wsrm_mq.errors import EnvelopeError, NameNotKnown, NameServerSilent
-from wsrm_mq.queue.arrival import Body, Receipt
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, Offer
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
@@ -141,32 +135,3 @@ def _is_place(element: CreateSequence, headers: Headers, reach: Reach) -> bool:
     if place.address == anonymous:
         return acks_to.address == anonymous and headers.reply_anonymous and not headers.reply_is_fetched
     return not reach.refusal(place, "Endpoint", headers)
-
-
-def source_of(client: Client, body: Body, limits: Limits) -> Source:
-    """The body from its first byte, expanded where it is compressed."""
-    source: Source = body.content if body.content is not None else body.open()
-    return expand(source, limits) if client.content_encoding == "gzip" else source
-
-
-def shows_its_end(client: Client, body: Body, limits: Limits) -> bool:
-    """Whether the last bytes tell that nothing is missing. What is compressed does not show its end."""
-    if client.content_encoding or not looks_whole(body.tail(TAIL_BYTES), client.content_type):
-        return False
-    return body.is_counted or ends_once(source_of(client, body, limits), client.content_type)
-
-
-def needs_reading(request: Request, limits: Limits, *, is_kept: bool) -> bool:
-    """Whether ``check_body`` has to read it to its end."""
-    has_parts = request.headers.is_rm and parse_content_type(request.client.content_type).is_multipart
-    is_read_in_any_case = is_kept and request.peer.verify_body
-    return is_read_in_any_case or ((is_kept or has_parts) and not shows_its_end(request.client, request.body, limits))
-
-
-def check_body(request: Request, limits: Limits, *, is_kept: bool) -> None:
-    """Raises ``EnvelopeError`` for a body that breaks off, or is not well-formed."""
-    client, body = request.client, request.body
-    if is_kept and request.peer.verify_body:
-        check_well_formed(source_of(client, body, limits), client.content_type, limits)
-    if not shows_its_end(client, body, limits):
-        check_whole(source_of(client, body, limits), client.content_type, limits)

@@ -22,7 +22,6 @@ from wsrm_mq.delivery.undelivered import UNDELIVERED
 from wsrm_mq.destination import answers
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.checks import (
-    check_body,
     check_create,
     check_reply_to,
     check_understood,
@@ -30,21 +29,20 @@ from wsrm_mq.destination.checks import (
     fault_place,
     is_sent_to,
     is_without_effect,
-    needs_reading,
     own_fault_place,
     reply_endpoint_of,
-    shows_its_end,
-    source_of,
     usable_offer,
 )
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.commits import acknowledging, asking, last_reply, sender_of, unsequenced
+from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.copies import Copies
 from wsrm_mq.destination.elsewhere import created_there, ended_there
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
 from wsrm_mq.destination.make_connection import Fetching
 from wsrm_mq.destination.operations import Operations
 from wsrm_mq.destination.reach import Reach
+from wsrm_mq.destination.request_body import check_body, needs_reading, shows_its_end, source_of
 from wsrm_mq.destination.stacks import takes_an_acknowledgement_for_the_reply, takes_the_end_on_a_response
 from wsrm_mq.envelope import Headers, Limits, content_type_of, scan
 from wsrm_mq.envelope.scanner import Scanner
@@ -84,7 +82,7 @@ RunForRequest = Callable[[Claim, Delivery], object]
 CountRefusal = Callable[[str, str | None, str], object]
 """Counts a refusal by reason and partner."""
 MayTake = Callable[[Sender, str], bool]
-"""Looks up whether a sequence may still take messages of a sender; see ``queue.lookup``."""
+"""Looks up whether a sequence may still take messages of a sender; see ``queue.arrival``."""
 Say = Callable[[OutgoingMessage, str | None, int | None], bool]
 """Sends what is not stored, a fault, because of this sender, about the sequence with this key, if one; answers whether
 it can be sent."""
@@ -103,6 +101,7 @@ class RMDestination:
         sender_fault_status: int,
         events: Events,
         identify: Identify,
+        connections: Connections,
         hand_over: HandOver,
         refused: CountRefusal,
         may_take: MayTake,
@@ -112,6 +111,7 @@ class RMDestination:
     ) -> None:
         self._events = events
         self._identify = identify
+        self._connections = connections
         self._hand_over = hand_over
         self._refused = refused
         self._may_take = may_take
@@ -128,9 +128,11 @@ class RMDestination:
 
     # begin: what to do
 
-    def begin(self, client: Client, connection: str | None, body: Body, environ: Environ) -> Answer | Forward | Commit:
-        """``environ`` is what ``identify`` gets. Raises what that raises, and ``NameNotKnown`` where a name has to be
-        looked up before it can be called again, ``NameServerSilent`` where that came to nothing."""
+    def begin(self, client: Client, body: Body, environ: Environ, call: object) -> Answer | Forward | Commit:
+        """``environ`` is what ``identify`` gets; ``call`` as for ``Connections.name``. Raises what they raise, and
+        ``NameNotKnown`` where a name has to be looked up before it can be called again, ``NameServerSilent`` where that
+        came to nothing."""
+        connection = self._connections.name(environ, call)
         status, partner = self._sender_fault_status, None
         try:
             source = source_of(client, body, self._limits)
@@ -354,7 +356,8 @@ class RMDestination:
                 self._hand_over(receipt, delivery)
         except BaseException as error:  # what is committed is told so, and the watch takes up what was dropped
             self._events.tell("store.callback_failed", trouble=error)
-        tell_of_wrong(self._events, receipt)
+        if receipt.other_faults or receipt.wrong_acknowledgements:
+            tell_of_wrong(self._events, receipt)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         if isinstance(receipt, MessageReceipt) and receipt.fault is None and not receipt.no_room:
@@ -391,7 +394,7 @@ class RMDestination:
         has_all = not arrival.waits or (receipt.settled and not arrival.wants_reply)
         own = receipt.acknowledgement
         later = EMPTY  # an acknowledgement that leaves it out would tell the source that it is lost
-        if commit.may_answer_later and arrival.named and own is not None:
+        if arrival.wants_reply and commit.may_answer_later and arrival.named and own is not None:
             later = answers.acknowledgement(headers, (own, *receipt.others))
         if not has_all and position is not None:  # without one it was pruned: the sender is told that it arrived
             if receipt.is_stuck:

@@ -1,4 +1,5 @@
-"""The body of a request: of a WSGI one by the rules of the servers, a length, or an input that ends, or none at all.
+"""The body of a request: of a WSGI one by the rules of the servers, a length, or an input that ends, or none at all;
+and whether it is whole, and well-formed where that is wanted.
 
 A large body goes to a temporary file as it comes in; it is never whole in memory.
 """
@@ -10,6 +11,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from wsrm_mq.destination.client import Client
+from wsrm_mq.destination.exchange import Request
+from wsrm_mq.envelope import Limits, parse_content_type
+from wsrm_mq.envelope.source import Source
+from wsrm_mq.envelope.stream import expand
+from wsrm_mq.envelope.wellformed import check_well_formed
+from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
 from wsrm_mq.queue.arrival import Body
 
 SPOOL_OVER: Final = 1024 * 1024
@@ -116,3 +124,35 @@ def _spool(source: Any, length: int | None, spool: Spool, begun: bytes) -> Body:
     if length is not None and spool.size < length:
         raise BodyRefused(400, f"The body ended after {spool.size} of {length} bytes.")
     return spool.body(is_counted=length is not None)
+
+
+# whether it is whole
+
+
+def source_of(client: Client, body: Body, limits: Limits) -> Source:
+    """The body from its first byte, expanded where it is compressed."""
+    source: Source = body.content if body.content is not None else body.open()
+    return expand(source, limits) if client.content_encoding == "gzip" else source
+
+
+def shows_its_end(client: Client, body: Body, limits: Limits) -> bool:
+    """Whether the last bytes tell that nothing is missing. What is compressed does not show its end."""
+    if client.content_encoding or not looks_whole(body.tail(TAIL_BYTES), client.content_type):
+        return False
+    return body.is_counted or ends_once(source_of(client, body, limits), client.content_type)
+
+
+def needs_reading(request: Request, limits: Limits, *, is_kept: bool) -> bool:
+    """Whether ``check_body`` has to read it to its end."""
+    has_parts = request.headers.is_rm and parse_content_type(request.client.content_type).is_multipart
+    is_read_in_any_case = is_kept and request.peer.verify_body
+    return is_read_in_any_case or ((is_kept or has_parts) and not shows_its_end(request.client, request.body, limits))
+
+
+def check_body(request: Request, limits: Limits, *, is_kept: bool) -> None:
+    """Raises ``EnvelopeError`` for a body that breaks off, or is not well-formed."""
+    client, body = request.client, request.body
+    if is_kept and request.peer.verify_body:
+        check_well_formed(source_of(client, body, limits), client.content_type, limits)
+    if not shows_its_end(client, body, limits):
+        check_whole(source_of(client, body, limits), client.content_type, limits)

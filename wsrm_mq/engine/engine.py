@@ -30,6 +30,7 @@ from wsrm_mq.delivery.acknowledging import Acknowledging
 from wsrm_mq.delivery.delivery import Call, Delivery
 from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.gaps import Gaps
+from wsrm_mq.delivery.gate import Gate
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.janitor import Janitor
@@ -38,7 +39,6 @@ from wsrm_mq.delivery.posting import Posting, has_taken
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.engine.duty import Duty
-from wsrm_mq.engine.gate import Gate
 from wsrm_mq.engine.prefork import defer
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events, OnEvent
@@ -105,7 +105,7 @@ class Engine:
         self._poster = poster
         self._where = where
         self._serving = serving
-        self._call = tracing.processing(call)
+        self._call = call
         self._policy_of = policy_of
         self._request_threads = request_threads
         self._max_waiting = max_waiting

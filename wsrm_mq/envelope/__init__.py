@@ -11,7 +11,6 @@ from wsrm_mq.envelope.render import (
     create_sequence_response,
     ending,
     ending_response,
-    fault,
     fetched_headers,
     last_message,
     new_message_id,
@@ -30,6 +29,7 @@ from wsrm_mq.envelope.reply import (
 )
 from wsrm_mq.envelope.rewrite import demote, strip
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.soap_fault import fault
 from wsrm_mq.envelope.stream import Expanded, expand
 
 __all__ = [

@@ -1,27 +1,23 @@
-"""Everything a destination says, as bytes in UTF-8.
+"""Everything a destination says, as bytes in UTF-8, and the parts that it is made of, as text.
 
 ``to`` is the endpoint reference of an addressable receiver; without it the message is for the response of the
 request (anonymous). ``relates_to`` is the request's MessageID, ``None`` if it had none.
+
+RM and addressing elements declare their own namespace, so that each can be put into an envelope with whatever
+prefixes. Children come in the schema's order (NS-008).
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import secrets
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from wsrm_mq.envelope.duration import render_duration
-from wsrm_mq.envelope.fragments import (
-    acknowledgements,
-    addressing_headers,
-    endpoint,
-    envelope,
-    message_pending,
-    new_message_id,
-    own_names,
-    sequence_header,
-)
-from wsrm_mq.envelope.soap_fault import fault
 from wsrm_mq.envelope.text import escape
 from wsrm_mq.sequence.elements import (
     CloseSequence,
@@ -31,21 +27,17 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, WSA_2004, AddressingVersion, RMVersion, SOAPVersion
 
-__all__ = [
-    "create_sequence_response",
-    "ending",
-    "ending_response",
-    "fault",
-    "fetched_headers",
-    "last_message",
-    "new_message_id",
-    "own_names",
-    "reply_headers",
-    "sequence_acknowledgement",
-]
-
+_UNMARKED: Final = (WSA_2004,)
+"""Versions without IsReferenceParameter."""
+_BUFFER_REMAINING: Final = (
+    '<netrm:BufferRemaining xmlns:netrm="http://schemas.microsoft.com/ws/2006/05/rm">{}</netrm:BufferRemaining>'
+)
+_OWN_NAMES: Final = re.compile(b'<Action xmlns="[^"]*">([^<]*)</Action><MessageID xmlns="[^"]*">([^<]*)</MessageID>')
+_60_BITS: Final = 2**60 - 1
+_KNOWN_SEQUENCES: Final = 4_096
+_ELEMENT_NAME: Final = re.compile(r"<[^\s/>]+")
 _VALUE: Final = "urn:the-value"
 """Stands for a value in an envelope that is rendered to be cut there."""
 
@@ -180,3 +172,155 @@ def ending_response(
         f"<wsrm:Identifier>{escape(ending.identifier)}</wsrm:Identifier></wsrm:{local}>"
     )
     return envelope(soap, headers + acknowledgements(rm, acks), body)
+
+
+# the parts
+
+
+class _Ids:
+    """Ids of one process: random digits of its own, and a number. Asking the system for each would give up the
+    interpreter's lock each time."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        digits = os.urandom(8).hex()
+        self.start = f"urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-{secrets.choice('89ab')}"
+        self.numbers = itertools.count(secrets.randbits(56))
+
+
+_ids = _Ids(0)
+
+
+def new_message_id() -> str:
+    """A fresh ``urn:uuid:`` (A-014): unique, not secret. A forked worker never repeats one."""
+    global _ids
+    if _ids.pid != os.getpid():
+        _ids = _Ids(os.getpid())
+    number = f"{next(_ids.numbers) & _60_BITS:015x}"
+    return f"{_ids.start}{number[:3]}-{number[3:]}"
+
+
+def envelope(soap: SOAPVersion, headers: str, body: str) -> bytes:
+    """``headers`` and ``body`` are XML that declares every prefix but ``soap``."""
+    return (
+        f'<soap:Envelope xmlns:soap="{soap.namespace}"><soap:Header>{headers}</soap:Header>'
+        f"<soap:Body>{body}</soap:Body></soap:Envelope>"
+    ).encode()
+
+
+def addressing_elements(
+    addressing: AddressingVersion,
+    action: str,
+    relates_to: str | None,
+    to: EndpointReference | None = None,
+    message_id: str | None = None,
+) -> dict[str, str]:
+    """Action, MessageID (a new one unless it is given), To (anonymous without ``to``) and RelatesTo, if any, by local
+    name."""
+    recipient = addressing.anonymous if to is None else to.address
+    elements = {
+        "Action": _constant("Action", addressing, action),
+        "MessageID": f'<MessageID xmlns="{addressing.namespace}">{message_id or new_message_id()}</MessageID>',
+        "To": _constant("To", addressing, recipient),
+    }
+    if relates_to:
+        elements["RelatesTo"] = f'<RelatesTo xmlns="{addressing.namespace}">{escape(relates_to)}</RelatesTo>'
+    return elements
+
+
+@lru_cache(256)
+def _constant(local: str, addressing: AddressingVersion, value: str) -> str:
+    """An element that many messages have: there are few actions and few recipients."""
+    return f'<{local} xmlns="{addressing.namespace}">{escape(value)}</{local}>' if value else ""
+
+
+def addressing_headers(
+    addressing: AddressingVersion,
+    action: str,
+    relates_to: str | None,
+    to: EndpointReference | None = None,
+    message_id: str | None = None,
+) -> str:
+    """The header blocks of ``addressing_elements``, and the parameters of ``to``."""
+    headers = "".join(addressing_elements(addressing, action, relates_to, to, message_id).values())
+    return headers if to is None else headers + parameter_headers(addressing, to)
+
+
+def own_names(envelope: bytes) -> tuple[str, str]:
+    """MessageID and Action of an envelope that was rendered here, with ``addressing_headers``: it need not be scanned,
+    as its form is known. Neither has a character that is escaped."""
+    found = _OWN_NAMES.search(envelope)
+    assert found is not None
+    action, message_id = found.groups()
+    return message_id.decode(), action.decode()
+
+
+def parameter_headers(addressing: AddressingVersion, to: EndpointReference) -> str:
+    """The parameters of ``to`` as header blocks."""
+    return "".join([_echoed(addressing, parameter) for parameter in to.parameters])
+
+
+def _echoed(addressing: AddressingVersion, parameter: str) -> str:
+    """A reference parameter as a header block (A-008, A-009), under a prefix that no sender chooses."""
+    if addressing in _UNMARKED:
+        return parameter
+    name = _ELEMENT_NAME.match(parameter)
+    cut = name.end() if name else 0
+    mark = f' xmlns:wsa-of-wsrm="{addressing.namespace}" wsa-of-wsrm:IsReferenceParameter="true"'
+    return parameter[:cut] + mark + parameter[cut:]
+
+
+def endpoint(addressing: AddressingVersion, reference: EndpointReference) -> str:
+    """The content of an element that is an endpoint reference."""
+    parameters = "".join(reference.parameters)
+    return f'<Address xmlns="{addressing.namespace}">{escape(reference.address)}</Address>' + (
+        f'<wsa:ReferenceParameters xmlns:wsa="{addressing.namespace}">{parameters}</wsa:ReferenceParameters>'
+    ) * bool(parameters)
+
+
+def sequence_header(soap: SOAPVersion, rm: RMVersion, header: SequenceHeader) -> str:
+    """The ``Sequence`` header block, which has to be understood (S-SND-002)."""
+    last = "<wsrm:LastMessage/>" if header.last else ""
+    return (
+        f'<wsrm:Sequence xmlns:wsrm="{rm.namespace}" xmlns:soap="{soap.namespace}" soap:mustUnderstand="1">'
+        f"<wsrm:Identifier>{escape(header.identifier)}</wsrm:Identifier>"
+        f"<wsrm:MessageNumber>{header.number}</wsrm:MessageNumber>{last}</wsrm:Sequence>"
+    )
+
+
+def message_pending(is_pending: bool) -> str:
+    """The ``MessagePending`` header block of a message that was fetched (WS-MakeConnection 1.1 §3.3)."""
+    said = "true" if is_pending else "false"
+    return f'<wsmc:MessagePending xmlns:wsmc="{MAKE_CONNECTION_NAMESPACE}" pending="{said}"/>'
+
+
+def acknowledgements(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> str:
+    """A ``SequenceAcknowledgement`` header block for each of ``acks``; never mustUnderstand (D-ACK-026).
+
+    An acknowledgement of nothing is ``None`` in 1.1 and no block at all in 1.0 (D-ACK-005, D-ACK-006).
+    """
+    blocks = []
+    for ack in acks:
+        said = ""
+        for lower, upper in () if ack.nacks else sorted(ack.ranges):
+            said += f'<wsrm:AcknowledgementRange Lower="{lower}" Upper="{upper}"/>'
+        for number in ack.nacks:
+            said += f"<wsrm:Nack>{number}</wsrm:Nack>"
+        if not said:
+            if not rm.has_none:
+                continue
+            said = "<wsrm:None/>"
+        if ack.final and rm.has_none and not ack.nacks:
+            said += "<wsrm:Final/>"
+        if ack.buffer_remaining is not None:
+            said += _BUFFER_REMAINING.format(ack.buffer_remaining)
+        blocks.append(f"{_acknowledgement_start(rm, ack.identifier)}{said}</wsrm:SequenceAcknowledgement>")
+    return "".join(blocks)
+
+
+@lru_cache(_KNOWN_SEQUENCES)
+def _acknowledgement_start(rm: RMVersion, identifier: str) -> str:
+    return (
+        f'<wsrm:SequenceAcknowledgement xmlns:wsrm="{rm.namespace}">'
+        f"<wsrm:Identifier>{escape(identifier)}</wsrm:Identifier>"
+    )

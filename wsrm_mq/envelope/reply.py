@@ -9,10 +9,10 @@ from xml.parsers import expat
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.fault_pass import FaultPass
-from wsrm_mq.envelope.fragments import addressing_elements, parameter_headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import root_part
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, split_name
+from wsrm_mq.envelope.render import addressing_elements, parameter_headers
 from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.errors import EnvelopeError, WSRMError
 from wsrm_mq.sequence.elements import EndpointReference

@@ -21,7 +21,6 @@ from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.outline import Outline
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.source import Source
-from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence.elements import SequenceHeader
 
 _KINDS: Final = 256
@@ -60,7 +59,7 @@ class Scanner:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._longest = min(_LONGEST, limits.header_bytes)
-        self._known: Recent[tuple[str, str | None, bytes], _Alike] = Recent(_KINDS)
+        self._known: dict[tuple[str, str | None, bytes], _Alike] = {}
 
     def scan(self, source: Source, content_type: str, soap_action: str | None = None) -> Headers:
         """What ``scan`` answers, and raises."""
@@ -77,7 +76,9 @@ class Scanner:
         headers = scan(source, content_type, soap_action, self._limits, outline)
         alike = _alike(source, outline.first_in_body, headers)
         if alike is not None:
-            self._known.keep(key, alike)
+            if len(self._known) >= _KINDS:
+                self._known = {}
+            self._known[key] = alike
         return headers
 
     def _recognise(self, source: bytes, known: _Alike) -> Headers | None:

@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from wsrm_mq.queue.counts import BOUNDS, RECEIVED
+from wsrm_mq.store.counting import BOUNDS, RECEIVED
 from wsrm_mq.store.driver import snapshot
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.overview import OTHER, Counted, Overview, counters, overview, shown_queues

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested, fall_due, is_due
-from wsrm_mq.queue.arrival import Arrival, MessageReceipt
-from wsrm_mq.queue.ending import apply_step, bury
-from wsrm_mq.queue.lookup import find, look_around
+from wsrm_mq.queue.arrival import Arrival, MessageReceipt, find, look_around
+from wsrm_mq.queue.ending import apply_step, bury, step_of
 from wsrm_mq.queue.outbound import give_number
-from wsrm_mq.queue.ownership import take
+from wsrm_mq.queue.ownership import move_past, take
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
-from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.inbound import Disposition, Outgrew, Step, decline
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
@@ -188,7 +186,8 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
         }
     )
     if discarded is not None:
-        lane.passed(number) if lane.cursor == number else None
+        if lane.cursor == number:
+            move_past(tx, lane, number)
         tx.ledger("discarded", lane, number=number, position=position, reason=discarded.value)
     elif disposition is not None:
         bury(tx, lane, position, number, disposition.value)

@@ -6,17 +6,16 @@ import json
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.arrival import Receipt, Sender
-from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.lookup import find
+from wsrm_mq.queue.arrival import Receipt, Sender, find
+from wsrm_mq.queue.ending import apply_step, step_of
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.room import buffer_remaining
-from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import AckRequested, EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store.channels import ACKS_DUE
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.replies import ANSWERED_WITH
@@ -35,8 +34,7 @@ def acknowledged(
     the room that is left too where ``policy`` wants that. ``used`` answers how many bytes of the store hold
     something."""
     said = record.value.acknowledgement()
-    unconfirmed = _unconfirmed(db, record)
-    if unconfirmed:
+    if record.outbound is not None and (unconfirmed := _unconfirmed(db, record, record.outbound)):
         own = AckRanges() if number is None else AckRanges.of((number,))
         said = said._replace(ranges=AckRanges(said.ranges).without(unconfirmed.without(own)).ranges)
     if not policy.tells_room:
@@ -46,11 +44,10 @@ def acknowledged(
     return said._replace(buffer_remaining=buffer_remaining(record, policy.bounds, policy.room, is_full=is_full))
 
 
-def _unconfirmed(db: Database, record: SequenceRecord) -> AckRanges:
+def _unconfirmed(db: Database, record: SequenceRecord, outbound: OutboundRecord) -> AckRanges:
     """The numbers that only the response with their reply tells, as that is not acknowledged: a source that was told of
     them elsewhere would not ask for a reply that was lost."""
-    outbound = record.outbound
-    if outbound is None or not outbound.acks_with_reply or record.value.state is not State.CREATED:
+    if not outbound.acks_with_reply or record.value.state is not State.CREATED:
         return AckRanges()
     newest = AckRanges(((max(1, outbound.value.given - _UNCONFIRMED + 1), max(1, outbound.value.given)),))
     numbers = outbound.value.unacknowledged.within(newest) if outbound.value.is_open else AckRanges()

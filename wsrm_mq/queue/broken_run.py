@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.counts import failed
-from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.failure import after_failure
-from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, lane_of, owned_by, still_mine
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, lane_of, owned_by, settle_cursor, still_mine
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import entries, queues, repairs
 from wsrm_mq.store.loose import LooseEntry
@@ -114,7 +112,7 @@ def _end_run(
     """``take_from_dead``, and what follows where it is a failure."""
     left = take_from_dead(tx, lane, event, why)
     if left is not None and left.deaths >= _MOST_DEATHS and tx.serves(lane.queue):
-        failed(tx, lane.queue, event)
+        tx.counts.failed(lane.queue, event)
         policy = policy_of(lane.partner)
         after_failure(tx, lane, left.position, left.number, left.failures, policy, left.why)
 

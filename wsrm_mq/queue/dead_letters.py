@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.idle import make_idle
+from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
 from wsrm_mq.store import entries, repairs

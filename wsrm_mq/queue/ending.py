@@ -1,4 +1,5 @@
-"""How a sequence ends in the store: protocol steps written down, the clock, and the way to the dead letters.
+"""The protocol steps of a sequence, taken on the row that a transaction has read, and written down; how a lane ends by
+one or by the clock; and the way of what is left to the dead letters.
 
 A tail of any length is given up in one step (``discard_from``: from then on nothing there can be delivered); its
 entries follow to the dead-letter queue in batches.
@@ -6,15 +7,21 @@ entries follow to the dead-letter queue in batches.
 
 from __future__ import annotations
 
-from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
+from typing import Any
+
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.outbound import end_outbound
-from wsrm_mq.queue.stepping import step_of
-from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Step, TimePassed
+from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
+from wsrm_mq.sequence.inbound import GaveUp, Input, Step, TimePassed, receive
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
+
+
+def step_of(tx: Transaction, record: SequenceRecord, event: Input, **asked: Any) -> Step:
+    """What ``receive`` answers now: the clock ends the sequence first, as far as it is believed."""
+    return receive(record.value, event, tx.now, reached=tx.reached, **asked)
 
 
 def apply_step(
@@ -26,11 +33,18 @@ def apply_step(
     reason: str | None = None,
     actor: str | None = None,
 ) -> None:
-    """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life. ``reason``: why
-    it is closed or ended; ``actor``: the operator who did it."""
-    discard_from = step.sequence.discard_from
+    """Write a protocol step down: the value, the cursor, and the ledger rows of the sequence's life. ``accepted``: the
+    number that is taken to be delivered; ``reason``: why it is closed or ended; ``actor``: the operator who did it."""
+    before, after, held = record.value, step.sequence, record.held
+    discard_from = after.discard_from
     newly_discarding = discard_from is not None and discard_from != record.discard_from
-    _follow(tx, record, step.sequence, accepted)
+    record.follow(after, accepted)
+    if after.limit != before.limit:
+        # A part of what was held may have been settled before its turn, which the ranges cannot tell.
+        if accepted is None and before.received.count(before.limit) != held:
+            settle_cursor(tx, record)
+        if record.held and held != before.held:
+            record.release(count_unsettled(tx, record, after.limit))
     if step.closed_now:
         tx.ledger("closed", record, number=step.sequence.last_number, reason=reason, actor=actor)
     if step.ended_now:
@@ -43,17 +57,6 @@ def apply_step(
     if newly_discarding:
         record.discarding = True
         tx.ledger("discarding", record, number=discard_from, reason=step.sequence.discard_reason)
-
-
-def _follow(tx: Transaction, record: SequenceRecord, value: InboundSequence, accepted: int | None) -> None:
-    """The record takes the next value. Where a part of what it held was settled before its turn, what it holds still is
-    counted, and its cursor is put behind what was settled: the ranges cannot tell it."""
-    before, held = record.value, record.held
-    record.follow(value, accepted)
-    if accepted is None and value.limit != before.limit and before.received.count(before.limit) != held:
-        settle_cursor(tx, record)
-    if record.held and value.limit != before.limit and held != before.held:
-        record.release(count_unsettled(tx, record, value.limit))
 
 
 def due(tx: Transaction, count: int) -> list[int]:

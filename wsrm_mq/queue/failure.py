@@ -5,11 +5,9 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.counts import failed
-from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, UNKNOWN, Diagnosis
 from wsrm_mq.queue.ending import bury, give_up
-from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine, wait_for_host
+from wsrm_mq.queue.ownership import Claim, free, give_back, move_past, still_mine, wait_for_host
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries
@@ -60,7 +58,7 @@ def fail(
     tx.ledger(
         "failed", lane, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
     )
-    failed(tx, lane.queue, diagnosis.kind, seconds)
+    tx.counts.failed(lane.queue, diagnosis.kind, seconds)
     if diagnosis.kind in _PUT_ASIDE:
         aftermath = _put_aside(tx, lane, position, number, diagnosis.kind)
     elif diagnosis.kind == NOT_TOLD:

@@ -6,13 +6,11 @@ from __future__ import annotations
 from typing import Final
 
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import EndReceipt, Receipt, Sender
-from wsrm_mq.queue.ending import apply_step
-from wsrm_mq.queue.lookup import find, look_around
+from wsrm_mq.queue.arrival import EndReceipt, Receipt, Sender, find, look_around
+from wsrm_mq.queue.ending import apply_step, step_of
 from wsrm_mq.queue.outbound import end_of, hear_of, is_answered_with_end, is_ended_there, may_end, spoken_of, told_with
 from wsrm_mq.queue.ownership import take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, SequenceFault, TerminateSequence
 from wsrm_mq.sequence.states import ENDED, Act

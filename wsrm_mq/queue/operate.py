@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.queue.cursor import count_unsettled, settle_cursor
-from wsrm_mq.queue.ending import apply_step, bury, give_up
+from wsrm_mq.queue.ending import apply_step, bury, give_up, step_of
 from wsrm_mq.queue.idle import make_idle, owner_lives
+from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
 from wsrm_mq.queue.plans import is_held_by_plan
-from wsrm_mq.queue.stepping import step_of
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import GaveUp, InboundSequence, Late, OperatorClose, forced
 from wsrm_mq.sequence.ranges import AckRanges

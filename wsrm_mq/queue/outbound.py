@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from wsrm_mq.queue.arrival import Receipt, Sender
-from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.forgetting import forget
+from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     SequenceAcknowledgement,

@@ -1,9 +1,12 @@
-"""Who may run a lane, or an entry that is in none: a claim, which only a commit can give.
+"""Who may run a lane, or an entry that is in none: a claim, which only a commit can give. And how far its delivery has
+come: its cursor, the lowest accepted and unsettled number below ``limit``.
 
 The commit that makes a message deliverable takes its lane for this process if it is free; the thread that gets the
 claim runs the lane or hands the claim on. An owner that goes on gives a lane back only in a transaction that
 sees nothing deliverable, so a message that arrives while it is owned is never forgotten: the owner sees it. An owner
 that stops, failed or broke off gives it back as it is; then the watch of any process takes it up.
+
+The cursor may lag behind over numbers that were settled out of turn; it never passes an unsettled one.
 """
 
 from __future__ import annotations
@@ -13,11 +16,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost
-from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import entries, lanes, queues
 from wsrm_mq.store.channels import LEAVING
-from wsrm_mq.store.loose import LOOSE_CLAIMS_OF, RUNNABLE_LOOSE, LooseEntry
+from wsrm_mq.store.entries import LOOSE_NUMBER
+from wsrm_mq.store.loose import IS_UNSETTLED, LOOSE_CLAIMS_OF, RUNNABLE_LOOSE, LooseEntry
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction
@@ -179,3 +182,30 @@ def _runnable_loose(tx: Transaction, count: int) -> list[Claim]:
     search = {"now": tx.now, "count": count, "foreign": tx.foreign(sends=False)}
     positions = [position for (position,) in tx.execute(RUNNABLE_LOOSE, search).fetchall()]
     return [taken for position in positions if (taken := claim_loose(tx, position)) is not None]
+
+
+# how far it has come
+
+
+def settle_cursor(tx: Transaction, lane: Lane) -> None:
+    """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""
+    limit = lane.limit
+    if isinstance(lane, LooseEntry):
+        is_unsettled = tx.execute(IS_UNSETTLED, {"key": lane.position}).fetchone() is not None
+        lane.cursor = LOOSE_NUMBER if is_unsettled else limit
+        return
+    bounds = {"lane": lane.id, "lower": lane.cursor, "upper": limit}
+    (lowest,) = tx.execute(entries.NEXT_LIVE, bounds).fetchone()
+    lane.cursor = limit if lowest is None else lowest
+
+
+def count_unsettled(tx: Transaction, lane: Lane, lower: int) -> int:
+    """Of the numbers from ``lower`` on."""
+    (count,) = tx.execute(entries.COUNT_UNSETTLED, {"lane": lane.id, "lower": lower}).fetchone()
+    return int(count)
+
+
+def move_past(tx: Transaction, lane: Lane, number: int) -> None:
+    """``number`` was settled: the cursor goes to the next one that is not."""
+    if not lane.passed(number):
+        settle_cursor(tx, lane)

@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.idle import owner_lives
-from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, take
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, settle_cursor, take
 from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
 from wsrm_mq.queue.withdrawing import Stored, stored
 from wsrm_mq.store import entries, queues

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested
 from wsrm_mq.queue.arrival import Receipt, Sender
-from wsrm_mq.queue.counts import delivered
-from wsrm_mq.queue.cursor import settle_cursor
+from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import LENT_FOR
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
@@ -83,7 +82,7 @@ def taken(tx: Transaction, position: int) -> None:
     lane = tx.lane(found[0]) if found is not None else None
     if lane is not None:
         settle_cursor(tx, lane)
-        delivered(tx, lane.queue, None, is_replay=False)
+        tx.counts.delivered(lane.queue, None, is_replay=False)
 
 
 def leave_to_fetch(tx: Transaction, position: int) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.cursor import settle_cursor
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.ownership import Claim, give_back, still_mine
+from wsrm_mq.queue.ownership import Claim, give_back, settle_cursor, still_mine
 from wsrm_mq.queue.policy import Resend
-from wsrm_mq.queue.settle import Settled, runs_since
+from wsrm_mq.queue.settle import Settled
 from wsrm_mq.store import channels
 from wsrm_mq.store.transaction import Transaction
 
@@ -36,6 +35,6 @@ def sent(
     else:
         bury(tx, record, position, number, NOT_ACKNOWLEDGED)
         settle_cursor(tx, record)
-    record.running_since = runs_since(tx, over_at)
+    record.running_since = tx.now if over_at is None else min(over_at, tx.now)
     released = release and give_back(tx, held)
     return Settled(released, None, record.has_next, record.cursor)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsrm_mq.queue.acknowledgement import acknowledged
-from wsrm_mq.queue.counts import delivered
-from wsrm_mq.queue.cursor import move_past
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.outbound import end_of, end_outbound, give_number, is_ended_there
-from wsrm_mq.queue.ownership import Claim, free, give_back, still_mine
+from wsrm_mq.queue.ownership import Claim, free, give_back, move_past, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
 from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader, TerminateSequence
@@ -115,11 +113,17 @@ def settle(
         remarked(tx, lane, position, number, done.remark, done.diagnosis)
     elif done.is_known:
         tx.execute(entries.REMARK, {"key": position, "reason": KNOWN})
-    delivered(tx, lane.queue, done.seconds, done.is_replay)
+    tx.counts.delivered(lane.queue, done.seconds, is_replay=done.is_replay)
     move_past(tx, lane, number)
-    lane.running_since = runs_since(tx, done.over_at)
+    # The next message of a run does not wait for this commit.
+    lane.running_since = tx.now if done.over_at is None else min(done.over_at, tx.now)
     goes_on = lane.has_next
-    released = release and _give_back_quickly(tx, held, lane, goes_on)
+    released = False
+    if release and not goes_on:
+        free(lane)
+        released = True
+    elif release and not lane.ordered:  # in order the next message is deliverable
+        released = give_back(tx, held)
     settled = Settled(
         released,
         waiter,
@@ -131,11 +135,6 @@ def settle(
         outgoing_position=sent.position,
     )
     return _told(tx, lane, settled, acknowledge) if isinstance(lane, SequenceRecord) else settled
-
-
-def runs_since(tx: Transaction, over_at: int | None) -> int:
-    """Since when the next message of a run has been running: it does not wait for the commit of the one before it."""
-    return tx.now if over_at is None else min(over_at, tx.now)
 
 
 def _told(
@@ -162,14 +161,6 @@ def remarked(tx: Transaction, lane: Lane | None, position: int, number: int, rem
     tx.execute(entries.REMARK, {"key": position, "reason": ANSWERED_WITH_FAULT})
     said, failure = storable(remark), diagnosis.columns
     tx.ledger(ANSWERED_WITH_FAULT, lane, number=number, position=position, reason=said, failure=failure)
-
-
-def _give_back_quickly(tx: Transaction, held: Claim, lane: Lane, goes_on: bool) -> bool:
-    """``give_back``, without a query in the usual cases: nothing is deliverable, or the next message is."""
-    if not goes_on:
-        free(lane)
-        return True
-    return False if lane.ordered else give_back(tx, held)
 
 
 def place_of(tx: Transaction, record: SequenceRecord, number: int, reply: ServiceReply) -> SequenceHeader | None:

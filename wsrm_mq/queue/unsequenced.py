@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from wsrm_mq.queue.accept import accepted_into, store
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
-from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender
+from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender, look_around
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import end_lane, expire
-from wsrm_mq.queue.lookup import look_around
 from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.sequence.states import Act

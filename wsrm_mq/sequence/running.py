@@ -84,40 +84,6 @@ def _fits(cell: bool | None, fact: bool) -> bool:
     return cell is ANY or cell is fact
 
 
-_DELIVERY: Final = decide(DELIVERY)
-
-
 def is_paused(retry_from: int | None, retry_at: int | None, now: int) -> bool:
     """A retry is not due. A wait that begins in the future is over: the clock was stepped back."""
     return retry_at is not None and retry_at > now and (retry_from is None or retry_from <= now)
-
-
-def is_unsettled(cursor: int, limit: int, discard_from: int | None) -> bool:
-    """Something below the limit is neither settled nor given up."""
-    return cursor < limit and (discard_from is None or cursor < discard_from)
-
-
-def delivery_state(
-    *,
-    on_hold_since: int | None,
-    blocked: int | None,
-    owner: int | None,
-    cursor: int,
-    limit: int,
-    discard_from: int | None,
-    retry_from: int | None,
-    retry_at: int | None,
-    discarding: bool,
-    held: int,
-    now: int,
-) -> DeliveryState:
-    """The state of a sequence's delivery. Parameters are columns of its row; ``now`` is in ms since the epoch."""
-    return _DELIVERY[
-        on_hold_since is not None,
-        blocked is not None,
-        owner is not None,
-        is_unsettled(cursor, limit, discard_from),
-        retry_at is not None and is_paused(retry_from, retry_at, now),
-        discarding,
-        held > 0,
-    ]

@@ -1,6 +1,6 @@
 """Counts of what happens, in the store: right whichever process is asked, whatever retention takes.
 
-A verb counts in ``UnitOfWork.counts``, which is a number in memory. What a committed transaction has counted waits
+A verb counts in ``UnitOfWork.counts``, which are numbers in memory. What a committed transaction has counted waits
 in its process, and is written with a later transaction: at most ten times a second while there are any, by the watch
 within a second when there are none. What has a row in the ledger is rare, and is written with that very row. So a
 ``kill -9`` loses at most the last second of what is frequent, and nothing else; no count ever falls.
@@ -9,6 +9,8 @@ within a second when there are none. What has a row in the ledger is rare, and i
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +23,43 @@ EVERY_SECONDS: Final = 0.1
 SHOWN: Final = 200
 """Queues whose counts are told apart, those with the first keys: no other takes the place of one that is gone, for then
 what is counted of the others would fall. A peer that makes up paths makes no time series."""
+
+RECEIVED: Final = ("accepted", "held", "duplicate", "discarded", "no_room", "refused")
+"""What is counted of a message with a Sequence header, by what became of it: deliverable at once, held, known already,
+dropped as its sequence promises, sent away with 503, answered with a fault. The label is the version of RM."""
+BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the durations that are counted together, in seconds."""
+_TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
+
+
+class Counts(defaultdict[Key, int]):
+    """What one transaction counts."""
+
+    def __init__(self) -> None:
+        super().__init__(int)
+
+    def delivered(self, queue: int, seconds: float | None, *, is_replay: bool) -> None:
+        """A message was delivered; its operation took ``seconds``, ``None``: it is called only then. The label of the
+        count is the bucket of the duration, which saves a number of its own."""
+        if seconds is None:
+            self["delivered", queue, ""] += 1
+        else:
+            self["delivered", queue, _TOOK[bisect_left(BOUNDS, seconds)]] += 1
+            self["took_us", queue, ""] += int(seconds * 1e6)
+        if is_replay:
+            self["replayed", queue, ""] += 1
+
+    def failed(self, queue: int, kind: str, seconds: float | None = None) -> None:
+        """An attempt failed with this ``kind`` of failure (``queue.diagnosis``); it took so many ``seconds``, where it
+        ran."""
+        self["failed", queue, kind] += 1
+        if seconds is not None:
+            self.took(queue, seconds)
+
+    def took(self, queue: int, seconds: float) -> None:
+        """An operation ran so long, which is not counted with a delivery: its bucket, and the sum in microseconds."""
+        self["took", queue, _TOOK[bisect_left(BOUNDS, seconds)]] += 1
+        self["took_us", queue, ""] += int(seconds * 1e6)
 
 
 class Tally:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from wsrm_mq.sequence.elements import EndpointReference, IncompleteSequenceBehavior
 from wsrm_mq.sequence.inbound import InboundSequence, Late
 from wsrm_mq.sequence.ranges import EMPTY, AckRange, AckRanges
-from wsrm_mq.sequence.running import DeliveryState, delivery_state, is_unsettled
+from wsrm_mq.sequence.running import DELIVERY, DeliveryState, decide, is_paused
 from wsrm_mq.sequence.states import ENDED, State
 from wsrm_mq.sequence.terms import DeliveryAssurance, Terms
 from wsrm_mq.store import entries, lanes
@@ -31,6 +31,7 @@ _GIVEN: Final = (
 )
 """Columns that never change, as they are."""
 _saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*SAVED_COLUMNS)
+_STATES: Final = decide(DELIVERY)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -165,7 +166,7 @@ class Lane:
     @property
     def is_unsettled(self) -> bool:
         """Something below the limit is neither settled nor given up."""
-        return is_unsettled(self.cursor, self.limit, self.discard_from)
+        return self.cursor < self.limit and (self.discard_from is None or self.cursor < self.discard_from)
 
     @property
     def has_next(self) -> bool:
@@ -180,19 +181,15 @@ class Lane:
         return self.on_hold_since is not None or (self.owner is not None and begun)
 
     def delivery_state(self, now: int) -> DeliveryState:
-        return delivery_state(
-            on_hold_since=self.on_hold_since,
-            blocked=self.blocked,
-            owner=self.owner,
-            cursor=self.cursor,
-            limit=self.limit,
-            discard_from=self.discard_from,
-            retry_from=self.retry_from,
-            retry_at=self.retry_at,
-            discarding=self.discarding,
-            held=self.held,
-            now=now,
-        )
+        return _STATES[
+            self.on_hold_since is not None,
+            self.blocked is not None,
+            self.owner is not None,
+            self.is_unsettled,
+            self.retry_at is not None and is_paused(self.retry_from, self.retry_at, now),
+            self.discarding,
+            self.held > 0,
+        ]
 
     @property
     def is_over(self) -> bool:
@@ -233,11 +230,15 @@ class Lane:
         if not left:
             self.held_bytes = 0
 
-    def passed(self, number: int) -> None:
-        """``number`` was settled in order: the cursor goes to the next accepted number."""
+    def passed(self, number: int) -> bool:
+        """``number`` was settled: in order the cursor goes to the next accepted one. ``False``: lower ones may wait, so
+        that is not known here."""
+        if self.in_any_order:
+            return False
         if number >= self.cursor:
             beyond, limit = number + 1, self.limit
             self.cursor = limit if beyond >= limit else self.numbers.first_from(beyond, limit)
+        return True
 
     def name(self, number: int, now: int) -> None:
         """Acknowledgements may name ``number`` from now on. Nothing acknowledges what is in a lane of no sequence."""
@@ -356,7 +357,7 @@ class SequenceRecord(Lane):
 
     def name(self, number: int, now: int) -> None:
         """Acknowledgements may name it from now on, and one is to tell of it."""
-        if number in self.value.unnamed:
+        if self.value.unnamed.ranges and number in self.value.unnamed:
             self.value = self.value._replace(unnamed=self.value.unnamed.remove(number))
             self.ack_due_at = now if self.acks_to is not None else None
             self.ack_waits = self.acks_fetched_by is not None

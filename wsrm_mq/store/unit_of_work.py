@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -16,7 +15,7 @@ from wsrm_mq.store import queues
 from wsrm_mq.store.applications import foreign
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.counting import Key, Tally
+from wsrm_mq.store.counting import Counts, Tally
 from wsrm_mq.store.port import Connection, Instances, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
 from wsrm_mq.store.sqlite.space import space
@@ -44,7 +43,7 @@ class UnitOfWork:
         self.now = now
         self.reached = now if reached is None else reached
         self.connections = cache.connections
-        self.counts: dict[Key, int] = defaultdict(int)
+        self.counts = Counts()
         """What this transaction counts; see ``counting`` for when that is in the store."""
         self.notices: list[tuple[str, dict[str, Any]]] = []
         """Events to be told once this is committed."""

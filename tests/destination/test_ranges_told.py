@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wsrm_mq.destination.answers import within
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.sequence.selection import within
 
 RANGES = st.sets(st.integers(1, 60)).map(lambda numbers: AckRanges.of(numbers).ranges)
 ACKNOWLEDGEMENTS = st.lists(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 
-from wsrm_mq.envelope.fragments import new_message_id
+from wsrm_mq.envelope.render import new_message_id
 
 
 def test_a_message_id_is_a_version_4_uuid_and_never_the_same() -> None:
