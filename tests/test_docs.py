@@ -34,7 +34,7 @@ PAGES = sorted(DOCS.glob("*.md"))
 HOWTO = sorted(DOCS.glob("howto/*.md"))
 """Followed by tests of their own."""
 REFERENCE = sorted(DOCS.glob("reference/*.md"))
-"""Written by commands; tests hold them against what they are written from."""
+"""Tests of their own hold them against what they are about."""
 PARTNERS = sorted(DOCS.glob("partners/*.md"))
 """What is typed and exchanged there, ``test_partners`` follows."""
 TEXTS = [

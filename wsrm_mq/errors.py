@@ -17,6 +17,7 @@
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
     ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
+    │   └── FilterError          a filter (``queue.filters``) that cannot be read
     ├── NotAllowed               the state of the thing forbids the verb
     ├── NameNotKnown             a host's name is to be looked up before the request can be judged
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
@@ -33,7 +34,7 @@ What a peer does wrong is never an exception of the protocol core: it is a ``Fau
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from wsrm_mq.sequence.faults import Fault
@@ -43,6 +44,7 @@ __all__ = [
     "EnvelopeError",
     "ExportError",
     "FenceLost",
+    "FilterError",
     "InboxError",
     "LeftAlone",
     "NameNotKnown",
@@ -173,11 +175,19 @@ class QueryError(WSRMError):
 
     pointed: tuple[str, ...] = ()
 
-    def pointing(self, query: str, at: int, length: int) -> QueryError:
+    def pointing(self, query: str, at: int, length: int) -> Self:
         """This error, about ``length`` characters of ``query`` from ``at`` on."""
         line = "".join(char if char.isprintable() else " " for char in query)
         self.pointed = (line, " " * at + "^" * max(length, 1))
         return self
+
+
+class FilterError(QueryError):
+    """A filter of messages that cannot be read. The text says what to write, and at which character."""
+
+    def pointing(self, query: str, at: int, length: int) -> Self:
+        self.args = (f"{self.args[0]} (Character {at + 1} of the filter.)",)
+        return super().pointing(query, at, length)
 
 
 class NotAllowed(WSRMError):

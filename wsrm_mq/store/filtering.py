@@ -1,0 +1,151 @@
+"""A filter over the messages of queues: its tree, and the SQL that it is.
+
+``queue.filters`` makes the tree of a text. It is about an entry, its message, and the header that the message was put
+with; a field that is none of their columns is a property of the header, and null where there is none of this name.
+Every value is a parameter of the statement. As in SQL a comparison with null is neither true nor false, and neither is
+``<`` or ``like`` between a text and a number, in whatever order a database would have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal, not_, or_, select
+
+from wsrm_mq.store.tables import entry, header, message
+
+Value = str | int | float | bool
+
+
+class Field(NamedTuple):
+    """``is_property``: it is a property, though a column may have the same name."""
+
+    name: str
+    is_property: bool
+
+
+class Comparison(NamedTuple):
+    """A field is compared: with one value, ``in`` with several, ``is null`` with none."""
+
+    field: Field
+    operator: str
+    values: tuple[Value, ...] = ()
+
+
+class Not(NamedTuple):
+    """The condition is false, which an unknown one is not."""
+
+    of: Filter
+
+
+class Every(NamedTuple):
+    """All conditions are true."""
+
+    of: tuple[Filter, ...]
+
+
+class Some(NamedTuple):
+    """One condition is true."""
+
+    of: tuple[Filter, ...]
+
+
+Filter = Comparison | Not | Every | Some
+
+
+class Known(NamedTuple):
+    """A column that a filter may name."""
+
+    column: ColumnElement[Any]
+    kind: type[str] | type[int]
+    help: str
+
+
+FIELDS: Final[dict[str, Known]] = {
+    "type": Known(message.c.action, str, "its type; the action of a SOAP message"),
+    "message_id": Known(message.c.message_id, str, "its identifier, which the sender gave"),
+    "topic": Known(header.c.topic, str, "the topic that it was published to"),
+    "content_type": Known(header.c.content_type, str, "the type of its body"),
+    "client": Known(header.c.client, str, "the client that put it"),
+    "principal": Known(message.c.principal, str, "who sent it, where senders are authenticated"),
+    "position": Known(entry.c.id, int, "its position, which the store gave"),
+    "size": Known(message.c.body_size, int, "bytes of its body"),
+    "received_at": Known(message.c.received_at, int, "when it was stored, ms since the epoch"),
+    "priority": Known(entry.c.priority, int, "0 to 9; what is higher comes first"),
+    "deliveries": Known(entry.c.deliveries, int, "how often it was given to a consumer"),
+    "failures": Known(entry.c.failures, int, "how often its consumer failed"),
+    "cancels": Known(entry.c.cancels, int, "how often its consumer gave it back"),
+}
+"""Every name that is no property."""
+
+_Columns = Mapping[str, ColumnElement[Any]]
+_OF_ENTRY: Final[_Columns] = {name: known.column for name, known in FIELDS.items()}
+_OF_MESSAGE: Final[_Columns] = {
+    **_OF_ENTRY,
+    "position": message.c.id,
+    "priority": bindparam("priority", required=True),
+    **dict.fromkeys(("deliveries", "failures", "cancels"), literal(0)),
+}
+"""The same where a message is judged before there is an entry of it."""
+
+
+def fits(wanted: Filter) -> ColumnElement[bool]:
+    """The condition of a statement over ``entry`` that its entry fits ``wanted``."""
+    joined = message.outerjoin(header, header.c.message == message.c.id)
+    conditions = (message.c.id == entry.c.message, _condition(wanted, _OF_ENTRY))
+    return exists(select(literal(1)).select_from(joined).where(*conditions).correlate(entry))
+
+
+def fitting_message(wanted: Filter) -> Select[Any]:
+    """The statement that answers a row if a stored message, ``:message``, fits ``wanted``, of which an entry with
+    ``:priority`` would be made."""
+    joined = message.outerjoin(header, header.c.message == message.c.id)
+    conditions = (message.c.id == bindparam("message", required=True), _condition(wanted, _OF_MESSAGE))
+    return select(message.c.id).select_from(joined).where(*conditions)
+
+
+def _condition(wanted: Filter, columns: _Columns) -> ColumnElement[bool]:
+    match wanted:
+        case Comparison(field, operator, values):
+            return OPERATORS[operator](_value(field, columns), *map(_plain, values))
+        case Not(of):
+            return not_(_condition(of, columns))
+        case Every(of):
+            return and_(*(_condition(one, columns) for one in of))
+        case Some(of):
+            return or_(*(_condition(one, columns) for one in of))
+
+
+def _value(field: Field, columns: _Columns) -> ColumnElement[Any]:
+    if not field.is_property and field.name in columns:
+        return columns[field.name]
+    return func.json_extract(header.c.properties, f'$."{field.name}"')
+
+
+def _plain(value: Value) -> str | int | float:
+    """A value as SQL has it: true is 1."""
+    return int(value) if isinstance(value, bool) else value
+
+
+def _alike(compare: Callable[[Any, Any], ColumnElement[bool]]) -> Callable[..., ColumnElement[bool]]:
+    """``compare`` where both are texts, or both numbers; unknown otherwise."""
+
+    def test(value: ColumnElement[Any], other: object) -> ColumnElement[bool]:
+        is_text = func.typeof(value) == "text"
+        return case((is_text if isinstance(other, str) else not_(is_text), compare(value, other)))
+
+    return test
+
+
+OPERATORS: Final[dict[str, Callable[..., ColumnElement[bool]]]] = {
+    "=": lambda value, other: value == other,
+    "!=": lambda value, other: value != other,
+    "<": _alike(lambda value, other: value < other),
+    "<=": _alike(lambda value, other: value <= other),
+    ">": _alike(lambda value, other: value > other),
+    ">=": _alike(lambda value, other: value >= other),
+    "like": _alike(lambda value, pattern: value.like(pattern, escape="\\")),
+    "in": lambda value, *others: or_(*(value == other for other in others)),
+    "is null": lambda value: value.is_(None),
+}
