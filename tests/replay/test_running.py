@@ -17,6 +17,7 @@ from tests.queue.build import Instance, Node
 from tests.replay.build import House, counted, read
 from tests.support.disk import Disk
 from tests.support.in_process import FACTORY, taken, until
+from wsrm_mq.cli.lines import line_of
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound, StoreError
 from wsrm_mq.inbox import once
@@ -162,7 +163,7 @@ def test_a_sequence_is_held_until_its_plan_has_ended_and_explain_leads_there(hou
         found = judge(db, sequence(db, identifier), time.time_ns() // 1_000_000)
     plan = read(file)[0].id
     why = explanation(found)
-    assert (found.word, why.next_step) == ("held", f"wsrm-mq replay status {plan}")
+    assert (found.word, line_of(why.steps[0])) == ("held", f"wsrm-mq replay status {plan}")
     assert why.sentence.startswith(f"plan {plan} holds it since ")
     assert (
         ": the plan delivers what it had not delivered. 1 message waits until the plan has ended, or the sequence is "
@@ -207,7 +208,7 @@ def test_an_operator_holds_what_a_plan_holds_for_longer_than_the_plan(house: Hou
     with closing(connect_reader(house.path)) as db:
         why = explanation(judge(db, sequence(db, identifier), time.time_ns() // 1_000_000))
     assert why.sentence.startswith("ann holds it since ")
-    assert why.next_step == f"wsrm-mq sequence resume {identifier} --reason TEXT"
+    assert line_of(why.steps[0]) == f"wsrm-mq sequence resume {identifier} --reason TEXT"
     house.other.refused = set()
     house.run(file)
     assert (house.state_of(file), is_held(house)) == ("done", True)
@@ -269,7 +270,7 @@ def test_a_sequence_that_a_run_to_a_target_left_behind_leads_to_its_plan(house: 
     with closing(connect_reader(house.path)) as db:
         blocked = explanation(judge(db, sequence(db, left), time.time_ns() // 1_000_000))
         (plan,) = plans_of(db)
-    assert blocked.steps[0].command == f"wsrm-mq replay status {plan.id}"
+    assert line_of(blocked.steps[0]) == f"wsrm-mq replay status {plan.id}"
 
 
 def test_on_request_a_failure_stops_the_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 
+from wsrm_mq.cli.lines import line_of
 from wsrm_mq.views import attention, findings, store_findings
 from wsrm_mq.views.attention import MEASURES, Measure, Severity
 from wsrm_mq.views.instances import Instance
@@ -81,10 +82,8 @@ def test_a_refusal_is_told_once_under_what_it_means() -> None:
     sight = Sight(NOW, WELL._replace(refused=refused), NONE, room=Room("PT1H", 1, 2_000_000))
     assert sight.lacks_room
     (fact,) = store_findings.nothing_taken(sight)
-    assert fact.steps[0] == (
-        "wsrm-mq store prune --older-than PT1H --reason TEXT",
-        "deletes 1 message or more (2.0 MB), settled that long ago",
-    )
+    assert line_of(fact.steps[0]) == "wsrm-mq store prune --older-than PT1H --reason TEXT"
+    assert fact.steps[0].effect == "deletes 1 message or more (2.0 MB), settled that long ago"
 
 
 def test_one_full_disk_is_one_finding() -> None:
@@ -115,7 +114,7 @@ def test_where_nothing_may_be_pruned_it_is_said_with_what_else_to_do() -> None:
         "Nothing may be pruned: what is there is undelivered, a dead letter, or was settled just now." in fact.sentence
     )
     assert fact.sentence.endswith("Free space on the disk: delete other files there.")
-    assert [step.command for step in fact.steps] == ["wsrm-mq dead-letter list", "wsrm-mq doctor"]
+    assert [line_of(step) for step in fact.steps] == ["wsrm-mq dead-letter list", "wsrm-mq doctor"]
     (fact,) = store_findings.over_max_store(Sight(NOW, WELL, NONE, room=Room(), max_store=1))
     assert fact.sentence.endswith("Raise max_store, and start the service anew.")
 
@@ -132,7 +131,7 @@ def test_a_threshold_makes_it_worse_or_takes_it_away() -> None:
 def test_names_with_a_blank_or_worse_are_quoted_in_commands() -> None:
     for name in ("/orders", "/a b;c", "/it's", '/"a",b'):
         (one,) = findings.dead_letters(Sight(NOW, WELL._replace(dead_letters_unconfirmed={name: 1}), NONE))
-        _program, _noun, _verb, *words = shlex.split(one.steps[0].command)
+        _program, _noun, _verb, *words = shlex.split(line_of(one.steps[0]))
         (queue,) = (term.alternatives for term in parse(" ".join(words)).terms if term.key == "queue")
         assert queue == (name,)
 
@@ -140,8 +139,8 @@ def test_names_with_a_blank_or_worse_are_quoted_in_commands() -> None:
 def test_names_with_control_characters_are_written_as_a_shell_reads_them() -> None:
     for name in ("/a\x1b[31m", "/a\n\\b'", "/\u2028\u00e9", '/"\t"'):
         (one,) = findings.dead_letters(Sight(NOW, WELL._replace(dead_letters_unconfirmed={name: 1}), NONE))
-        assert one.steps[0].command.isprintable()
-        typed = ["bash", "-c", f"printf '%s\\0' {one.steps[0].command}"]
+        assert line_of(one.steps[0]).isprintable()
+        typed = ["bash", "-c", f"printf '%s\\0' {line_of(one.steps[0])}"]
         words = subprocess.run(typed, capture_output=True, check=True).stdout.decode().split("\0")[3:-1]
         (queue,) = (term.alternatives for term in parse(" ".join(words)).terms if term.key == "queue")
         assert queue == (name,)

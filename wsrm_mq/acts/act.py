@@ -69,6 +69,8 @@ class Command:
     name: str
     takes_reason: bool = False
     """It changes something, and a reason for that has to be given, for the ledger."""
+    asks: tuple[str, ...] = ()
+    """Names of things that only the operator knows, where a proposal does not name them."""
 
     def step(self, effect: str, *which: str, **arguments: Any) -> Step:
         """Propose it: for the things named by ``which``, with these ``arguments``."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import click
 
 from wsrm_mq.cli import completing
@@ -72,16 +70,21 @@ def show(place: Place, is_json: bool, position: int) -> None:
     \b
     Example: wsrm-mq dead-letter show 42
     """
+    from wsrm_mq.acts import messages, others
     from wsrm_mq.views import reading
     from wsrm_mq.views.dead_letters import letter
-    from wsrm_mq.views.next_steps import Step
     from wsrm_mq.views.sentences import moment
 
     with one_look(place) as db:
         found = letter(db, position)
         within = reading.message(db, position).view.sequence or found.sequence
         events = reading.ledger(db, within, position=position)
-    steps = [Step(command.format(position), effect) for command, effect in _STEPS.items()]
+    steps = [
+        others.BODY.step("its envelope", str(position)),
+        messages.REDRIVE.step("deliver it again", str(position)),
+        messages.DISCARD_LETTER.step("give it up", str(position)),
+        messages.CONFIRM_LETTER.step("let it be, without an alarm", str(position)),
+    ]
     if found.confirmed_at is not None:
         steps.pop()
     if is_json:
@@ -94,14 +97,6 @@ def show(place: Place, is_json: bool, position: int) -> None:
     show_ledger(events)
     write("")
     show_steps(place, steps, {})
-
-
-_STEPS: Final = {
-    "wsrm-mq message body {}": "its envelope",
-    "wsrm-mq dead-letter redrive {} --reason TEXT": "deliver it again",
-    "wsrm-mq dead-letter discard {} --reason TEXT": "give it up",
-    "wsrm-mq dead-letter confirm {} --reason TEXT": "let it be, without an alarm",
-}
 
 
 add_acts(dead_letter)

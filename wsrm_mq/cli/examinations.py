@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from wsrm_mq.acts import others
+from wsrm_mq.cli.lines import line_of
 from wsrm_mq.cli.place import Place
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def processes(patient: Patient) -> Report:
     at = patient.sight.at
     pids = ", ".join(f"{one.pid} on {one.host}" for one in at.instances)
     troubles = [
-        Trouble(one.sentence, "\n".join(step.command for step in one.steps[:2]), "one of them, then start the service")
+        Trouble(one.sentence, "\n".join(map(line_of, one.steps[:2])), "one of them, then start the service")
         for one in deadly(patient.sight)
     ]
     if not at.instances and not patient.sight.doubt:
@@ -79,7 +81,7 @@ def processes(patient: Patient) -> Report:
     troubles += [
         Trouble(
             f"Messages of {one.queue} are for {one.application or 'an application without a name'}, which none serves.",
-            f"wsrm-mq store application {shlex.quote(one.application or 'none')} NEW --reason TEXT",
+            line_of(others.RENAME.step("", one.application or "none")),
             f"or start {one.application or 'it'}, if it has no new name",
         )
         for one in at.unserved
@@ -245,7 +247,7 @@ def space(patient: Patient) -> Report:
     at, sight = patient.sight.at, patient.sight
     used = f"{size(at.file_bytes)} of store, {size(at.disk_free)} free beside it"
     first, *_doctor = make_room(sight)
-    remedy = (first.command, f"{first.effect}; or free space on the disk")
+    remedy = (line_of(first), f"{first.effect}; or free space on the disk")
     if sight.room is not None and not sight.room.older_than:
         remedy = (f"df -h {shlex.quote(str(patient.place.path.parent))}", "nothing may be pruned: free space there")
     if at.is_reserve_spent or severities(sight)["disk_free"]:

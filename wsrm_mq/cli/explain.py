@@ -13,8 +13,8 @@ from wsrm_mq.cli.output import as_json, is_terminal, prose, say, write
 from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look
 
 if TYPE_CHECKING:
+    from wsrm_mq.acts import Step
     from wsrm_mq.store.port import Database
-    from wsrm_mq.views.next_steps import Step
     from wsrm_mq.views.outgoing import OutgoingView, SentView
     from wsrm_mq.views.query import Query
     from wsrm_mq.views.rows import SequenceView
@@ -57,7 +57,7 @@ def explain(place: Place, is_json: bool, for_partner: bool, words: tuple[str, ..
 
 
 def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_partner: bool) -> None:
-    from wsrm_mq.views.next_steps import Step
+    from wsrm_mq.acts import others
     from wsrm_mq.views.outgoing import outgoing, sent_about
     from wsrm_mq.views.partner_report import partner_report
     from wsrm_mq.views.reading import sequence
@@ -97,12 +97,10 @@ def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_pa
         prose(told_sent(one))
         steps = []
         if one.error is not None:
-            steps.append(
-                Step(f"wsrm-mq sequence explain {one.sequence}", "why it has not left, and when it is tried next")
-            )
+            steps.append(others.EXPLAIN.step("why it has not left, and when it is tried next", one.sequence))
         if one.dead:
-            steps.append(Step(f"wsrm-mq dead-letter list seq:{one.sequence}", "what was given up, and why"))
-        show_steps(place, tuple(steps), {})
+            steps.append(others.LETTERS.step("what was given up, and why", f"seq:{one.sequence}"))
+        show_steps(place, steps, {})
 
 
 def _explain_many(place: Place, db: Database, query: Query, is_json: bool) -> None:

@@ -49,7 +49,8 @@ def show_findings(place: Place, findings: list[Finding], shorter: Mapping[str, s
         for one in few:
             _show(place, one, shorter)
         if counts[kind] > len(few):
-            command = f": {place.command(MEASURES[kind].listing)}" if MEASURES[kind].listing else ""
+            listing = MEASURES[kind].listing
+            command = "" if listing is None else f": {place.line(listing)}"
             write(f"{'':<{MARGIN}}and {counts[kind] - len(few)} more{command}")
 
 

@@ -21,9 +21,9 @@ from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
+    from wsrm_mq.acts import Step
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Connection, Database
-    from wsrm_mq.views.next_steps import Step
     from wsrm_mq.views.query import Query
 
 _LARGEST: Final = 2**63 - 1
@@ -48,6 +48,13 @@ manifest_argument: Final = click.argument("manifest", type=click.Path(path_type=
 """Of an archive: its manifest, or its directory."""
 
 
+class Offer(NamedTuple):
+    """A proposal as an operator reads it: a line to type as it is, and what it is good for."""
+
+    command: str
+    effect: str
+
+
 class Place(NamedTuple):
     """A store, and how to say it again in a command for the operator to run."""
 
@@ -66,26 +73,35 @@ class Place(NamedTuple):
         """``text``, a command line, for this store."""
         return f"{text}{self.flag}" if text.startswith("wsrm-mq ") else text
 
-    def offered(self, steps: Iterable[Step]) -> list[Step]:
-        """Steps for this store. Where no act works on it, the step that mends this comes first; acts are offered on
+    def line(self, step: Step) -> str:
+        """A proposal as a line to type, for this store."""
+        from wsrm_mq.cli.lines import line_of
+
+        return self.command(line_of(step))
+
+    def offered(self, steps: Iterable[Step]) -> list[Offer]:
+        """Proposals for this store. Where no act works on it, the one that mends this comes first; acts are offered on
         what may be rehearsed alone."""
         found = list(steps)
         if any(map(_acts, found)) and (before := self._before_acts()) is not None:
             step, are_offered = before
             found = [step, *(one for one in found if are_offered or not _acts(one))]
-        return [step._replace(command=self.command(step.command)) for step in found]
+        return [Offer(self.line(step), step.effect) for step in found]
 
     def _before_acts(self) -> tuple[Step, bool] | None:
         """What has to come before any act, and whether acts work then; ``None``: nothing has to."""
+        from wsrm_mq.acts import others
         from wsrm_mq.store.driver import Error, connect_looker
         from wsrm_mq.store.sqlite.witness import is_for_rehearsal, may_be_rehearsed, why_unconfirmed
-        from wsrm_mq.views.next_steps import ADOPT, REHEARSE
 
         try:
             with closing(connect_looker(self.path, may_copy=False)) as db:
                 if why_unconfirmed(db, self.path) is None or is_for_rehearsal(db, self.path):
                     return None
-                return (REHEARSE, True) if may_be_rehearsed(db, self.path) else (ADOPT, False)
+                if may_be_rehearsed(db, self.path):
+                    return others.REHEARSE.step("first: this is a copy; let repairs be tried on it"), True
+                effect = "no act works before it is adopted: what that loses"
+                return others.ADOPT.step(effect, dry_run=True), False
         except (WSRMError, Error):
             return None
 
@@ -95,7 +111,7 @@ class Place(NamedTuple):
 
 
 def _acts(step: Step) -> bool:
-    return " --reason " in step.command
+    return step.command.takes_reason and "dry_run" not in step.arguments
 
 
 def now_ms() -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from wsrm_mq.acts import others
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.findings import as_documents, shorter_names, show_findings
 from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
@@ -125,7 +126,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "unconfirmed": sight.doubt,
         "unserved": {
             "queues": [one._asdict() for one in at.unserved],
-            "next_step": next((place.command(one.steps[0].command) for one in unserved(sight)), None),
+            "next_step": next((place.line(one.steps[0]) for one in unserved(sight)), None),
         },
         "blocked": [
             {
@@ -155,7 +156,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     ]
     faulted = [f"{count} of {queue} in 24 h" for queue, count in at.faulted.items()]
     if at.faulted_in_all:
-        faulted.append(f"{at.faulted_in_all} in all: {place.command(_FAULTED)}")
+        faulted.append(f"{at.faulted_in_all} in all: {place.line(_FAULTED)}")
     write("")
     fields(
         [
@@ -185,7 +186,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
         )
 
 
-_FAULTED: Final = "wsrm-mq message list --reason answered_with_fault"
+_FAULTED: Final = others.MESSAGES.step("which they are", reason="answered_with_fault")
 
 
 def _refused(sight: Sight) -> list[str]:

@@ -106,20 +106,22 @@ class SequenceAct(NamedTuple):
         self,
         store: Store,
         which: str | Sequence[str],
-        *,
+        *unnamed: Any,
         actor: str,
         reason: str,
         dry_run: bool = False,
         **arguments: Any,
     ) -> list[Done]:
         """Do it to the sequences that ``which`` means: a query, of which a part of one identifier is the simplest; or
-        identifiers. ``dry_run``: nothing is changed. Raises ``NotAllowed`` or ``NotFound`` where it does not fit the
-        only one; of many, each that it does not fit is in the answer."""
+        identifiers. ``unnamed``: the values of arguments that a command line has no option for, in their order.
+        ``dry_run``: nothing is changed. Raises ``NotAllowed`` or ``NotFound`` where it does not fit the only one; of
+        many, each that it does not fit is in the answer."""
         if isinstance(which, str):
             path = store_path(store)
             with closing(connect_looker(path)) as db, store_errors(path):
                 which = which_sequences(db, which)
-        how = {"actor": actor, "reason": reason, **arguments}
+        names = [one.name for one in self.act.arguments if not one.is_named]
+        how = {"actor": actor, "reason": reason, **dict(zip(names, unnamed, strict=False)), **arguments}
         return list(perform(store, self.act, which, dry_run=dry_run, **how))
 
 

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from wsrm_mq.acts import Step, others
 from wsrm_mq.views import findings, store_findings
 from wsrm_mq.views.sight import Fact, Sight
 from wsrm_mq.views.thresholds import Range
@@ -41,7 +42,8 @@ class Measure(NamedTuple):
     unit: str = ""
     warning: str = ""
     critical: str = ""
-    listing: str = ""
+    listing: Step | None = None
+    """A proposal that shows all of them."""
 
     @property
     def is_flag(self) -> bool:
@@ -88,7 +90,7 @@ MEASURES: Final = {
         lambda s: len(findings.deadly(s)),
         findings.deadly,
         critical="0",
-        listing="wsrm-mq sequence explain verdict:blocked,running",
+        listing=others.EXPLAIN.step("", "verdict:blocked,running"),
     ),
     "instances": Measure("processes that live", lambda s: len(s.at.instances), store_findings.instances, critical="1:"),
     "unserved": Measure(
@@ -111,21 +113,21 @@ MEASURES: Final = {
         findings.blocked,
         warning="0",
         critical="10",
-        listing="wsrm-mq sequence explain verdict:blocked",
+        listing=others.EXPLAIN.step("", "verdict:blocked"),
     ),
     "refused": Measure(
         "limits, or hooks at fault, that refused messages in 5 minutes",
         lambda s: len(store_findings.refused(s)),
         store_findings.refused,
         warning="0",
-        listing="wsrm-mq failure list",
+        listing=others.FAILURES.step(""),
     ),
     "turned_away": Measure(
         "partners that were refused a sequence in 24 h, and have no newer one",
         lambda s: len(store_findings.turned_away(s)),
         store_findings.turned_away,
         warning="0",
-        listing="wsrm-mq failure list reason:CreateSequenceRefused",
+        listing=others.FAILURES.step("", "reason:CreateSequenceRefused"),
     ),
     "unsent": Measure(
         "1: something waits for a minute to be sent, and no process takes it up",
@@ -144,42 +146,42 @@ MEASURES: Final = {
         lambda s: sum(s.at.faulted.values()),
         findings.faulted,
         warning="0",
-        listing="wsrm-mq failure list event:answered_with_fault confirmed:no",
+        listing=others.FAILURES.step("", "event:answered_with_fault", "confirmed:no"),
     ),
     "running": Measure(
         "sequences whose operation has run for 5 minutes",
         lambda s: len(findings.running(s)),
         findings.running,
         warning="0",
-        listing="wsrm-mq sequence explain verdict:running",
+        listing=others.EXPLAIN.step("", "verdict:running"),
     ),
     "waiting": Measure(
         "sequences that have waited for 5 minutes",
         lambda s: len(findings.waiting(s)),
         findings.waiting,
         warning="0",
-        listing="wsrm-mq sequence explain verdict:waiting",
+        listing=others.EXPLAIN.step("", "verdict:waiting"),
     ),
     "silent": Measure(
         "sequences with numbers missing whose source is silent",
         lambda s: len(findings.silent(s)),
         findings.silent,
         warning="0",
-        listing="wsrm-mq sequence explain verdict:silent",
+        listing=others.EXPLAIN.step("", "verdict:silent"),
     ),
     "expiring": Measure(
         "sequences that end soon with something undelivered",
         lambda s: len(findings.expiring(s)),
         findings.expiring,
         warning="0",
-        listing="wsrm-mq sequence explain verdict:expiring",
+        listing=others.EXPLAIN.step("", "verdict:expiring"),
     ),
     "incomplete": Measure(
         "sequences that lack numbers which are not waited for, or have discarded ones; of those that ended, in 24 h",
         lambda s: len(findings.incomplete(s)),
         findings.incomplete,
         warning="0",
-        listing="wsrm-mq sequence explain verdict:incomplete",
+        listing=others.EXPLAIN.step("", "verdict:incomplete"),
     ),
     "unacknowledged": Measure(
         "sequences whose source has acknowledged no reply for 5 minutes, and goes on",
@@ -192,7 +194,7 @@ MEASURES: Final = {
         lambda s: len(findings.on_hold(s)),
         findings.on_hold,
         warning="0",
-        listing="wsrm-mq sequence explain verdict:held",
+        listing=others.EXPLAIN.step("", "verdict:held"),
     ),
     "dead_letters": Measure(
         "dead letters, not confirmed",
@@ -200,14 +202,14 @@ MEASURES: Final = {
         findings.dead_letters,
         warning="0",
         critical="100",
-        listing="wsrm-mq dead-letter list confirmed:no",
+        listing=others.LETTERS.step("", "confirmed:no"),
     ),
     "replays": Measure(
         "replays that have stopped",
         lambda s: len(findings.stopped_plans(s)),
         findings.replays,
         warning="0",
-        listing="wsrm-mq replay list",
+        listing=others.PLANS.step(""),
     ),
     "unarchived": Measure(
         "how long what no archive holds is kept beyond its retain",
@@ -232,19 +234,19 @@ MEASURES: Final = {
         "sequences whose message is tried again",
         lambda s: len(findings.retrying(s)),
         findings.retrying,
-        listing="wsrm-mq sequence explain verdict:blocked",
+        listing=others.EXPLAIN.step("", "verdict:blocked"),
     ),
     "held": Measure(
         "messages behind a gap",
         lambda s: sum(one.held for one in s.at.waiting.values()),
         findings.gaps,
-        listing="wsrm-mq sequence explain verdict:waiting",
+        listing=others.EXPLAIN.step("", "verdict:waiting"),
     ),
     "ready": Measure(
         "messages that wait for the application",
         lambda s: sum(one.ready for one in s.at.waiting.values()),
         findings.backlog,
-        listing="wsrm-mq sequence explain verdict:running",
+        listing=others.EXPLAIN.step("", "verdict:running"),
     ),
 }
 """Worst first: the order of findings that are equally severe."""

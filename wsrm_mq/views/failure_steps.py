@@ -1,25 +1,27 @@
-"""What an operator may do about a failure: command lines to type as they are printed."""
+"""What an operator may do about a failure: proposals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
+from wsrm_mq.acts import Command, Step, others
+from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.failures import Failure
-from wsrm_mq.views.next_steps import Step
+from wsrm_mq.views.query import asked_for
 from wsrm_mq.views.refusals import REFUSED
-from wsrm_mq.views.typed import typed
 
 
 class _Choice(NamedTuple):
-    """``command`` has a place for the ``messages`` that it is about, as a query of which ``words`` are a part, or for
-    the ``position`` of the newest."""
+    """A proposal about any failure that it ``applies`` to."""
 
-    command: str
+    command: Command
     effect: str
     applies: Callable[[Failure], bool]
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] | None = ()
+    """More words of the query for its messages; ``None``: it is not about them."""
+    arguments: Mapping[str, Any] = {}
 
 
 def _is_taken(one: Failure) -> bool:
@@ -28,43 +30,47 @@ def _is_taken(one: Failure) -> bool:
 
 _ALARMING: Final = ("outcome:delivered", "confirmed:no")
 _CHOICES: Final = (
-    _Choice("wsrm-mq message list {messages}", "its messages", lambda one: one.messages > 0),
-    _Choice("wsrm-mq message body {position}", "the newest of them", lambda one: one.messages > 0),
+    _Choice(others.MESSAGES, "its messages", lambda one: one.messages > 0),
+    _Choice(others.BODY, "the newest of them", lambda one: one.messages > 0),
     _Choice(
-        "wsrm-mq message retry {messages} --reason TEXT",
+        on_messages.RETRY,
         "when the cause is repaired: try again what waits",
         lambda one: one.live > 0,
         ("outcome:live",),
     ),
     _Choice(
-        "wsrm-mq dead-letter redrive {messages} --reason TEXT",
+        on_messages.REDRIVE,
         "when the cause is repaired: deliver the dead letters again",
         lambda one: one.dead > 0,
     ),
     _Choice(
-        "wsrm-mq replay plan {messages} -o plan.json --reason TEXT",
+        others.MAKE_PLAN,
         "when the cause is repaired: deliver again what was answered with a fault",
         _is_taken,
         _ALARMING,
+        {"o": "plan.json"},
     ),
+    _Choice(on_messages.CONFIRM, "you know of it: it stays as it is, and alarms no more", _is_taken, _ALARMING),
     _Choice(
-        "wsrm-mq message confirm {messages} --reason TEXT",
-        "you know of it: it stays as it is, and alarms no more",
-        _is_taken,
-        _ALARMING,
+        others.CONFIGURATION,
+        "what {option} is now: another value allows it",
+        lambda one: one.option is not None,
+        None,
     ),
-    _Choice("wsrm-mq config show", "what {option} is now: another value allows it", lambda one: one.option is not None),
-    _Choice("wsrm-mq status", "what is refused now, and what to do", lambda one: one.event == REFUSED),
+    _Choice(others.STATUS, "what is refused now, and what to do", lambda one: one.event == REFUSED, None),
 )
 
 
 def failure_steps(failure: Failure, query: str = "") -> tuple[Step, ...]:
-    """For the messages that failed so, of those that ``query`` asks for."""
+    """Propose what may be done about a failure: with its messages, of those that ``query`` asks for."""
 
-    def command(one: _Choice) -> str:
-        which = typed(f"failure:{failure.key} {query}", *one.words)
-        return one.command.format(messages=which, position=failure.position)
+    def which(one: _Choice) -> tuple[str, ...]:
+        if one.command is others.BODY:
+            return (str(failure.position),)
+        return () if one.words is None else asked_for(f"failure:{failure.key} {query}", *one.words)
 
     return tuple(
-        Step(command(one), one.effect.format(option=failure.option)) for one in _CHOICES if one.applies(failure)
+        one.command.step(one.effect.format(option=failure.option), *which(one), **one.arguments)
+        for one in _CHOICES
+        if one.applies(failure)
     )

@@ -1,17 +1,18 @@
-"""What needs attention in sequences, replays and messages, kind by kind: in words, with the commands to type next."""
+"""What needs attention in sequences, replays and messages, kind by kind: in words, with proposals."""
 
 from __future__ import annotations
 
-import shlex
 from typing import Final
 
+from wsrm_mq.acts import messages as on_messages
+from wsrm_mq.acts import others
+from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.next_steps import Step
 from wsrm_mq.views.plans import PlanView
+from wsrm_mq.views.query import queue_word
 from wsrm_mq.views.sentences import counted, explanation, first_line, moment, span
 from wsrm_mq.views.sight import Fact, Sight
 from wsrm_mq.views.situation import BACKLOG, Situation
-from wsrm_mq.views.typed import queue_word, typed
 from wsrm_mq.views.verdict import Cause, Verdict
 
 WAITING_FOR: Final = 300_000
@@ -68,15 +69,15 @@ def _cause_of(at: Situation) -> str:
 
 def _of_one_cause(cause: str, found: list[Verdict]) -> Fact:
     at = found[0].at
-    which = typed("verdict:blocked", *([f"exception:{at.exception}"] if at.exception is not None else []))
+    which = ("verdict:blocked", *([f"exception:{at.exception}"] if at.exception is not None else []))
     error = first_line((at.head.last_error if at.head is not None else None) or cause)
     partners = sorted({one.at.view.partner or one.at.view.principal or one.at.view.peer or "?" for one in found})
     queues = sorted({one.at.view.queue for one in found})
     return Fact(
         f"{len(found)} sequences are stopped by the same cause, of {_few(partners)} in {_few(queues)}: {error!r}.",
         (
-            Step(f"wsrm-mq sequence resume {which} --reason TEXT", "try them all again, when the cause is repaired"),
-            Step(f"wsrm-mq sequence list {which}", "which they are"),
+            on_sequences.RESUME.step("try them all again, when the cause is repaired", *which),
+            others.SEQUENCES.step("which they are", *which),
         ),
         len(found) + sum(one.at.view.held for one in found),
         min(one.at.head.received_at for one in found if one.at.head is not None),
@@ -157,8 +158,8 @@ def unacknowledged(sight: Sight) -> list[Fact]:
             f"The source of {one.answers} acknowledges no reply: {one.unacknowledged} of {one.sent} wait for it since "
             f"{moment(one.waiting_since or 0)}, and it goes on. Their requests are answered all the same.",
             (
-                Step(f"wsrm-mq sequence explain {one.answers}", "who sends it, and what it has acknowledged"),
-                Step(f"wsrm-mq sequence explain {one.answers} --for-partner", "what to write to the partner"),
+                others.EXPLAIN.step("who sends it, and what it has acknowledged", one.answers),
+                others.EXPLAIN.step("what to write to the partner", one.answers, for_partner=True),
             ),
             one.unacknowledged,
             one.waiting_since,
@@ -181,8 +182,8 @@ def unarchived(sight: Sight) -> list[Fact]:
         "kept beyond its retain."
     )
     steps = (
-        Step("wsrm-mq archive list", "which archives were confirmed, and when"),
-        Step("wsrm-mq archive confirm MANIFEST", "an archive that was made elsewhere holds it"),
+        others.ARCHIVES.step("which archives were confirmed, and when"),
+        others.ARCHIVED.step("an archive that was made elsewhere holds it"),
     )
     return [Fact(text, steps, since=sight.at.unarchived)]
 
@@ -199,8 +200,8 @@ def replays(sight: Sight) -> list[Fact]:
         Fact(
             f"The replay by plan {one.id[:8]} has stopped at line {one.line} of {one.messages}.",
             (
-                *([] if sight.doubt else [Step(f"wsrm-mq replay run {shlex.quote(one.file)}", "go on where it was")]),
-                Step(f"wsrm-mq replay cancel {one.id} --reason TEXT", "give up what is left of it"),
+                *([] if sight.doubt else [others.RUN_PLAN.step("go on where it was", one.file)]),
+                others.CANCEL_PLAN.step("give up what is left of it", one.id),
             ),
             one.messages - one.line,
             one.begun_at,
@@ -218,14 +219,13 @@ def faulted(sight: Sight) -> list[Fact]:
             f"{counted(count, 'message', 'messages')} of {queue}, taken in the last 24 h, the service answered with a "
             "fault, which the sender does not see.",
             (
-                Step(
-                    f"wsrm-mq failure show {named} event:{ANSWERED_WITH_FAULT} confirmed:no",
+                others.FAILURE.step(
                     "what the service said and where, and how to have them delivered again",
+                    *(named, f"event:{ANSWERED_WITH_FAULT}", "confirmed:no"),
                 ),
-                Step(f"wsrm-mq failure list {named}", "what went wrong, in groups"),
-                Step(
-                    f"wsrm-mq message confirm {named} reason:{ANSWERED_WITH_FAULT} --reason TEXT",
-                    "they are dealt with, and alarm no more",
+                others.FAILURES.step("what went wrong, in groups", named),
+                on_messages.CONFIRM.step(
+                    "they are dealt with, and alarm no more", named, f"reason:{ANSWERED_WITH_FAULT}"
                 ),
             ),
             count,
@@ -241,9 +241,9 @@ def dead_letters(sight: Sight) -> list[Fact]:
         Fact(
             f"{counted(count, 'dead letter', 'dead letters')} of {queue} that no operator has confirmed.",
             (
-                Step(f"wsrm-mq dead-letter list {named} confirmed:no", "which ones"),
-                Step(f"wsrm-mq dead-letter redrive {named} confirmed:no --reason TEXT", "deliver them again"),
-                Step(f"wsrm-mq dead-letter confirm {named} confirmed:no --reason TEXT", "keep them, without alarm"),
+                others.LETTERS.step("which ones", named, "confirmed:no"),
+                on_messages.REDRIVE.step("deliver them again", named, "confirmed:no"),
+                on_messages.CONFIRM_LETTER.step("keep them, without alarm", named, "confirmed:no"),
             ),
             count,
             queue=queue,
@@ -258,7 +258,7 @@ def oldest(sight: Sight) -> list[Fact]:
     return [
         Fact(
             f"The oldest undelivered message is {span(sight.now - since)} old, of {moment(since)}.",
-            (Step("wsrm-mq message list --outcome live --limit 5", "the oldest ones"),),
+            (others.MESSAGES.step("the oldest ones", outcome="live", limit=5),),
             since=since,
         )
     ]

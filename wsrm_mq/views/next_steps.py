@@ -1,38 +1,62 @@
-"""What an operator may do about a sequence: command lines to type as they are printed, by the cause of its verdict.
+"""What an operator may do about a sequence: proposals, by the cause of its verdict.
 
 The first is what to begin with; the others are choices.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from wsrm_mq.acts import Command, Step, others
+from wsrm_mq.acts import messages as on_messages
+from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.situation import Situation
 from wsrm_mq.views.verdict import Cause
 
-
-class Step(NamedTuple):
-    """A command line, and what it is good for."""
-
-    command: str
-    effect: str
+Words = Callable[[Situation], tuple[str, ...]]
+Arguments = Callable[[Situation], dict[str, Any]]
 
 
-REHEARSE: Final = Step("wsrm-mq store rehearse", "first: this is a copy; let repairs be tried on it")
-ADOPT: Final = Step("wsrm-mq store adopt --dry-run", "no act works before it is adopted: what that loses")
+def _identifier(at: Situation) -> tuple[str, ...]:
+    return (at.view.identifier,)
+
+
+def _position(at: Situation) -> tuple[str, ...]:
+    return () if at.head is None else (str(at.head.position),)
+
+
+def _of_it(*words: str) -> Words:
+    """The words of a query for what is of the sequence, and more of them."""
+    return lambda at: (f"seq:{at.view.identifier}", *words)
+
+
+def _nothing(_at: Situation) -> tuple[str, ...]:
+    return ()
+
+
+def _always(_at: Situation) -> bool:
+    return True
+
+
+def _without(_at: Situation) -> dict[str, Any]:
+    return {}
 
 
 class _Choice(NamedTuple):
-    """``command`` names the sequence, and the number and position of its head; ``applies``: where it makes sense."""
+    """A proposal about any sequence that it ``applies`` to."""
 
-    command: str
+    command: Command
     effect: str
-    applies: Callable[[Situation], bool] = lambda _at: True
+    applies: Callable[[Situation], bool] = _always
+    which: Words = _identifier
+    arguments: Arguments = _without
+
+
+# when it makes sense
 
 
 def _has_head(at: Situation) -> bool:
@@ -91,83 +115,91 @@ def _has_discarded(at: Situation) -> bool:
     return at.undelivered.open.count() > at.undelivered.letters
 
 
-_RESUME: Final = _Choice(
-    "wsrm-mq sequence resume {sequence} --reason TEXT", "try it again, when its cause is repaired", _has_failed
-)
-_TRY: Final = _Choice("wsrm-mq sequence resume {sequence} --reason TEXT", "try it now, without waiting", _is_untried)
+# what to do
+
+_RESUME: Final = _Choice(on_sequences.RESUME, "try it again, when its cause is repaired", _has_failed)
+_TRY: Final = _Choice(on_sequences.RESUME, "try it now, without waiting", _is_untried)
 _PLAN: Final = _Choice(
-    "wsrm-mq replay status {plan}",
+    others.PLAN,
     "the plan that it is of: `replay run` with its file tries it again",
     _goes_to_a_target,
+    lambda at: (str(at.view.plan),),
 )
 _REPLAYED: Final = _Choice(
-    "wsrm-mq replay status {replayed_by}",
+    others.PLAN,
     "the plan that replays what it had not delivered: it goes on when that has ended",
     lambda at: at.replayed_by is not None,
+    lambda at: (str(at.replayed_by),),
 )
-_SHOW: Final = _Choice("wsrm-mq message show {position}", "the message, and the whole error", _has_head)
+_SHOW: Final = _Choice(others.MESSAGE, "the message, and the whole error", _has_head, _position)
 _SKIP: Final = _Choice(
-    "wsrm-mq sequence skip {sequence} {number} --reason TEXT",
+    on_sequences.SKIP,
     "give this message up: it goes to the dead letters",
     _has_head,
+    arguments=lambda at: {} if at.head is None else {"number": at.head.number},
 )
-_VERIFY: Final = _Choice("wsrm-mq store verify", "check the store", lambda at: not _has_head(at))
-_AGAIN: Final = _Choice("wsrm-mq sequence explain {sequence}", "look again")
-_DOCTOR: Final = _Choice("wsrm-mq doctor", "what is wrong with processes, clock and store")
+_VERIFY: Final = _Choice(others.VERIFY, "check the store", lambda at: not _has_head(at), _nothing)
+_AGAIN: Final = _Choice(others.EXPLAIN, "look again")
+_DOCTOR: Final = _Choice(others.DOCTOR, "what is wrong with processes, clock and store", which=_nothing)
 _TO_PARTNER: Final = _Choice(
-    "wsrm-mq sequence explain {sequence} --for-partner", "write what to send to the partner", _lacks_numbers
+    others.EXPLAIN,
+    "write what to send to the partner",
+    _lacks_numbers,
+    arguments=lambda _at: {"for_partner": True},
 )
-_LOST_THERE: Final = _Choice(
-    "wsrm-mq sequence explain {sequence} --for-partner", "write to the partner what never came", _has_lost
+_LOST_THERE: Final = _TO_PARTNER._replace(effect="write to the partner what never came", applies=_has_lost)
+_LIVE: Final = _Choice(
+    others.MESSAGES,
+    "what waits",
+    _holds,
+    _nothing,
+    lambda at: {"sequence": at.view.identifier, "outcome": "live"},
 )
-_LIVE: Final = _Choice("wsrm-mq message list --sequence {sequence} --outcome live", "what waits", _holds)
 _FORCE: Final = _Choice(
-    "wsrm-mq sequence force {sequence} --past {missing} --reason TEXT",
+    on_sequences.FORCE,
     "deliver what is held, past the gap",
     _may_be_forced,
+    arguments=lambda at: {"past": next(first for first, _last in at.missing)},
 )
-_CLOCK: Final = _Choice("wsrm-mq doctor", "which clock is right: by a wrong one it ends", lambda at: at.is_doubted)
-_HOLD: Final = _Choice("wsrm-mq sequence hold {sequence} --reason TEXT", "keep what waits, beyond the end", _holds)
+_CLOCK: Final = _DOCTOR._replace(
+    effect="which clock is right: by a wrong one it ends", applies=lambda at: at.is_doubted
+)
+_HOLD: Final = _Choice(on_sequences.HOLD, "keep what waits, beyond the end", _holds)
 _END: Final = _Choice(
-    "wsrm-mq sequence terminate {sequence} --drain --reason TEXT",
+    on_sequences.TERMINATE,
     "end it, as its behavior says; its source is told by its next message",
     _is_open,
+    arguments=lambda _at: {"drain": True},
 )
 _DEADLY: Final = (
     _SKIP._replace(applies=_is_deadly_and_stands),
-    _Choice(
-        "wsrm-mq sequence hold {sequence} --reason TEXT",
-        "nothing of it runs until it is resumed",
-        _is_deadly_and_runs_again,
-    ),
+    _Choice(on_sequences.HOLD, "nothing of it runs until it is resumed", _is_deadly_and_runs_again),
     _SHOW._replace(applies=lambda at: at.is_deadly),
 )
 """Before anything else."""
 _UNDELIVERED: Final = (
-    _Choice("wsrm-mq dead-letter list seq:{sequence}", "its dead letters", _gave_up),
-    _Choice("wsrm-mq message list seq:{sequence} outcome:discarded", "what was not delivered, and why", _has_discarded),
-    _Choice(
-        "wsrm-mq dead-letter redrive seq:{sequence} confirmed:no --reason TEXT", "deliver them again", _has_letters
-    ),
-    _Choice(
-        "wsrm-mq dead-letter confirm seq:{sequence} confirmed:no --reason TEXT",
-        "they are dealt with, and alarm no more",
-        _has_letters,
-    ),
+    _Choice(others.LETTERS, "its dead letters", _gave_up, _of_it()),
+    _Choice(others.MESSAGES, "what was not delivered, and why", _has_discarded, _of_it("outcome:discarded")),
+    _Choice(on_messages.REDRIVE, "deliver them again", _has_letters, _of_it("confirmed:no")),
+    _Choice(on_messages.CONFIRM_LETTER, "they are dealt with, and alarm no more", _has_letters, _of_it("confirmed:no")),
     _LOST_THERE,
 )
 """Whatever else is to be done about it."""
 
 _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
-    Cause.ON_HOLD: (_REPLAYED, _Choice("wsrm-mq sequence resume {sequence} --reason TEXT", "let it go on")),
-    Cause.TO_FETCH: (_Choice("wsrm-mq message list --sequence {sequence} --outcome live", "what waits"),),
+    Cause.ON_HOLD: (_REPLAYED, _Choice(on_sequences.RESUME, "let it go on")),
+    Cause.TO_FETCH: (_LIVE._replace(applies=_always),),
     Cause.BLOCKED: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP, _VERIFY),
-    Cause.RUNNING: (_Choice("wsrm-mq message show {position}", "the message that runs", _has_head), _AGAIN),
+    Cause.RUNNING: (_SHOW._replace(effect="the message that runs"), _AGAIN),
     Cause.TAKEN_OVER: (_AGAIN,),
     Cause.ORPHANED: (_DOCTOR,),
     Cause.UNSERVED: (
         _DOCTOR,
-        _Choice("wsrm-mq store application {application} NEW --reason TEXT", "the application has a new name"),
+        _Choice(
+            others.RENAME,
+            "the application has a new name",
+            which=lambda at: ((at.unserved.application if at.unserved is not None else None) or "none",),
+        ),
     ),
     Cause.RETRYING: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP),
     Cause.READY: (_PLAN,),
@@ -175,13 +207,20 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
     Cause.STOPPED: (_DOCTOR,),
     Cause.FAULTED: (
         _Choice(
-            f"wsrm-mq failure show seq:{{sequence}} event:{ANSWERED_WITH_FAULT} confirmed:no",
+            others.FAILURE,
             "what the service said and where, and how to have them delivered again",
+            which=_of_it(f"event:{ANSWERED_WITH_FAULT}", "confirmed:no"),
         ),
-        _Choice(f"wsrm-mq message list --sequence {{sequence}} --reason {ANSWERED_WITH_FAULT}", "which messages"),
         _Choice(
-            f"wsrm-mq message confirm seq:{{sequence}} reason:{ANSWERED_WITH_FAULT} --reason TEXT",
+            others.MESSAGES,
+            "which messages",
+            which=_nothing,
+            arguments=lambda at: {"sequence": at.view.identifier, "reason": ANSWERED_WITH_FAULT},
+        ),
+        _Choice(
+            on_messages.CONFIRM,
             "they are dealt with, and alarm no more",
+            which=_of_it(f"reason:{ANSWERED_WITH_FAULT}"),
         ),
     ),
     Cause.ENDED: (),
@@ -193,23 +232,11 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
 
 
 def steps(cause: Cause, at: Situation) -> tuple[Step, ...]:
-    """Nothing where there is nothing to do."""
-    head = at.head
-    names = {
-        "sequence": shlex.quote(at.view.identifier),
-        "plan": at.view.plan,
-        "application": shlex.quote((at.unserved.application if at.unserved is not None else None) or "none"),
-        "replayed_by": at.replayed_by,
-        "missing": next((first for first, _last in at.missing), ""),
-        "number": head.number if head is not None else "",
-        "position": head.position if head is not None else "",
-    }
-    found = (
-        Step(choice.command.format_map(names), choice.effect)
-        for choice in (*_DEADLY, *_CHOICES[cause], *_UNDELIVERED)
-        if choice.applies(at)
-    )
-    told: dict[str, Step] = {}
-    for one in found:
-        told.setdefault(one.command, one)
-    return tuple(told.values())
+    """Propose what may be done about a sequence that is so for this cause; nothing where there is nothing to do."""
+    found: list[Step] = []
+    for choice in (*_DEADLY, *_CHOICES[cause], *_UNDELIVERED):
+        if choice.applies(at):
+            step = choice.command.step(choice.effect, *choice.which(at), **choice.arguments(at))
+            if not any(step._replace(effect=other.effect) == other for other in found):
+                found.append(step)
+    return tuple(found)

@@ -235,9 +235,26 @@ def parse(text: str, now: int | None = None, *, partners: Iterable[str] = (), **
     return Query(terms, at, text, tuple(partners)).having(**values)
 
 
+_PLAIN: Final = re.compile(r"[\w/.%~-]+")
+"""A value that needs no quotes."""
+
+
 def words(text: str) -> list[str]:
     """The words of a query, as they were written. Raises ``QueryError`` for a quote that is not closed."""
     return [word[0] for word in _words(text)]
+
+
+def asked_for(text: str, *more: str) -> tuple[str, ...]:
+    """The words of a query and ``more`` ones, each once. Raises ``QueryError`` for a quote that is not closed."""
+    return tuple(dict.fromkeys((*words(text), *more)))
+
+
+def queue_word(name: str) -> str:
+    """The word of a query that names a queue."""
+    if _PLAIN.fullmatch(name):
+        return f"queue:{name}"
+    pieces = (f"'{piece}'" if '"' in piece else f'"{piece}"' for piece in re.split(r'("+)', name) if piece)
+    return "queue:" + "".join(pieces)
 
 
 def _words(text: str) -> Iterator[re.Match[str]]:

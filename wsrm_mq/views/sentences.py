@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from wsrm_mq.acts import Step
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.applications import OUTGOING
-from wsrm_mq.views.next_steps import Step, steps
+from wsrm_mq.views.next_steps import steps
 from wsrm_mq.views.rows import SequenceView
 from wsrm_mq.views.situation import Act, Head, Situation
 from wsrm_mq.views.verdict import Cause, Verdict
@@ -29,11 +30,6 @@ class Explanation(NamedTuple):
     sentence: str
     steps: tuple[Step, ...] = ()
     """What to do, the first thing first; nothing where there is nothing to do."""
-
-    @property
-    def next_step(self) -> str:
-        """The first command line, or nothing."""
-        return self.steps[0].command if self.steps else ""
 
 
 def explanation(verdict: Verdict) -> Explanation:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from wsrm_mq.acts import Step
 from wsrm_mq.store.port import Obstacle
-from wsrm_mq.views.next_steps import Step
 from wsrm_mq.views.overview import Overview, Verdicts
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.rows import SequenceView

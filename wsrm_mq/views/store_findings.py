@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import Final
 
+from wsrm_mq.acts import Step, others
 from wsrm_mq.store.applications import OUTGOING
-from wsrm_mq.views.next_steps import Step
 from wsrm_mq.views.refusals import Refusal, key_of
 from wsrm_mq.views.sentences import counted, moment, size, span
 from wsrm_mq.views.sight import Fact, Room, Sight
 
-_DOCTOR: Final = Step("wsrm-mq doctor", "looks at processes, proxy, clock and store, and says how to mend them")
+_DOCTOR: Final = others.DOCTOR.step("looks at processes, proxy, clock and store, and says how to mend them")
 _FREE: Final = "Free space on the disk: delete other files there."
-_LETTERS: Final = Step("wsrm-mq dead-letter list", "what is discarded of them may be pruned a minute later")
+_LETTERS: Final = others.LETTERS.step("what is discarded of them may be pruned a minute later")
 
 
 def make_room(sight: Sight) -> tuple[Step, ...]:
@@ -22,7 +21,7 @@ def make_room(sight: Sight) -> tuple[Step, ...]:
     room = sight.room or Room()
     if room.older_than:
         freed = f"{counted(room.messages, 'message', 'messages')} or more ({size(room.size)}), settled that long ago"
-        return (Step(f"wsrm-mq store prune --older-than {room.older_than} --reason TEXT", f"deletes {freed}"), _DOCTOR)
+        return (others.PRUNE.step(f"deletes {freed}", older_than=room.older_than), _DOCTOR)
     return (_LETTERS, _DOCTOR) if any(sight.at.dead_letters.values()) else (_DOCTOR,)
 
 
@@ -50,7 +49,7 @@ def over_max_store(sight: Sight) -> list[Fact]:
 
 
 def doubt(sight: Sight) -> list[Fact]:
-    return [Fact(f"Not served: the store {sight.doubt}", (Step("wsrm-mq store adopt --dry-run", "what that loses"),))]
+    return [Fact(f"Not served: the store {sight.doubt}", (others.ADOPT.step("what that loses", dry_run=True),))]
 
 
 def reserve_spent(sight: Sight) -> list[Fact]:
@@ -84,10 +83,7 @@ def unserved(sight: Sight) -> list[Fact]:
             f"Messages of {one.queue} wait for {one.application or 'an application without a name'}, which no process "
             "serves: start it.",
             (
-                Step(
-                    f"wsrm-mq store application {shlex.quote(one.application or 'none')} NEW --reason TEXT",
-                    "it is the same one, under a new name",
-                ),
+                others.RENAME.step("it is the same one, under a new name", one.application or "none"),
                 _DOCTOR,
             ),
             queue=one.queue,
@@ -106,16 +102,16 @@ _REFUSED: Final = {
     "overloaded": ("more came than can be written", _DOCTOR),
     "max_held": (
         "max_held messages wait behind a gap",
-        Step("wsrm-mq sequence list --verdict waiting", "whose gap it is"),
+        others.SEQUENCES.step("whose gap it is", verdict="waiting"),
     ),
     "window": (
         "the first missing number is further away than window",
-        Step("wsrm-mq sequence list --verdict waiting", "whose gap it is"),
+        others.SEQUENCES.step("whose gap it is", verdict="waiting"),
     ),
-    "max_sequences": ("max_sequences are open", Step("wsrm-mq sequence list --state created", "which are open")),
+    "max_sequences": ("max_sequences are open", others.SEQUENCES.step("which are open", state="created")),
     "max_per_connection": (
         "a connection has max_per_connection messages undelivered",
-        Step("wsrm-mq connection list", "which one it is"),
+        others.CONNECTIONS.step("which one it is"),
     ),
     "misconfigured": ("a hook of the middleware is at fault; its log says which (request.misconfigured)", _DOCTOR),
 }
@@ -189,7 +185,7 @@ def _turned_away(refused: list[Refusal], sight: Sight) -> list[Fact]:
         Fact(
             f"{one.partner or 'A source that fits no partner'} gets no sequence, and so sends nothing: refused "
             f"{counted(one.times, 'time')}, the last {span(sight.now - one.last_at)} ago. {one.said}".rstrip(),
-            (Step(f"wsrm-mq failure show {shlex.quote(key_of(one))}", "why, and which option would allow it"),),
+            (others.FAILURE.step("why, and which option would allow it", key_of(one)),),
             one.times,
             one.last_at,
         )
@@ -203,7 +199,7 @@ def not_sent(sight: Sight) -> list[Fact]:
             f"Acknowledgements or faults that are sent to addresses of sources were not taken there, the last "
             f"{span(sight.now - one.last_at)} ago ({counted(one.times, 'time', 'times')} in all): their sources send "
             "their messages again. The log names the addresses (acknowledgement.not_sent).",
-            (Step("wsrm-mq sequence list --state created", "which sources are there"),),
+            (others.SEQUENCES.step("which sources are there", state="created"),),
             one.times,
             one.last_at,
         )

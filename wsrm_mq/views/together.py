@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from wsrm_mq.acts import Step, others
+from wsrm_mq.acts import messages as on_messages
+from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.next_steps import Step
-from wsrm_mq.views.query import Query
+from wsrm_mq.views.query import Query, asked_for
 from wsrm_mq.views.reading import judged
 from wsrm_mq.views.sentences import explanation
-from wsrm_mq.views.typed import typed
 from wsrm_mq.views.verdict import WORDS, Cause
 
 LOOKED_AT: Final = 10_000
@@ -21,34 +22,30 @@ LOOKED_AT: Final = 10_000
 NAMED: Final = 5
 """So many sequences with a verdict are named."""
 
-_WHICH: Final = Step("wsrm-mq sequence list {query}", "which they are")
-_WHY: Final = Step("wsrm-mq failure list {query}", "what failed, in groups")
-_END: Final = Step(
-    "wsrm-mq sequence terminate {query} --drain --reason TEXT",
-    "end them: what they hold is delivered past their gaps, or given up, as the behavior of each says",
+_WHICH: Final = others.SEQUENCES.step("which they are")
+_WHY: Final = others.FAILURES.step("what failed, in groups")
+_END: Final = on_sequences.TERMINATE.step(
+    "end them: what they hold is delivered past their gaps, or given up, as the behavior of each says", drain=True
 )
 _STEPS: Final[dict[str, tuple[Step, ...]]] = {
     "blocked": (
-        Step("wsrm-mq sequence resume {query} --reason TEXT", "try them all again, when the cause is repaired"),
+        on_sequences.RESUME.step("try them all again, when the cause is repaired"),
         *(_WHY, _WHICH),
     ),
-    "held": (Step("wsrm-mq sequence resume {query} --reason TEXT", "let them all go on"), _WHICH),
+    "held": (on_sequences.RESUME.step("let them all go on"), _WHICH),
     "faulted": (
         *(_WHY, _WHICH),
-        Step(
-            f"wsrm-mq message confirm {{query}} reason:{ANSWERED_WITH_FAULT} --reason TEXT",
-            "they are dealt with, and alarm no more",
-        ),
+        on_messages.CONFIRM.step("they are dealt with, and alarm no more", f"reason:{ANSWERED_WITH_FAULT}"),
     ),
     "waiting": (_WHICH, _END),
     "incomplete": (
         _WHICH,
-        Step("wsrm-mq dead-letter list {query} confirmed:no", "what came and was not delivered"),
+        others.LETTERS.step("what came and was not delivered", "confirmed:no"),
     ),
     "silent": (_WHICH, _END),
-    "expiring": (_WHICH, Step("wsrm-mq sequence hold {query} --reason TEXT", "keep what waits")),
+    "expiring": (_WHICH, on_sequences.HOLD.step("keep what waits")),
 }
-_DOCTOR: Final = Step("wsrm-mq doctor", "what is wrong with processes, clock and store")
+_DOCTOR: Final = others.DOCTOR.step("what is wrong with processes, clock and store")
 _WITHOUT_SERVICE: Final = {Cause.STOPPED, Cause.UNSERVED, Cause.ORPHANED}
 _ORDER: Final = (*_STEPS, *(word for word in WORDS if word not in _STEPS))
 
@@ -87,11 +84,16 @@ def together(db: Database, query: Query) -> list[Together]:
     if not found:
         raise NotFound(f"No sequence fits {query.text}.")
     for word, its in found.items():
-        which = typed(query.text, f"verdict:{word}")
-        its.steps = tuple(one._replace(command=one.command.format(query=which)) for one in _steps(word, causes[word]))
+        which = asked_for(query.text, f"verdict:{word}")
+        its.steps = tuple(_about(which, one) for one in _steps(word, causes[word]))
     return [found[word] for word in _ORDER if word in found]
 
 
 def _steps(word: str, causes: set[Cause]) -> tuple[Step, ...]:
     """What waits only for a process cannot be resumed."""
     return (_DOCTOR, _WHICH) if causes <= _WITHOUT_SERVICE else _STEPS.get(word, (_WHICH,))
+
+
+def _about(which: tuple[str, ...], step: Step) -> Step:
+    """A proposal about all that the words of a query fit; its own words narrow that."""
+    return step if step.command is others.DOCTOR else step._replace(which=(*which, *step.which))
