@@ -55,7 +55,7 @@ OWN_IN_FUNCTIONS: Final = {
 
 MADE: Final = {
     "bulk._changes",
-    "invariants._watermark",
+    "invariants._of_late_index",
     "invariants.ends",
     "late_index.__init__",
     "published.drop_views",

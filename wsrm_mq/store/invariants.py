@@ -11,11 +11,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from wsrm_mq.store.dialects import said
-from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
+from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE, LateIndex
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import vitals
 from wsrm_mq.store.sqlite.connection import file_of
 from wsrm_mq.store.sqlite.schema import HEAD, revision
+from wsrm_mq.store.tables import metadata
 
 ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
 IN_RANGES: Final = "every entry's number is in the ranges"
@@ -53,19 +54,38 @@ class Finding(NamedTuple):
     detail: str
 
 
-def _watermark(indexed: str, table: str, last: str, question: str) -> Invariant:
-    """Of a late index; ``question`` answers the ``last`` key that there was."""
-    return Invariant(
-        f"the watermark of {indexed} is there, and not above the last {last}",
-        "sqlite_schema",
-        f"""SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
-        WHERE :lower <= 1 AND :upper >= 1 AND name = '{table}'
-        HAVING count(*) <> 1 OR max(upto) > coalesce(({question}), 0)""",
+_LAST_POSITION: Final = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry'"
+
+
+def _of_late_index(indexed: str, index: LateIndex, row: str, own: str, place: str) -> tuple[Invariant, ...]:
+    """``row`` is the word for what is indexed, ``own`` for its place in the index; ``place`` is SQL that tells it."""
+    columns = ", ".join(index.values)
+    at = " AND ".join(f"i.{column} = r.{value}" for column, value in zip(index.columns, index.values, strict=True))
+    first = index.values[0]
+    return (
+        Invariant(
+            f"the index of {indexed} has every {row} up to its watermark, and none behind it",
+            index.of,
+            f"""SELECT id, {place} || CASE WHEN is_indexed THEN ' is' ELSE ' is not' END FROM (
+                SELECT {columns}, EXISTS (SELECT 1 FROM {index.table} i WHERE {at}) AS is_indexed
+                FROM {index.of} r WHERE id BETWEEN :lower AND :upper AND {first} IS NOT NULL
+            ) found WHERE is_indexed <> (id <= {index.upto})""",
+        ),
+        Invariant(
+            f"the index of {indexed} has each {row} under its own {own} only",
+            "sqlite_schema",
+            f"""SELECT NULL, 'position ' || {index.columns[-1]} || ' under ' || {place} FROM {index.table} i
+            WHERE :lower <= 1 AND :upper >= 1 AND NOT EXISTS (SELECT 1 FROM {index.of} r WHERE {at})""",
+        ),
+        Invariant(
+            f"the watermark of {indexed} is there, and not above the last position",
+            "sqlite_schema",
+            f"""SELECT NULL, coalesce('it is ' || max(upto), 'there is none') FROM watermark
+            WHERE :lower <= 1 AND :upper >= 1 AND name = '{index.table}'
+            HAVING count(*) <> 1 OR max(upto) > coalesce(({_LAST_POSITION}), 0)""",
+        ),
     )
 
-
-_IS_INDEXED: Final = "CASE WHEN is_indexed THEN ' is' ELSE ' is not' END"
-_LAST_POSITION: Final = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry'"
 
 INVARIANTS: Final = (
     Invariant(
@@ -268,42 +288,8 @@ INVARIANTS: Final = (
         WHERE o.id BETWEEN :lower AND :upper
           AND (c.answers IS DISTINCT FROM o.answers OR (c.is_numbered = 1 AND l."limit" > o.given + 1))""",
     ),
-    Invariant(
-        "the index of connections has every message up to its watermark, and none behind it",
-        "message",
-        f"""SELECT id, 'connection ' || connection || {_IS_INDEXED} FROM (
-            SELECT m.id, m.connection, EXISTS (
-                SELECT 1 FROM connection_message c WHERE c.connection = m.connection AND c.message = m.id
-            ) AS is_indexed
-            FROM message m WHERE id BETWEEN :lower AND :upper AND connection IS NOT NULL
-        ) i WHERE is_indexed <> (id <= {BY_CONNECTION.upto})""",
-    ),
-    Invariant(
-        "the index of connections has each message under its own connection only",
-        "sqlite_schema",
-        """SELECT NULL, 'message ' || c.message || ' under ' || c.connection
-        FROM connection_message c JOIN message m ON m.id = c.message
-        WHERE :lower <= 1 AND :upper >= 1 AND m.connection IS DISTINCT FROM c.connection""",
-    ),
-    _watermark("connections", "connection_message", "position", _LAST_POSITION),
-    Invariant(
-        "the index of sequences has every entry up to its watermark, and none behind it",
-        "entry",
-        f"""SELECT id, 'number ' || number || ' of sequence ' || lane || {_IS_INDEXED} FROM (
-            SELECT e.id, e.lane, e.number, EXISTS (
-                SELECT 1 FROM lane_entry i WHERE i.lane = e.lane AND i.number = e.number AND i.entry = e.id
-            ) AS is_indexed
-            FROM entry e WHERE id BETWEEN :lower AND :upper AND lane IS NOT NULL
-        ) i WHERE is_indexed <> (id <= {BY_LANE.upto})""",
-    ),
-    Invariant(
-        "the index of sequences has each entry under its own number only",
-        "sqlite_schema",
-        """SELECT NULL, 'position ' || i.entry || ' under number ' || i.number || ' of sequence ' || i.lane
-        FROM lane_entry i LEFT JOIN entry e ON e.id = i.entry
-        WHERE :lower <= 1 AND :upper >= 1 AND (e.lane, e.number) IS DISTINCT FROM (i.lane, i.number)""",
-    ),
-    _watermark("sequences", "lane_entry", "position", _LAST_POSITION),
+    *_of_late_index("connections", BY_CONNECTION, "message", "connection", "'connection ' || connection"),
+    *_of_late_index("sequences", BY_LANE, "entry", "number", "'number ' || number || ' of sequence ' || lane"),
     Invariant(
         "a key is never used again",
         "sqlite_sequence",
@@ -330,32 +316,7 @@ INVARIANTS: Final = (
     ),
 )
 
-TABLES: Final = (
-    "sqlite_schema",
-    "identity",
-    "queue",
-    "instance",
-    "refusal",
-    "ledger",
-    "message",
-    "plan",
-    "lane",
-    "sequence",
-    "entry",
-    "loose",
-    "header",
-    "dedupe",
-    "client",
-    "subscription",
-    "binding",
-    "range",
-    "reply",
-    "outbound_sequence",
-    "channel",
-    "connection_message",
-    "lane_entry",
-    "watermark",
-)
+TABLES: Final = ("sqlite_schema", *(table.name for table in metadata.sorted_tables))
 
 
 def all_findings(db: Database) -> Iterator[Finding]:

@@ -41,6 +41,7 @@ class LateIndex:
     are the index's own, which is the same where there are but two."""
 
     def __init__(self, table: str, of: str, columns: tuple[str, ...], values: tuple[str, ...]) -> None:
+        self.table, self.of, self.columns, self.values = table, of, columns, values
         self.upto: Final = f"(SELECT upto FROM watermark WHERE name = '{table}')"
         """SQL: the key of the last row that it has, where it is to have that."""
         self.behind: Final = f"coalesce((SELECT max(id) FROM {of}), 0) - {self.upto}"

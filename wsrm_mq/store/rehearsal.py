@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.store.cache import Cache
+from wsrm_mq.store.clock import Clock
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS, refuse_place, store_errors, why_not_written
 from wsrm_mq.store.sqlite.looking import connect_looker, temporary_copy
@@ -36,26 +38,33 @@ def refuse_unwritable(path: Path, *, unconfirmed: bool = False) -> None:
         raise StoreBusy(f"{path}: {obstacle.what}.")
 
 
-def rehearse(path: Path, verb: Verb[R], now: int) -> R:
+def rehearse(path: Path, verb: Verb[R], clock: Clock) -> R:
     """Run ``verb`` in a transaction that is taken back; on a temporary copy where this user cannot write to the store.
-    A store that awaits confirmation is rehearsed on as it is. ``now``: ms since the epoch."""
+    A store that awaits confirmation is rehearsed on as it is."""
     with closing(connect_looker(path)) as db, store_errors(path):
         obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)
         if obstacle is None:
-            return _taken_back(db, path, verb, now)
+            return _taken_back(db, path, verb, clock)
         if not obstacle.is_of_asker:
             raise StoreBusy(f"{path}: {obstacle.what}.")
         with closing(temporary_copy(db, path)) as copy:
-            return _taken_back(copy, path, verb, now)
+            return _taken_back(copy, path, verb, clock)
 
 
-def _taken_back(db: Connection, path: Path, verb: Verb[R], now: int) -> R:
-    db.for_writing()
-    db.begin()
-    try:
-        tx = Transaction(Session(db, Cache(), 0, "cli", InstanceFiles(path)), now)
+def _taken_back(db: Connection, path: Path, verb: Verb[R], clock: Clock) -> R:
+    with from_outside(db, path, clock) as tx:
         result = verb(tx)
         tx.flush()
         return result
+
+
+@contextmanager
+def from_outside(db: Connection, path: Path, clock: Clock) -> Iterator[Transaction]:
+    """A transaction of no running instance. It is rolled back at the end if it was not committed."""
+    db.for_writing()
+    db.begin()
+    try:
+        yield Transaction(Session(db, Cache(), 0, "cli", InstanceFiles(path)), clock())
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,13 +14,12 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import applications, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
-from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.clock import Clock, believed_of, wall_clock
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.port import Connection, Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
-from wsrm_mq.store.rehearsal import rehearse
+from wsrm_mq.store.rehearsal import from_outside, rehearse
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer, store_errors
 from wsrm_mq.store.sqlite.files import beside, clock_file, keep_private
@@ -29,7 +28,6 @@ from wsrm_mq.store.sqlite.reserve import Reserve, is_spent
 from wsrm_mq.store.sqlite.vitals import dropped_pages
 from wsrm_mq.store.sqlite.witness import Witness, admit
 from wsrm_mq.store.transaction import Transaction, as_json
-from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Verb, WriteQueue
 from wsrm_mq.store.writer import Writer
 
@@ -290,27 +288,15 @@ def run_once(
     only rehearsed. Raises ``StoreUnconfirmed`` as ``Store.open`` does, but on a copy that acts are tried on, and for
     what is allowed on an ``unconfirmed`` store."""
     if dry_run:
-        return rehearse(path, verb, clock())
-    instances = InstanceFiles(path)
+        return rehearse(path, verb, clock)
     witness = Witness(path) if unconfirmed else admit(path, for_act=True)
-    db = connect_writer(path)
-    try:
-        with store_errors(path):
-            db.for_writing()
-            db.begin()
-            try:
-                tx = Transaction(Session(db, Cache(), 0, "cli", instances), clock())
-                result = verb(tx)
-                tx.flush()
-                db.execute(identity.ADVANCE).fetchall()
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-            names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
-    finally:
-        db.close()
+    with closing(connect_writer(path)) as db, store_errors(path):
+        with from_outside(db, path, clock) as tx:
+            result = verb(tx)
+            tx.flush()
+            db.execute(identity.ADVANCE).fetchall()
+            db.execute("COMMIT")
+        names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
     witness.tell_of(path)
-    instances.wake(names)
+    InstanceFiles(path).wake(names)
     return result
