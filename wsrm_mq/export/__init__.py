@@ -1,4 +1,4 @@
-"""What a store holds, as files for other tools: NDJSON, CSV, Parquet and ZIP, in segments with a manifest.
+"""Exports: the content of a store as files for other tools (NDJSON, CSV, Parquet, ZIP), in segments with a manifest.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Where exports and archives lie: on this machine."""
+"""Places of exports and archives, which lie on this machine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Whose messages a store has, where several applications use it: each queue knows the application that it was filled
-for, and no other is given what waits there.
+"""Several applications may use one store: each queue knows the application that it was filled for, and no other
+application is given the messages that wait there.
 
-An application is known by the name that `application` gives it. A process without that is an application without a
-name, and so is what it stored; a process with one takes that over as its own. What a process runs, and what it takes
-at all, lies on its paths too.
+The option `application` names an application. A process without that option is an application without a name, and its
+queues have none; a process with a name takes such queues over. A process runs and accepts only messages on its own
+paths.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OUTGOING: Final = "replay/"
 
 
 def outgoing_queue(plan: str) -> str:
-    """What the names of the outgoing queues of this plan begin with, and what its run serves as a path."""
+    """The beginning of the names of this plan's outgoing queues; the run of the plan serves it as a path."""
     return f"{OUTGOING}{plan}"
 
 
@@ -68,8 +68,8 @@ def fetched_queue(queue: str) -> str:
 
 
 class Serving(NamedTuple):
-    """What a process serves; without ``paths`` all that there are but outgoing queues. ``sends``: it also sends what
-    leaves in requests of this side's own."""
+    """The queues that a process serves; without ``paths`` all but the outgoing ones. ``sends``: it also sends the
+    messages that leave in requests of this side's own."""
 
     application: str | None = None
     paths: tuple[str, ...] | None = None
@@ -118,14 +118,14 @@ def _is_below(name: str, path: str) -> bool:
 
 
 def _live(db: Database) -> list[tuple[int, Serving]]:
-    """The processes that live, each with what it serves."""
+    """The process id of each process that lives, with its serving."""
     store = file_of(db)
     rows = db.execute(_LIVE).fetchall()
     return [(pid, Serving.load(application, paths)) for name, pid, application, paths in rows if is_alive(store, name)]
 
 
 def served(db: Database) -> list[Serving]:
-    """What the processes that live serve."""
+    """The servings of the processes that live."""
     return [serving for _pid, serving in _live(db)]
 
 

@@ -85,7 +85,8 @@ ON s.replay_of BETWEEN g.lower AND g.upper
 """)
 """In which lanes with these keys are replayed."""
 COUNT_TOLD: Final = "SELECT count(*) FROM ledger WHERE id > ? AND event <> 'archived'"
-"""That an archive was confirmed is no reason for another batch."""
+"""The number of events behind a key. The event that an archive was confirmed is not counted: it is no reason for
+another batch."""
 
 # what was confirmed
 

@@ -1,4 +1,4 @@
-"""What a process knows of the store from one transaction to the next.
+"""A process keeps some of the store in memory from one transaction to the next.
 
 It is kept only while the version that ``begin`` answers proves that no other connection wrote. What a transaction
 changes of it is true once that is committed; any rollback empties it.
@@ -15,13 +15,13 @@ from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.records import Lane
 
 MAX_WEIGHT: Final = 40_000
-"""Of the lanes: 20,000 received in order, fewer that have gaps."""
+"""The weight of all lanes that are kept: 20,000 received in order, fewer that have gaps."""
 MAX_QUEUES: Final = 1_000
 MAX_CONNECTIONS: Final = 10_000
 
 
 class ConnectionCache:
-    """What is known of connections, for those that ask: nothing here is filled for every message."""
+    """Facts about connections, filled for the connections that are asked about and not for every message."""
 
     def __init__(self) -> None:
         self.lanes: dict[tuple[str, int], int] = {}
@@ -61,7 +61,7 @@ class LaneCache:
     def __init__(self, max_weight: int = MAX_WEIGHT) -> None:
         self.records: OrderedDict[int, Lane] = OrderedDict()
         self.keys: dict[str, int] = {}
-        """By identifier."""
+        """Keys of lanes by identifier."""
         self.weight = 0
         self._max_weight = max_weight
         self._weights: dict[int, int] = {}
@@ -125,7 +125,7 @@ class Cache:
         """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
         self.left_alone: MaySend = may_send
         self.positions: Iterator[int] | None = None
-        """Those that are given next; ``None``: not asked for yet."""
+        """The positions that are given next; ``None``: the store was not asked yet."""
         self.last_position = 0
         """The last that was given in a transaction that was committed; 0: none yet."""
         self._version: int | None = None
@@ -155,7 +155,7 @@ class Cache:
             self.queues.popitem(last=False)
 
     def drop_queues(self, keys: Collection[int]) -> None:
-        """What another process has deleted goes with ``validate``."""
+        """Forget queues that this process has deleted. ``validate`` forgets queues that another one has deleted."""
         self.served.difference_update(keys)
         for name in [name for name, key in self.queues.items() if key in keys]:
             del self.queues[name]

@@ -1,4 +1,4 @@
-"""Where this side sends to, of its own accord: the endpoint of a lane of kind outgoing, and what it is about."""
+"""Channels: the endpoint that a lane of kind outgoing sends to, and the sequence that its messages are about."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEAVING: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(channel.c.lane == p("lane"))
 )
-"""Where the message with this number is sent, its position, and since when it is there."""
+"""The address that the message with this number is sent to, its position, and the time at which it was stored."""
 _THERE: Final = (
     select(channel.c.lane)
     .where(channel.c.address >= p("origin"), channel.c.address < p("beyond"))
@@ -55,7 +55,7 @@ SETTLE_RANGE: Final = compiled(
     .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
 )
-"""What the other side has acknowledged."""
+"""Settle the messages in a range that the other side has acknowledged."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
 SEND_AGAIN: Final = compiled(
@@ -89,7 +89,7 @@ NEXT_ACK_DUE: Final = compiled(
 
 
 class Channel(NamedTuple):
-    """Of a lane of kind outgoing: where its messages go."""
+    """The endpoint of a lane of kind outgoing, and the sequence that its messages are about."""
 
     endpoint: EndpointReference
     answers: int | None
@@ -101,7 +101,7 @@ class Channel(NamedTuple):
 
     @property
     def row(self) -> dict[str, object]:
-        """Of ``channel``, but for the key."""
+        """The columns of ``channel`` but the key."""
         return {
             "answers": self.answers,
             "outbound": self.outbound,
@@ -123,7 +123,7 @@ def endpoint_text(endpoint: EndpointReference | None) -> str | None:
 
 
 def endpoint_from(text: str | None) -> EndpointReference | None:
-    """What ``endpoint_text`` has written."""
+    """The endpoint that ``endpoint_text`` has written; ``None`` for none."""
     if text is None:
         return None
     address, *parameters = json.loads(text)

@@ -34,8 +34,9 @@ def wall_clock() -> int:
 
 
 class Believed:
-    """Of one process. ``passed``: seconds, as a clock counts them that is never set; without it nothing is doubted.
-    ``file`` has the last time that was believed here; without it the next process begins with what the store has."""
+    """The clock as one process believes it. ``passed``: seconds of a clock that is never set; without it no time is
+    doubted. ``file`` has the last time that was believed here; without it the next process begins with what the store
+    has."""
 
     def __init__(self, passed: Callable[[], float] | None, file: Path | None = None) -> None:
         self._passed = passed

@@ -19,7 +19,7 @@ __all__ = ["bound", "compiled", "standard"]
 
 
 class _Standard(SQLiteCompiler):
-    """Where SQLite has a word of its own the standard's is written, which ``dialects`` knows."""
+    """It writes the standard's word where SQLite has one of its own: ``dialects`` translates that."""
 
     def visit_is_distinct_from_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         return f"{self.process(binary.left, **kw)} IS DISTINCT FROM {self.process(binary.right, **kw)}"

@@ -17,7 +17,7 @@ from typing import Final
 from wsrm_mq.store.refusals import Refusal, Refusals
 
 Key = tuple[str, int, str]
-"""What is counted, the key of its queue (0 where there is none), and a label."""
+"""The name of a counter, the key of its queue (0 without a queue), and a label."""
 
 EVERY_SECONDS: Final = 0.1
 SHOWN: Final = 200
@@ -63,8 +63,8 @@ class Counts(defaultdict[Key, int]):
 
 
 class Tally:
-    """What one process has committed and not yet counted in the store, and what it has refused. Its writer alone uses
-    it."""
+    """The counts that one process has committed and not yet written to the store, and its refusals. Only the writer of
+    that process uses it."""
 
     def __init__(self, refusals: Refusals | None = None) -> None:
         self.refusals = refusals or Refusals()

@@ -1,4 +1,4 @@
-"""What differs between databases in the words of a statement.
+"""Words of SQL that differ from database to database.
 
 A statement is written in the words of the SQL standard, and a few of the first column of ``WORDS``. A module of this
 room has its text for SQLite, made once; the driver of another database asks for the same statement ``in_dialect``.
@@ -47,7 +47,7 @@ WORDS: Final = (
     # A parameter whose type nothing around it says.
     Word("a_number()", "{}", "CAST({} AS BIGINT)"),
     Word("a_text()", "{}", "CAST({} AS TEXT)"),
-    # Of what is stored of a request.
+    # The address of the peer in a stored request.
     Word("peer_in()", "json_extract({}, '$.REMOTE_ADDR')", "(CAST({} AS JSONB)->>'REMOTE_ADDR')"),
     # Now, ms since the epoch.
     Word(

@@ -1,4 +1,4 @@
-"""What the rooms above use of the driver of a store: SQLite's, the only one yet. ``port`` says what one is."""
+"""The names of the store's driver that the rooms above use. SQLite's is the only driver yet; ``port`` describes one."""
 
 from __future__ import annotations
 

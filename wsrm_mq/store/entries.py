@@ -32,8 +32,8 @@ INLINE_BODY: Final = 65_536
 LOOSE_NUMBER: Final = 1
 """The number that a service is told of an entry that is in no lane."""
 
-# Which entries a lane has, live or settled, is in the index up to the watermark, and behind it only in the entries
-# themselves: a look for one that is settled asks both parts. See ``late_index``.
+# The index ``lane_entry`` has the entries of a lane, live or settled, up to the watermark. Behind it only ``entry``
+# has them: a search for a settled one asks both. See ``late_index``.
 _IS_NUMBER: Final = and_(entry.c.lane == p("lane"), entry.c.number == p("number"))
 _INDEXED: Final = select(lane_entry.c.entry).where(lane_entry.c.lane == p("lane"), lane_entry.c.number == p("number"))
 ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "lane_entry")
@@ -92,8 +92,8 @@ RUN_REPLAYS: Final = compiled(
     .outerjoin(_source, _source.c.id == _arrived.c.lane)
     .outerjoin(loose, loose.c.entry == _arrived.c.id)
 )
-# What a connection has is in the index up to the watermark, and behind it only in the messages themselves: every
-# question has both parts. See ``late_index``.
+# The index ``connection_message`` has the messages of a connection up to the watermark. Behind it only ``message`` has
+# them: every question has both parts. See ``late_index``.
 _WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connection_message")
 _LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(
     connection_message.c.connection == p("connection")
@@ -153,7 +153,7 @@ FAIL: Final = changed_if_live(
     retry_at=p("retry_at"),
 )
 SAY_WHY: Final = changed_if_live(last_error=p("error"))
-"""Why it waits, where nothing has failed."""
+"""Write down why an entry waits that has not failed."""
 COUNT_DEATH: Final = changed_if_live(
     deliveries=entry.c.deliveries + 1,
     deaths=entry.c.deaths + 1,

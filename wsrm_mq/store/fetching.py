@@ -1,4 +1,4 @@
-"""What waits to be fetched (WS-MakeConnection), by the address that it is for."""
+"""Messages and acknowledgements that wait to be fetched (WS-MakeConnection), by the address that they are for."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ ACKNOWLEDGEMENTS: Final = compiled(
     .order_by(sequence.c.lane)
     .limit(p("count"))
 )
-"""The keys of sequences of which one waits there."""
+"""The keys of sequences of which an acknowledgement waits at the address."""
 ENVELOPE: Final = compiled(select(message.c.environ, message.c.body).where(message.c.id == p("key")))
 LEND: Final = changed_if_live(deliveries=entry.c.deliveries + 1, retry_from=p("now"), retry_at=p("until"))
-"""It is on its way: until then no other request gets it."""
+"""Lend a message to a request: no other request gets it before ``:until``."""
 WAITER: Final = compiled(select(entry.c.waiter).where(entry.c.id == p("key")))
-"""Where a request waits for it."""
+"""The name of the instance in which a request waits for the message."""
 TAKEN: Final = compiled(
     update(entry)
     .where(entry.c.id == p("key"), entry.c.outcome.is_(None))

@@ -1,4 +1,4 @@
-"""Which sequences have waited for a missing message, and since when."""
+"""Sequences that have waited long for a missing message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _is_told: Final = exists().where(
     ledger.c.event == GAP_OPEN,
     or_(ledger.c.number == _first_missing, ledger.c.at > _p("before")),
 )
-"""Of this gap, or of a sequence whose source is at it: one that fills a large gap slowly is told of now and then."""
+"""The ledger tells of this gap, or it told of the sequence a short time ago: a source that fills a large gap slowly is
+told of now and then."""
 _foreign: Final = func.keys_in(_p("foreign")).table_valued("value")
 OLD_GAPS: Final = compiled(
     select(lane.c.id)

@@ -31,7 +31,7 @@ CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 TIGHT_CHECKPOINT_BYTES: Final = 128 * 1024
 """On a disk without room for a reserve: what is in the log has to find room in the file too."""
 VERB_BYTES: Final = 8 * 1024
-"""What a verb adds to the WAL beside its own bytes, about. The file's size does not tell: a checkpoint leaves it."""
+"""Bytes that a verb adds to the WAL beside its own, about. The file's size does not tell: a checkpoint leaves it."""
 
 
 class GroupCommit:

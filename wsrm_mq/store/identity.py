@@ -1,8 +1,8 @@
-"""Which store this is, and how far it has come.
+"""The identity of a store, and how far it has come.
 
 Its **mark** grows with every start, every stop, every act of an operator, and every few seconds while something is
-written: what has less of it is an older state. What was made of a state that was lost since, as an archive is, is known
-by its **epoch**: each run of the service has a random token, and the store knows which mark was reached in which.
+written: a file with a smaller mark is an older state. Its **epoch** tells whether an archive was made of a state that
+was lost since: each run of the service has a random token, and the store knows the marks that each run reached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IDENTITY: Final = "SELECT id, mark, copied_at FROM identity"
 _RENAME: Final = "UPDATE identity SET id = ?, mark = mark + 1, copied_at = NULL"
 STAMP: Final = "UPDATE identity SET copied_at = coalesce(copied_at, ?)"
 EPOCHS: Final = 10_000
-"""So many are kept, the newest."""
+"""The number of epochs that are kept, the newest."""
 _BEGIN: Final = """
 INSERT INTO epoch (mark, token) SELECT mark, ? FROM identity WHERE TRUE
 ON CONFLICT (mark) DO UPDATE SET token = excluded.token
@@ -36,7 +36,7 @@ UNION SELECT lane FROM entry WHERE outcome IS NULL AND lane IS NOT NULL
 
 
 class Identity(NamedTuple):
-    """What a store says of itself. ``mark`` grows now and then and never falls: less of it is an older state."""
+    """The id of a store, and its mark, which grows now and then and never falls: a smaller one is of an older state."""
 
     id: str
     mark: int
@@ -45,7 +45,7 @@ class Identity(NamedTuple):
 
 
 def identify(db: Database) -> Identity:
-    """Which store this is. Raises ``StoreCorrupt`` where it does not say so."""
+    """The identity of the store. Raises ``StoreCorrupt`` if it has none."""
     row = db.execute(_IDENTITY).fetchone()
     if row is None:
         raise StoreCorrupt("The store does not say which it is.")

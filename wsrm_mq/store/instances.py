@@ -8,11 +8,11 @@ from typing import Final
 from wsrm_mq.store.port import Instances
 
 MISSING_SECONDS: Final = 5.0
-"""So long a lock file has to be missing before that is taken for a death: several polls of a watch."""
+"""A lock file that is missing for so long is taken for a death: several polls of a watch."""
 
 
 class Neighbours:
-    """Remembers since when it is not known whether one lives."""
+    """The other instances. For each whose lock file is missing it remembers since when."""
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances

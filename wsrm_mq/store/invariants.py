@@ -1,4 +1,4 @@
-"""What has to be true in every committed state of a store, as questions that find what is not.
+"""Invariants: conditions that every committed state of a store fulfils, each as a question that finds the exceptions.
 
 Each is one statement, so it sees one state, whatever is written meanwhile. A large table is asked in pieces of keys, so
 no reader holds up the checkpoints for long: a few seconds for the indexes of a million messages, which have no keys.
@@ -26,17 +26,18 @@ HAS_MESSAGE: Final = "an entry has its message, and its body until it is settled
 
 PIECE: Final = 5_000
 MOST_FINDINGS: Final = 20
-"""Of one invariant."""
+"""The largest number of findings that are told of one invariant."""
 
 
 class Invariant(NamedTuple):
-    """What is true of every store, asked as what breaks it."""
+    """A condition that every store fulfils, and the question for rows that break it."""
 
     name: str
     table: str
-    """Whose keys are gone through in pieces."""
+    """The table whose keys are gone through in pieces."""
     question: str
-    """Answers key and detail of what breaks it, for keys from ``:lower`` to ``:upper``, in words of ``dialects``."""
+    """SQL in words of ``dialects``: key and detail of each row that breaks it, for keys from ``:lower`` to
+    ``:upper``."""
 
     @property
     def ends(self) -> str:
@@ -348,7 +349,7 @@ _WHOLE: Final = "the file is whole"
 
 
 def _damage(db: Database, table: str) -> Iterator[Finding]:
-    """What SQLite finds wrong with a table, its indexes and its references."""
+    """Findings of SQLite about a table, its indexes and its references."""
     for text in vitals.damage(db, table):
         yield Finding(_WHOLE, table, None, text)
     for key, parent in islice(vitals.dangling(db, table), MOST_FINDINGS):
@@ -356,7 +357,7 @@ def _damage(db: Database, table: str) -> Iterator[Finding]:
 
 
 def _broken(db: Database, invariant: Invariant) -> Iterator[Finding]:
-    """What breaks ``invariant``, at most ``MOST_FINDINGS``."""
+    """Rows that break ``invariant``, at most ``MOST_FINDINGS``."""
     first, last = db.execute(invariant.ends).fetchone()
     left = MOST_FINDINGS
     lower = first

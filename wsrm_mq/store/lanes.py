@@ -22,15 +22,15 @@ STEADY_COLUMNS: Final = (
     "fence",
     "running_since",
 )
-"""What every message changes. They are columns of no index: SQLite writes the entries of each that has a column of an
-UPDATE, changed or not."""
+"""Columns that every message changes. No index has one of them: SQLite writes the entries of each index that has a
+column of an UPDATE, changed or not."""
 PROGRESS_COLUMNS: Final = (
     *STEADY_COLUMNS,
     "owner",
     "held",
     "held_bytes",
 )
-"""What else changes where a lane begins or ceases to run, or holds messages; see ``Lane.saved``."""
+"""Columns that change, beside those, when a lane begins or ceases to run, or holds messages; see ``Lane.saved``."""
 SAVED_COLUMNS: Final = (
     *PROGRESS_COLUMNS,
     "ended",
@@ -48,7 +48,7 @@ SAVED_COLUMNS: Final = (
 LEASED: Final = ("served_at", "leased_below", "leased_until", "lessee")
 """What only a lane has that consumers lease: see ``leasing``."""
 PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
-"""What the protocol changes of a sequence, beside its lane."""
+"""Columns of ``sequence`` that the protocol changes."""
 ADD_LANE: Final = compiled(
     insert(lane)
     .values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned", *LEASED)})
@@ -128,7 +128,7 @@ _RUNNABLE: Final = (
 RUNNABLE: Final = compiled(_RUNNABLE)
 _SENDS: Final = select(queue.c.id).where(queue.c.kind == "outgoing")
 RUNNABLE_SENDS: Final = compiled(_RUNNABLE.where(lane.c.queue.in_(_SENDS)))
-"""What is sent again by an operator too, which has a sequence of replays."""
+"""Lanes to run that send, those of replays included."""
 NEXT_RETRY: Final = compiled(
     select(func.min(lane.c.retry_at)).where(
         delivery_is(DeliveryState.RETRYING, DeliveryState.READY, now=p("now")), _OURS, lane.c.retry_at.is_not(None)
@@ -152,7 +152,7 @@ DUE: Final = compiled(select(lane.c.id).where(lane.c.due_at <= p("now")).limit(p
 DROP_LANE: Final = compiled(delete(lane).where(lane.c.id == p("key")))
 DROP_SEQUENCE: Final = compiled(delete(sequence).where(sequence.c.lane == p("key")))
 _SOURCE: Final = func.coalesce(lane.c.replay_of, lane.c.id)
-"""What is replayed is told as what it was."""
+"""A replay is told in the words of the sequence that is replayed."""
 RUN_BOUNDS: Final = compiled(
     select(
         lane.c.cursor,

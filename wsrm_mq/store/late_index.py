@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH: Final = 200
 """Rows in one transaction, at least: half a millisecond, and where each is of another connection some for the disk."""
 _SHARE: Final = 8
-"""Of the rows behind, an eighth is brought forward at once."""
+"""An eighth of the rows behind is brought forward at once."""
 _MOST: Final = 4_000
 """No more rows at once. A piece goes along with every third commit at worst, and a commit accepts 512 messages: under
 any load the index stays near."""

@@ -1,5 +1,5 @@
-"""Loose entries: those in no lane. Each is run by itself, as a lane would be that has it alone. What a lane has to know
-for that, owner, fence and wait, is in the entry's own columns; what the request said is in a row of ``loose``."""
+"""Loose entries: entries in no lane. Each is run by itself, like a lane that has no other entry. Owner, fence and wait
+are columns of the entry; facts about its request are in a row of ``loose``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED
 p = bindparam
 
 LOOSE_COLUMNS: Final = ("owner", "fence", "running_since", "retry_from", "retry_at")
-"""What changes of one while it is run."""
+"""Columns that change while a loose entry is run."""
 _saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*LOOSE_COLUMNS)
 _OF_ITS_OWN: Final = ("identifier", "peer", "partner", "soap", "addressing", "assurance")
 
@@ -52,7 +52,7 @@ RUNNABLE_LOOSE: Final = compiled(
     .order_by(entry.c.retry_at, entry.c.id)
     .limit(p("count"))
 )
-"""What may be taken now: first what waits for no retry, the oldest first."""
+"""Loose entries that may be taken now: first those that wait for no retry, the oldest first."""
 NEXT_LOOSE_RETRY: Final = compiled(
     select(func.min(entry.c.retry_at)).where(_IS_FREE, entry.c.retry_at.is_not(None), _OURS)
 )

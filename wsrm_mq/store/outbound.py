@@ -27,7 +27,7 @@ _AS_STORED: Final = ("id", "queue", "principal", "peer", "partner")
 _SAVED: Final = ("state", "given", "acknowledged", "unacknowledged", "last_number", "is_final", "waiting_since")
 _NAMES: Final = tuple(f"outbound_{column.name}" for column in outbound.columns)
 OUTBOUND_COLUMNS: Final = tuple(column.label(name) for column, name in zip(outbound.columns, _NAMES, strict=True))
-"""What ``OutboundRecord.load`` reads, in any query."""
+"""The columns that ``OutboundRecord.load`` reads, to be selected in any query."""
 _KEY: Final = outbound.c.id == bindparam("id")
 HAS_ENDED: Final = or_(*(outbound.c.state == state.value for state in sorted(OUTBOUND_ENDED)))
 
@@ -42,7 +42,7 @@ DROP_OVER: Final = compiled(
         ~select(channel.c.lane).where(channel.c.outbound == bindparam("id")).exists(),
     )
 )
-"""If it answers none, has ended, and nothing of it is kept."""
+"""Delete an outbound sequence that answers none, has ended, and has no channel any more."""
 _FOUND: Final = select(outbound.c.id, outbound.c.answers)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
 FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == bindparam("identifier")))
@@ -67,12 +67,12 @@ class OutboundRecord:
     principal: str | None = None
     peer: str | None = None
     partner: str | None = None
-    """Those that it is sent to, who may speak of it."""
+    """The receiver's partner section; with principal and peer it says who may speak of the sequence."""
     waiting_since: int | None = None
     """Since when something waits for an acknowledgement, and none has come; ``None``: none waits. ms since the
     epoch."""
     endpoint: EndpointReference | None = None
-    """Where what is about it is sent; ``None``: it leaves on responses."""
+    """The endpoint that messages about it are sent to; ``None``: they leave on responses."""
     acks_with_reply: bool = False
     """The number of a request is told with its reply alone, until that is acknowledged."""
     written: OutboundSequence | None = field(default=None, init=False)
@@ -80,7 +80,7 @@ class OutboundRecord:
 
     @property
     def sender(self) -> str | None:
-        """Whom it is counted for what is sent because of it."""
+        """The sender for whom messages are counted that are sent because of this sequence."""
         return self.partner or self.principal or self.peer
 
     @property

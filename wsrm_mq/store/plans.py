@@ -21,9 +21,9 @@ JOIN message m ON m.id = e.message
 JOIN entry a ON a.id = m.id JOIN queue q ON q.id = coalesce(a.origin, a.queue)
 LEFT JOIN lane s ON s.id = a.lane LEFT JOIN loose l ON l.entry = a.id
 """)
-"""Of what a query found, a JSON list of positions: the entry that stands for it now, its message, and the sequence, the
-number and the queue that this came with. A message that came in no lane is alone: in place of a sequence's key it has
-its position, below zero."""
+"""For each position of a JSON list: the entry that stands for it now, its message, and the sequence, the number and the
+queue that the message came with. A message that came in no lane has its position, below zero, in place of a sequence's
+key."""
 STANDING: Final = 'SELECT identifier, ordered, "limit", pruned FROM lane WHERE id = ?'
 LIVE_UPWARDS: Final = "SELECT number FROM entry WHERE lane = ? AND outcome IS NULL ORDER BY number"
 LIVE_DOWNWARDS: Final = f"{LIVE_UPWARDS} DESC"
@@ -33,7 +33,7 @@ SELECT outcome, reason FROM entry WHERE id = coalesce(
     (SELECT id FROM entry WHERE id > {BY_LANE.upto} AND lane = :lane AND number = :number)
 )
 """
-"""What became of a number of a sequence; no row where retention has deleted it."""
+"""Outcome and reason of a number of a sequence; no row if retention has deleted its entry."""
 
 # plans
 
@@ -62,7 +62,7 @@ PRESENT: Final = written("""
 SELECT found.value, e.outcome, m.body IS NOT NULL FROM keys_in(?) found
 LEFT JOIN entry e ON e.id = found.value LEFT JOIN message m ON m.id = e.message
 """)
-"""What became of positions, a JSON list, since they were planned."""
+"""For each position of a JSON list its outcome, and whether its body is there."""
 
 # their runs
 
@@ -73,14 +73,14 @@ SELECT s.id, s.identifier, s.blocked, s.retry_at FROM lane s WHERE s.plan = :pla
 CANCELLED_GROUPS: Final = """
 SELECT s.id FROM lane s WHERE s.plan = :plan AND (s.cursor < s."limit" OR s.on_hold_since IS NOT NULL)
 """
-"""Those of a cancelled plan that are not through with it."""
+"""The groups of a cancelled plan that still have something undelivered, or are held."""
 PROGRESS: Final = written("""
 SELECT s.id, s.identifier, s.blocked, s.retry_at,
        (SELECT count(*) FROM entry e WHERE e.lane = s.id AND e.outcome IS NULL),
        (SELECT last_error FROM entry e WHERE e.lane = s.id AND e.outcome IS NULL ORDER BY e.number LIMIT 1)
 FROM keys_in(?) found JOIN lane s ON s.id = found.value WHERE s.cursor < s."limit"
 """)
-"""Of groups, a JSON list of keys, those that have something undelivered: how much, and what its head failed with."""
+"""The groups of a JSON list of keys that have something undelivered: how much, and the error of the head."""
 HELD_BY: Final = """
 SELECT DISTINCT o.id FROM lane s JOIN lane o ON o.id = s.replay_of
 WHERE s.plan = :plan AND o.on_hold_since IS NOT NULL AND :actor = (
@@ -106,9 +106,9 @@ SELECT outcome, reason, sum(messages) FROM (
     SELECT 'pruned', NULL, sum(pruned) FROM lane WHERE plan = :plan
 ) found GROUP BY 1, 2 HAVING sum(messages) > 0
 """
-"""What became of the messages that a plan has entered."""
+"""Outcomes of the messages that a plan has entered, with their numbers."""
 LIVE_OF: Final = """
 SELECT e.id, e.number, r.outcome = 'discarded' AND r.reason = ? FROM entry e JOIN entry r ON r.id = e.replay_of
 WHERE e.lane = ? AND e.outcome IS NULL AND e.number >= ? ORDER BY e.number LIMIT ?
 """
-"""What a group has that is not settled, and whether its message waits for nothing but this replay."""
+"""The unsettled entries of a group, each with whether its message waits for nothing but this replay."""

@@ -17,8 +17,8 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 
 
 class Rows(Protocol):
-    """What a statement answers; ``rowcount`` is how many rows it changed. Until all is fetched or it is closed, it
-    holds up checkpoints."""
+    """The answer of a statement; ``rowcount`` is the number of rows that it changed. Until all rows are fetched or it
+    is closed, it holds up checkpoints."""
 
     @property
     def rowcount(self) -> int: ...
@@ -40,7 +40,7 @@ class Connection(Database, Protocol):
 
     @property
     def Error(self) -> type[Exception]:
-        """What an error of this driver is, whatever it is about."""
+        """The class of this driver's errors."""
 
     @property
     def in_transaction(self) -> bool: ...

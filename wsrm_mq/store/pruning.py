@@ -22,7 +22,7 @@ UNARCHIVED: Final = written(
 UNARCHIVED_SEQUENCES: Final = written(
     f"SELECT w.value FROM keys_in(?) w WHERE NOT {held_by_archive('sequences', 'sequence', 'w.value')}"
 )
-"""Which of these no archive holds as they are now."""
+"""The keys among these that no archive holds as they are now."""
 _NOT_OVER: Final = f"(e.outcome IS NULL OR e.outcome = 'dead' OR e.settled_at > :settled OR {_REPLAYED.format('e')})"
 
 # what is due
@@ -32,7 +32,7 @@ LAST_ENTRY: Final = "SELECT coalesce(max(id), 0) FROM entry"
 RECEIVED_AT: Final = """
 SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE e.id <= ? ORDER BY e.id DESC LIMIT 1
 """
-"""Of the last position up to ``?``."""
+"""The last position up to ``?``, and the time at which its message came."""
 DUE: Final = f"""
 SELECT e.id, m.id, e.settled_at, coalesce(l.partner, o.partner), CASE WHEN m.body IS NULL THEN 0 ELSE m.body_size END,
        e.wants_reply = 1 AND l.ended IS NULL, {held_by_archive("messages", "position", "e.id")}

@@ -64,7 +64,8 @@ VERSION: Final = 1
 """Grows when a column goes or changes its meaning; a view or a column more leaves it as it is."""
 
 LOOKED_AT: Final = 1_000
-"""So many unsettled messages of a sequence are looked at for the oldest: a look at a million held ones stays short."""
+"""The number of unsettled messages of a sequence that are looked at for the oldest: a look at a million held ones stays
+short."""
 
 NOW: Final = literal_column("now_ms()", Integer())
 
@@ -124,7 +125,7 @@ def _dead_letters(*where: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def _loose(asked: ColumnElement[int], found: FromClause) -> ColumnElement[int]:
-    """Of the unsettled messages of a queue that are in no sequence, and that an application is called with."""
+    """A sum over the unsettled messages of a queue that are in no lane, and that an application is called with."""
     return (
         select(asked)
         .select_from(found)
@@ -199,7 +200,7 @@ _is_unsettled: Final = lane.c.cursor < lane.c.limit
 _replayed: Final = lane.alias("replayed")
 _answered: Final = lane.alias("answered")
 _ruling: Final = sequence.alias("ruling")
-"""What is replayed, or sent about a sequence, is told in the words of that."""
+"""The sequence whose versions a lane has that replays it, or sends messages about it."""
 _idle_at: Final = lane.c.active_at + lane.c.inactivity
 _expected: Final = (
     select(range_.c.upper + 1).where(range_.c.lane == lane.c.id, range_.c.lower == 1).correlate(lane).scalar_subquery()
@@ -239,7 +240,7 @@ sequences: Final = _view(
         *(lane.c.on_hold_since, sequence.c.late),
         _in_ranges(range_.c.upper - range_.c.lower + 1).label("received"),
         *(lane.c.held, _ready.label("ready"), lane.c.pruned),
-        # What is replayed may have been received long ago: it waits since then.
+        # A message that is replayed may have been received long ago: it waits since the replay began.
         case((and_(lane.c.kind == "replay", _is_unsettled), lane.c.active_at), else_=_oldest_at).label("oldest_at"),
         *(_replayed.c.identifier.label("replay_of"), lane.c.plan),
         *(channel.c.address.label("sends_to"), _answered.c.identifier.label("answers")),

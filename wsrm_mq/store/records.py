@@ -109,7 +109,7 @@ class Lane:
 
     @property
     def sender(self) -> str | None:
-        """Whom it is counted for what is sent because of it."""
+        """The sender for whom messages are counted that are sent because of this lane."""
         return self.partner or self.principal or self.peer
 
     def place(self, number: int | None) -> tuple[int | None, int | None]:
@@ -118,7 +118,7 @@ class Lane:
 
     @property
     def row(self) -> dict[str, object]:
-        """What of a new lane never changes."""
+        """The columns of a lane that never change."""
         return {
             **{name: getattr(self, name) for name in _GIVEN},
             "soap": self.soap.label,
@@ -175,8 +175,8 @@ class Lane:
 
     @property
     def keeps_tail(self) -> bool:
-        """What is given up is not moved yet: an operator holds the lane, or its owner may be running some of it, which
-        was deliverable when the run began."""
+        """Whether messages that are given up stay for now: an operator holds the lane, or its owner may be running some
+        of them, which were deliverable when the run began."""
         begun = self.discard_from is not None and self.discard_from <= self.cursor < self.limit
         return self.on_hold_since is not None or (self.owner is not None and begun)
 
@@ -250,7 +250,7 @@ class SequenceRecord(Lane):
 
     value: InboundSequence
     acks_to: EndpointReference | None = None
-    """Where its acknowledgements are sent; ``None``: on the responses."""
+    """The endpoint that its acknowledgements are sent to; ``None``: they leave on the responses."""
     acks_fetched_by: str | None = None
     """The address of WS-MakeConnection where those may be fetched that no response takes along."""
     ack_due_at: int | None = field(default=None, init=False)
@@ -304,7 +304,7 @@ class SequenceRecord(Lane):
 
     @property
     def protocol_row(self) -> dict[str, object]:
-        """What of a new sequence never changes."""
+        """The columns of a sequence that never change."""
         terms = self.value.terms
         return {
             "rm": terms.rm.label,
@@ -364,7 +364,7 @@ class SequenceRecord(Lane):
 
 
 About = SequenceRecord | OutboundRecord
-"""What a message of this side is about: an inbound sequence, or an outbound one that answers none."""
+"""The sequence that a message of this side is about: an inbound one, or an outbound one that answers none."""
 
 
 def read(db: Database, key: int) -> Lane:

@@ -1,9 +1,9 @@
-"""What was refused: counters by reason and partner, with the time of the last, and what that was answered. Nothing else
-is kept of it.
+"""Counters of refusals by reason and partner, with the time of the last one and its answer. Nothing else is kept of a
+refused request.
 
 A process counts in memory and, for readers while the store is locked or full, in a file of fixed size beside its
-lock. What it has counted goes into the store with a later commit, and then out of the file. What a process leaves that
-died before is taken up by another (``left``).
+lock. A later commit writes the counts into the store, and they leave the file. Another process takes up the counts of
+one that died before (``take_up_left``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST: Final = 64
 ACK_NOT_SENT: Final = "acknowledgement_not_sent"
 """Counted where the other side refuses: an acknowledgement or fault that its address did not take."""
 SAID: Final = 320
-"""So many characters of what was answered are kept."""
+"""The number of characters that are kept of an answer."""
 OTHER: Final = "other"
 """The reason of what comes beyond that."""
 _SLOT: Final = struct.Struct("<40s72sQq320s")
@@ -60,7 +60,7 @@ class Refusal(NamedTuple):
     times: int
     last_at: int
     said: str = ""
-    """What the last was answered, cut short."""
+    """The answer to the last one, cut short."""
 
     def after(self, earlier: Refusal) -> Refusal:
         """Both as one; what the later said stays."""
@@ -69,7 +69,7 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """Those of one process that are not in the store yet. May be called by any thread."""
+    """The refusals of one process that are not in the store yet. May be called by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -163,8 +163,8 @@ class Refusals:
 
 
 def in_files(store: Path) -> list[Refusal]:
-    """What the processes of a store have counted and not yet written into it, those that died included. Reads no
-    database."""
+    """The refusals that processes of a store have counted and not yet written into it, dead processes included. Reads
+    no database."""
     return [row for file in beside(store).glob(f"*{_SUFFIX}") for row in _read(file)]
 
 

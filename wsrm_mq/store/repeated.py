@@ -11,7 +11,7 @@ AGAIN_SECONDS: Final = 60.0
 
 
 class Repeated:
-    """What one thread told of its trouble last, and when it tells that again."""
+    """The trouble that one thread told of last, and the time at which it tells of it again."""
 
     def __init__(self) -> None:
         self.is_on = False

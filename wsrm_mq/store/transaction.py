@@ -40,7 +40,7 @@ class Transaction(UnitOfWork):
         self._lanes = session.cache.lanes
         self._touched: dict[int, Lane] = {}
         self._outbound: dict[int, OutboundRecord] = {}
-        """Those that answer no sequence. Any other is kept with the one that it answers."""
+        """Outbound sequences that answer none. Any other is kept with the sequence that it answers."""
         self._loose: dict[int, LooseEntry] = {}
         self._taken = self._sent = 0
         self._held = self._held_bytes = 0

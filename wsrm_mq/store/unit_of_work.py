@@ -22,7 +22,7 @@ from wsrm_mq.store.sqlite.space import space
 
 
 class Session(NamedTuple):
-    """What one transaction after the other is made with."""
+    """The things that a process uses in all its transactions."""
 
     db: Connection
     cache: Cache
@@ -30,7 +30,7 @@ class Session(NamedTuple):
     """Key of the instance that writes."""
     instance_name: str
     instances: Instances
-    """Those of the store, to be asked whether one lives."""
+    """The instances of the store, to be asked whether one lives."""
     tally: Tally | None = None
 
 
@@ -44,7 +44,7 @@ class UnitOfWork:
         self.reached = now if reached is None else reached
         self.connections = cache.connections
         self.counts = Counts()
-        """What this transaction counts; see ``counting`` for when that is in the store."""
+        """The counts of this transaction; ``counting`` says when they are written."""
         self.notices: list[tuple[str, dict[str, Any]]] = []
         """Events to be told once this is committed."""
         self.has_counted = False
@@ -181,7 +181,7 @@ class UnitOfWork:
         self._counts_now = True
 
     def count_now(self) -> None:
-        """What this process has counted until now is written with this transaction."""
+        """Write the counts of this process with this transaction."""
         self._counts_now = True
 
     # the end

@@ -60,7 +60,7 @@ class WriteQueue:
         return True
 
     def take(self, most_bytes: int, *, alone: bool = True) -> list[Write[Any]]:
-        """What is to be written next. ``alone``: what is larger than ``most_bytes`` is taken by itself."""
+        """Take the writes that come next. ``alone``: one that is larger than ``most_bytes`` is taken by itself."""
         batch: list[Write[Any]] = []
         size = 0
         while self.waiting and len(batch) < MAX_BATCH:
@@ -77,7 +77,7 @@ class WriteQueue:
         return batch
 
     def take_refusable(self) -> list[Write[Any]]:
-        """What need not be stored in any case."""
+        """Take the writes that may be refused."""
         batch = self.take_all()
         self.put_back([write for write in batch if write.keep])
         return [write for write in batch if not write.keep]

@@ -40,11 +40,11 @@ from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQue
 R = TypeVar("R")
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 LEAD_SECONDS: Final = 0.02
-"""So long an event loop waits for a commit that the writer's thread has begun, and no longer than a look once that
+"""An event loop waits so long for a commit that the writer's thread has begun, and no longer than a look once that
 thread waits for the lock of another process or makes a checkpoint."""
 _LEAD_WAITS: Final = (0.0, *[LEAD_SECONDS / 20] * 20)
 LED_BYTES: Final = 1024 * 1024
-"""What an event loop writes itself: more would keep its connections waiting."""
+"""Bytes that an event loop writes itself, at most: more would keep its connections waiting."""
 NET_SECONDS: Final = 1.0
 """The writer's thread looks by itself so often: a loop that was to come may have ended."""
 LINGER_SECONDS: Final = 0.005
@@ -78,7 +78,7 @@ class Writer:
         self._trouble = Repeated()
         self._thread = Lasting("wsrm-mq-writer", self._loop, self._thread_broke, self._events)
         self._taken: list[Write[Any]] = []
-        """What the thread took from the queue last."""
+        """The writes that the thread took from the queue last."""
 
     # for callers
 

@@ -169,7 +169,7 @@ def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress
 
 
 def _absorb(source: Connection) -> None:
-    """What could not be checkpointed meanwhile: done here, it does not make a service's next checkpoint long."""
+    """Make the checkpoint that the copy held up: else it would make the next one of a service long."""
     source.checkpoint()
 
 

@@ -26,7 +26,7 @@ from wsrm_mq.store.sqlite.files import lost, refuse_divided, removed
 BUSY_TIMEOUT_MS: Final = 5_000
 
 Error = sqlite3.Error
-"""What an error of this driver is."""
+"""The class of this driver's errors."""
 _LOOK_AGAIN_SECONDS: Final = (0.0005, 0.0015)
 """Between two looks at a lock that another process holds: about as long as a commit."""
 
@@ -76,7 +76,7 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 _LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
-"""That of a deleted row is not used again."""
+"""The position of a deleted row is not used again."""
 _ALLOCATE: Final = "UPDATE message SET body = zeroblob(?) WHERE id = ?"
 _PIECE: Final = 1024 * 1024
 

@@ -1,7 +1,7 @@
-"""What an empty file is made a store with: the tables as described, their first rows, and the views.
+"""Statements that make an empty file a store: the tables as described, their first rows, and the views.
 
-Straight from the description: the migrations, one after the other, lead to the same and cost a first start 0.3 s of
-processor time. A test holds the two equal.
+The migrations, one after the other, lead to the same schema, and would cost a first start 0.3 s of processor time. A
+test holds the two equal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MADE: Final = (*_tables(), *_FIRST_ROWS, *published.texts().values())
 
 
 def statements(revision: str) -> Iterator[str]:
-    """What makes a store of this ``revision``, which has to be the one that the tables are described for."""
+    """The statements that make a store of this ``revision``, which has to be the one that the tables describe."""
     yield _REVISION
     yield f"INSERT INTO alembic_version VALUES ('{revision}')"
     yield from _MADE

@@ -46,7 +46,7 @@ def beside(store: Path) -> Path:
 
 
 def witness_file(store: Path) -> Path:
-    """What tells that a store was in use here, and how far it was; see ``identity``."""
+    """The file that says which store was in use here, and how far it was; see ``witness``."""
     return beside(store) / "witness"
 
 
@@ -56,12 +56,12 @@ def clock_file(store: Path) -> Path:
 
 
 def rehearsal_file(store: Path) -> Path:
-    """What tells that acts may be tried on a copy here; see ``identity``."""
+    """The file that says that acts may be tried on the copy here; see ``witness``."""
     return beside(store) / "rehearsal"
 
 
 def content_of(file: Path) -> bytes:
-    """What is in a file beside a store, and in no other that it leads to. Raises ``OSError``."""
+    """The content of a file beside a store; a link is not followed. Raises ``OSError``."""
     handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     with os.fdopen(handle, "rb") as opened:
         return opened.read()
@@ -113,7 +113,7 @@ def is_locked(file: Path) -> bool | None:
 
 
 def file_ids(path: Path) -> FileIds:
-    """Those of a store's file, its log and that one's index, ``None`` for what is not there."""
+    """The ids of a store's file, of its log and of the log's index, ``None`` for a file that is not there."""
     return file_id(path), file_id(f"{path}-wal"), file_id(f"{path}-shm")
 
 
@@ -127,7 +127,7 @@ def file_id(path: Path | str) -> FileId:
 
 
 def rescued_path(path: Path) -> Path:
-    """Where ``rescue`` writes what a store's open files still held."""
+    """The file that ``rescue`` writes."""
     return path.with_name(path.name + ".rescued")
 
 
@@ -161,7 +161,7 @@ def _in_turn(directory: Path) -> Iterator[None]:
 
 
 def removed(path: Path) -> StoreUnavailable | None:
-    """What to say of a store that was rescued and not put back: what stands at its place is nothing, or not all."""
+    """The refusal of a store that was rescued and not put back: the file at its place is missing, or not whole."""
     saved = rescued_path(path)
     if not saved.exists():
         return None
@@ -172,7 +172,7 @@ def removed(path: Path) -> StoreUnavailable | None:
 
 
 def lost(path: Path) -> StoreUnconfirmed | None:
-    """What to say of a store that was in use here and is not here now: there is no file, or nothing in it."""
+    """The refusal of a store that was in use here and is not here now: its file is missing, or empty."""
     if not witness_file(path).exists():  # asked first: a store that is being made has its file before its witness
         return None
     if path.exists() and path.stat().st_size:

@@ -18,7 +18,7 @@ from wsrm_mq.store.sqlite.files import beside
 _SIZE: Final = 1024 * 1024
 _PLENTY: Final = 8 * _SIZE
 _TIGHT: Final = _SIZE // 2
-"""Where there was never room for a reserve, as much is left for settlements, and for what a checkpoint moves."""
+"""Bytes that are left for settlements and checkpoints where there was never room for a reserve."""
 _LOOK_EVERY_SECONDS: Final = 1.0
 _ASK_EVERY_SECONDS: Final = 0.02
 

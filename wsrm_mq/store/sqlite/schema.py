@@ -1,4 +1,4 @@
-"""Which schema a store has, and how it comes to the one this version wants.
+"""The schema of a store, and its way to the schema of this version.
 
 A new store is made as a whole (``creating``). Migrations are Alembic's and live in this package. Each upgrade is one
 transaction: a crash leaves the old schema or the new one. A store from a newer version is refused, never guessed at

@@ -1,9 +1,9 @@
-"""What an examination of a store finds out beyond its rows: whether its pages are sound, which programs have it open,
-and what a write that was cut off has left in the log.
+"""An examination of a store beyond its rows: whether its pages are sound, the programs that have it open, and the rest
+of a write that was cut off in the log.
 
-Such a write is of a process that was killed within a transaction, or of a time when the power went. SQLite drops it
-without a word, which is right: nothing of it was acknowledged. An operator who asks what became of the last message
-before the crash is told that it was so.
+A process that is killed within a transaction, or a power cut, leaves such a write. SQLite drops it without a word,
+which is right: nothing of it was acknowledged. An operator who looks for the last message before the crash is told of
+it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Opener(NamedTuple):
 
 
 def unsound(db: Database, seconds: float) -> str | None:
-    """What SQLite's quick check finds, ``""`` for nothing; ``None`` where it is not through in time."""
+    """The first finding of SQLite's quick check, ``""`` for none; ``None`` if the time does not suffice."""
     assert isinstance(db, sqlite3.Connection)
     end = time.monotonic() + seconds
     db.set_progress_handler(lambda: time.monotonic() > end, STEPS)
@@ -51,7 +51,7 @@ def unsound(db: Database, seconds: float) -> str | None:
 
 
 def damage(db: Database, table: str = "") -> Iterator[str]:
-    """What SQLite's integrity check finds wrong with a table and its indexes; with all where none is named."""
+    """The findings of SQLite's integrity check about a table and its indexes; about all of them if none is named."""
     for (text,) in db.execute(f"PRAGMA integrity_check('{table}')" if table else "PRAGMA integrity_check(1)"):
         if text != "ok":
             yield str(text)
@@ -72,7 +72,7 @@ def dangling(db: Database, table: str) -> Iterator[tuple[int | None, str]]:
 
 
 def openers(path: Path) -> list[Opener]:
-    """Of the processes that this user may look at; not this one. Nothing where the system does not show them."""
+    """The other processes that have the store open, as far as this user may look at them."""
     wanted = {f"{os.path.realpath(path)}{suffix}" for suffix in ("", "-wal", "-shm")}
     found = []
     for process in PROC.glob("[0-9]*"):
@@ -97,11 +97,11 @@ def _command(process: Path) -> str:
 
 
 _HEADER: Final = struct.Struct(">8xI4x8s8x")
-"""Of the log: the size of a page, and the salt that its frames have."""
+"""The header of the log: the size of a page, and the salt that its frames have."""
 _FRAME: Final = struct.Struct(">8x8s8x")
 """Header of a frame, a page follows: its salt; that of an older round of the log is another."""
 _INDEX: Final = struct.Struct("<16xI" if sys.byteorder == "little" else ">16xI")
-"""Of the index of the log: how many of its frames are committed."""
+"""The header of the log's index: the number of committed frames."""
 
 
 def dropped_pages(path: Path) -> int:

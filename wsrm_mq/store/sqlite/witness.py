@@ -63,10 +63,10 @@ class Witness:
     def __init__(self, path: Path) -> None:
         self.file = witness_file(path)
         self._known: Identity | None = None
-        """What this process wrote there last."""
+        """The identity that this process wrote there last."""
 
     def seen(self) -> Identity | None:
-        """What any process wrote there last; ``None`` where nothing can be read."""
+        """The identity that a process wrote there last; ``None`` if nothing can be read."""
         try:
             found = json.loads(content_of(self.file))
             return Identity(str(found["store"]), int(found["mark"]), None)
@@ -169,7 +169,7 @@ def begin_rehearsal(path: Path) -> None:
 
 
 def end_rehearsal(path: Path) -> None:
-    """What acts were tried on is going to be served."""
+    """The copy that acts were tried on is going to be served."""
     rehearsal_file(path).unlink(missing_ok=True)
 
 
@@ -198,7 +198,7 @@ class Doubt(NamedTuple):
 
 
 def why_unconfirmed(db: Database, path: Path) -> Doubt | None:
-    """What speaks against serving this store as it is."""
+    """The doubt about serving this store as it is; ``None`` if there is none."""
     seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
     is_empty = db.execute(_ANY_LANE).fetchone() is None
     return _doubt(identify(db), seen, is_empty)
@@ -234,7 +234,7 @@ def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | No
 
 
 LOOK_SECONDS: Final = 0.02
-"""So often, at most, the files are looked up. A look gives up the interpreter's lock, and getting that back costs more
+"""The files are looked up so often, at most. A look gives up the interpreter's lock, and getting that back costs more
 than the look."""
 
 
@@ -261,7 +261,7 @@ class Guard:
             raise StoreUnavailable(f"{self._path}: was replaced while this process forked.", "Restart the service.")
 
     def opened(self) -> FileIds:
-        """What stands there now has just been opened; answers which files that are."""
+        """Remember the files at the store's place, which have just been opened, and answer their ids."""
         self._files = file_ids(self._path)
         return self._files
 
@@ -358,5 +358,5 @@ class Guard:
 
 
 def _state(db: Database) -> tuple[Identity, dict[str, int]]:
-    """What never falls."""
+    """The identity, and the last key given in each table: none of them ever falls."""
     return identify(db), dict(db.execute(_LAST_KEYS).fetchall())

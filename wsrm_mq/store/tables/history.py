@@ -1,4 +1,4 @@
-"""What has become of messages: the ledger, the plans to replay them, the archives that hold them for good."""
+"""Tables of the history of messages: the ledger, plans to replay them, archives that hold them for good."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ledger: Final = table(
     Column("attempt", Number),
     Column("reason", Text),
     Column("actor", Text),
-    # Of an attempt that failed: the fault's code, the exception's type, and where in the application it was raised.
+    # An attempt that failed: the fault's code, the exception's type, and the place in the application that raised it.
     Column("fault", Text),
     Column("exception", Text),
     Column("place", Text),
@@ -33,7 +33,7 @@ index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)
 index("ledger_attempts", ledger.c.at, where=f"event IN {ATTEMPTS}")
 # A row goes with what it is about: an entry, else a sequence; what is about neither goes when it is old.
 index("ledger_by_position", ledger.c.position, where="position IS NOT NULL")
-# What operators did.
+# Acts of operators.
 index("ledger_acts", ledger.c.id, where="actor IS NOT NULL")
 index("ledger_rest", ledger.c.at, ledger.c.id, where="sequence IS NULL AND position IS NULL")
 
@@ -42,7 +42,7 @@ plan: Final = table(
     "plan",
     Column("id", Text, primary_key=True),
     Column("digest", Text, nullable=False),
-    # Where the file was written.
+    # The path at which the file was written.
     Column("file", Text, nullable=False),
     Column("made_at", Number, nullable=False),
     Column("actor", Text),
@@ -69,12 +69,12 @@ plan: Final = table(
 archive: Final = table(
     "archive",
     Column("id", Text, primary_key=True),
-    # Where it was when it was confirmed.
+    # Its place when it was confirmed.
     Column("place", Text, nullable=False),
     Column("number", Number, nullable=False),
     # It holds the ledger up to this key: what the ledger says behind it, the archive does not know.
     Column("ledger", Number, nullable=False),
-    # What was settled by then it holds.
+    # It holds the messages that were settled by then.
     Column("read_at", Number, nullable=False),
     Column("confirmed_at", Number, nullable=False),
     Column("actor", Text, nullable=False),

@@ -64,13 +64,13 @@ lane: Final = table(
     # Accepted numbers at or above the limit, and at most so many bytes of theirs.
     Column("held", Number, nullable=False, server_default="0"),
     Column("held_bytes", Number, nullable=False, server_default="0"),
-    # So many of its entries were deleted by retention; the ranges still know their numbers.
+    # The number of its entries that retention has deleted; the ranges still know their numbers.
     Column("pruned", Number, nullable=False, server_default="0"),
     # Since when an operator holds it: nothing of it is delivered.
     Column("on_hold_since", Number),
-    # Whose messages it has, where it is of that kind and the connection has a name.
+    # The connection whose messages a lane of that kind has.
     Column("connection", Text),
-    # Of a replay: the lane whose messages are delivered again, and the plan that says which, where there is one.
+    # A replay has the lane whose messages are delivered again, and its plan if there is one.
     Column("replay_of", Number, ForeignKey("lane.id")),
     Column("plan", Text, ForeignKey("plan.id")),
     # Consumers lease it, and no application is called with what it has: when that was done last, 0: not yet.
@@ -83,7 +83,7 @@ lane: Final = table(
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
 index("lane_owned", lane.c.owner, where="owner IS NOT NULL")
-# What an instance looks for at start and in every poll: deliverable, and not run.
+# Lanes that an instance looks for at start and in every poll: deliverable, and not run.
 index(
     "lane_runnable",
     lane.c.retry_at,
@@ -105,7 +105,7 @@ index("lane_holding", lane.c.held, lane.c.held_bytes, where="held > 0")
 index("lane_replays", lane.c.replay_of, where="replay_of IS NOT NULL")
 index("lane_by_plan", lane.c.plan, where="plan IS NOT NULL")
 index("lane_due", lane.c.due_at, where="due_at IS NOT NULL")
-# What retention looks for. Written once in a lane's life.
+# Lanes that retention looks for. Written once in a lane's life.
 index("lane_ended", lane.c.ended_at, lane.c.id, where="ended_at IS NOT NULL")
 
 range_: Final = table(

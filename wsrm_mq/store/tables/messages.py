@@ -17,7 +17,7 @@ queue: Final = table(
     # A dead-letter queue knows its parent, and is found by that: any name may be a path.
     Column("parent", Number, ForeignKey("queue.id")),
     Column("created_at", Number, nullable=False),
-    # Whose messages these are, where the application has a name; see ``views.applications``.
+    # The application whose messages these are, if it has a name; see ``views.applications``.
     Column("application", Text),
     # JSON of a ``queue.policies.QueuePolicy``: it was declared, and is consumed. NULL: an endpoint's, or the system's.
     Column("policy", Text),
@@ -80,7 +80,8 @@ entry: Final = table(
     Column("confirmed_at", Number),
     # It filled a gap that an operator had forced the sequence past.
     Column("late", Number, nullable=False, server_default="0"),
-    # Of a loose entry: who runs it, under which fence, and since when. An entry in a lane is run by the lane's owner.
+    # A loose entry has the instance that runs it, its fence, and the time since which it runs. The owner of a lane runs
+    # the entries in it.
     Column("owner", Number),
     Column("fence", Number, nullable=False, server_default="0"),
     Column("running_since", Number),
@@ -97,7 +98,7 @@ entry: Final = table(
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
 )
-# What is not settled, by number: small, so that what a commit writes of it is one page, or few.
+# Unsettled entries by number: a small index, so a commit writes one page of it, or few.
 index(
     "entry_live",
     entry.c.lane,
@@ -120,9 +121,9 @@ index("entry_waiting", entry.c.hold, entry.c.retry_at, where="hold IS NOT NULL A
 index("entry_unnamed", entry.c.lane, entry.c.number, where="named = 0")
 index("entry_dead", entry.c.queue, entry.c.id, entry.c.confirmed_at, where="outcome = 'dead'")
 index("entry_by_message", entry.c.message)
-# What was settled and not delivered: few beside what was.
+# Entries that were settled and not delivered: few beside the others.
 index("entry_undelivered", entry.c.lane, entry.c.number, where="outcome IN ('dead', 'discarded')")
-# What was answered with a fault, by time: clean messages are not in it.
+# Entries that were answered with a fault, by time: clean ones are not in it.
 index(
     "entry_faulted",
     entry.c.settled_at,
@@ -131,11 +132,11 @@ index(
     where=f"reason = '{ANSWERED_WITH_FAULT}'",
 )
 
-# What a loose entry knows of the request that it came with: of any other its lane knows it.
+# Facts about the request of a loose entry. A lane knows them of its own entries.
 loose: Final = table(
     "loose",
     Column("entry", Number, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
-    # What the service knows it by.
+    # The sequence identifier that the service is told.
     Column("identifier", Text, nullable=False),
     Column("peer", Text),
     Column("partner", Text),

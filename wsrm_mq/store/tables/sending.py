@@ -1,4 +1,4 @@
-"""What leaves: the sequences that it has its numbers in, and the endpoints that it is sent to."""
+"""Tables of messages that leave: the sequences that number them, and the endpoints that they are sent to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ outbound_sequence: Final = table(
     # The inbound sequence whose replies go out in it: the source of that one has offered it. NULL: it answers none.
     Column("answers", Number, ForeignKey("sequence.lane"), unique=True),
     Column("identifier", Text, nullable=False, unique=True),
-    # What it is sent to, and who may speak of it.
+    # The receiver, and who may speak of it.
     Column("queue", Number, ForeignKey("queue.id"), nullable=False),
     Column("principal", Text),
     Column("peer", Text),
     Column("partner", Text),
-    # What was agreed.
+    # The terms that were agreed.
     Column("rm", Text, nullable=False),
     Column("soap", Text, nullable=False),
     Column("addressing", Text, nullable=False),
@@ -37,7 +37,7 @@ outbound_sequence: Final = table(
     Column("is_final", Number, nullable=False),
     # Since when something waits for an acknowledgement, and none has come.
     Column("waiting_since", Number),
-    # Where what is about it is sent, as a JSON list of address and parameters; NULL: it leaves on responses.
+    # The endpoint for messages about it, a JSON list of address and parameters; NULL: they leave on responses.
     Column("endpoint", Text),
     # The number of a request is told with its reply alone, until that is acknowledged.
     Column("acks_with_reply", Number, nullable=False, server_default="0"),

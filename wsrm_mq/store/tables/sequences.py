@@ -14,19 +14,19 @@ sequence: Final = table(
     Column("lane", Number, ForeignKey("lane.id"), primary_key=True, autoincrement=False),
     # The CreateSequence it answered: a repeated one gets the same identifier.
     Column("create_id", Text),
-    # What was agreed.
+    # The terms that were agreed.
     Column("rm", Text, nullable=False),
     Column("behavior", Text, nullable=False),
-    # What dead letters of an incomplete end are marked with, where the behavior discards.
+    # The reason of dead letters of an incomplete end, where the behavior discards.
     Column("incomplete_reason", Text, nullable=False),
     Column("expires_at", Number),
     # Protocol state.
     Column("state", Text, nullable=False),
     Column("last_number", Number),
     Column("duplicates", Number, nullable=False, server_default="0"),
-    # What becomes of a missing number that arrives after an operator has forced the sequence past its gap.
+    # The treatment of a missing number that arrives after an operator has forced the sequence past its gap.
     Column("late", Text),
-    # Where its acknowledgements are sent, as a JSON list of address and parameters; NULL: on the responses.
+    # The endpoint for its acknowledgements, a JSON list of address and parameters; NULL: the responses.
     Column("acks_to", Text),
     # When the next one is to be sent there.
     Column("ack_due_at", Number),

@@ -45,7 +45,7 @@ instance: Final = table(
 )
 index("instance_live", instance.c.id, where="ended_at IS NULL")
 
-# What was counted of a queue (0: of none; -1: of those that are gone): rows that are pruned go without it.
+# Counters of a queue (0: of no queue; -1: of queues that are gone): they stay when rows are pruned.
 counter: Final = table(
     "counter",
     Column("name", Text, primary_key=True),
@@ -55,14 +55,14 @@ counter: Final = table(
     sqlite_with_rowid=False,
 )
 
-# What was refused, by reason and partner ('' where none is known): nothing else is kept of it but the last sentence.
+# Refusals by reason and partner ('' for an unknown one): their number, and the sentence of the last one.
 refusal: Final = table(
     "refusal",
     Column("reason", Text, primary_key=True),
     Column("partner", Text, primary_key=True),
     Column("times", Number, nullable=False),
     Column("last_at", Number, nullable=False),
-    # What the last was answered.
+    # The answer to the last one.
     Column("said", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,
 )

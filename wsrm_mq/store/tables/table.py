@@ -1,4 +1,4 @@
-"""What every table is made with."""
+"""Parts that every table is made of."""
 
 from __future__ import annotations
 

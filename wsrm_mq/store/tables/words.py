@@ -12,7 +12,7 @@ LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing", "group")
 HOLDS: Final = ("scheduled", "backoff", "barrier")
 """Why an entry that is consumed waits."""
 OPEN_STATES: Final = ("created", "closed")
-"""Of a sequence that has not ended."""
+"""States of a sequence that has not ended."""
 SEQUENCE_STATES: Final = (*OPEN_STATES, "ended")
 OUTBOUND_STATES: Final = tuple(OutboundState)
 PLAN_STATES: Final = ("planned", "running", "done", "cancelled")
@@ -41,7 +41,7 @@ EVENTS: Final = (
     *("replay_began", "replay_cancelled", "replay_ended", "replay_planned", "replay_skipped", "replay_stopped"),
     *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated"),
 )
-"""What the ledger tells."""
+"""Events of the ledger."""
 REASONS: Final = (
     ANSWERED_WITH_FAULT,
     "by_operator",
@@ -72,4 +72,4 @@ REASONS: Final = (
     "terminated_by_operator",
     "ttl_expired",
 )
-"""Why a message has its outcome."""
+"""Reasons of outcomes."""
