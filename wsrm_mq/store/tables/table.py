@@ -24,7 +24,7 @@ def one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_a_word")
 
 
-def index(name: str, *columns: Column[Any], where: str = "", unique: bool = False) -> None:
+def index(name: str, *columns: Any, where: str = "", unique: bool = False) -> None:
     """Add an index of the rows ``where`` that is true; of all rows without it."""
     condition = text(where) if where else None
     Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
