@@ -15,7 +15,7 @@ from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store import instances
 from wsrm_mq.store.instances import Neighbours
 from wsrm_mq.store.sqlite.files import beside
-from wsrm_mq.store.sqlite.presence import InstanceFiles, Presence, bury, is_alive, wake
+from wsrm_mq.store.sqlite.presence import InstanceFiles, Presence
 from wsrm_mq.store.store import Store
 
 ANOTHER = """
@@ -42,20 +42,20 @@ def files(path: Path) -> set[str]:
 
 def test_an_instance_is_alive_from_its_making_to_its_close(path: Path) -> None:
     presence = Presence(path)
-    assert is_alive(path, presence.name)
+    assert InstanceFiles(path).lives(presence.name)
     assert files(path) == {f"{presence.name}.lock", f"{presence.name}.sock"}
     presence.close()
-    assert not is_alive(path, presence.name)
+    assert not InstanceFiles(path).lives(presence.name)
     assert files(path) == set()
 
 
 def test_looking_at_an_instance_does_not_take_its_lock(path: Path, presence: Presence) -> None:
     for _ in range(3):
-        assert is_alive(path, presence.name)
+        assert InstanceFiles(path).lives(presence.name)
 
 
 def test_no_instance_is_alive_under_a_name_that_was_never_taken(path: Path, presence: Presence) -> None:
-    assert not is_alive(path, "0123456789abcdef")
+    assert not InstanceFiles(path).lives("0123456789abcdef")
 
 
 def test_names_are_not_used_again(path: Path) -> None:
@@ -71,14 +71,14 @@ def test_a_killed_process_is_seen_dead_at_once(path: Path, python: Python) -> No
     process = python(ANOTHER, path)
     assert process.stdout is not None
     name = process.stdout.readline().strip()
-    assert is_alive(path, name)
+    assert InstanceFiles(path).lives(name)
     process.kill()
     process.wait()
-    assert not is_alive(path, name)
+    assert not InstanceFiles(path).lives(name)
     db = sqlite3.connect(path)
     assert db.execute("SELECT ended_at FROM instance WHERE name = ?", (name,)).fetchone() == (None,)
     db.close()
-    bury(path, name)
+    InstanceFiles(path).bury(name)
     assert files(path) & {f"{name}.lock", f"{name}.sock"} == set()
 
 
@@ -87,7 +87,7 @@ def test_a_stopped_process_is_not_taken_for_dead(path: Path, python: Python) -> 
     assert process.stdout is not None
     name = process.stdout.readline().strip()
     process.send_signal(19)
-    assert is_alive(path, name)
+    assert InstanceFiles(path).lives(name)
     process.send_signal(18)
 
 
@@ -96,15 +96,15 @@ def test_an_instance_is_not_taken_for_dead_when_one_cannot_look(path: Path, pres
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
-        alive = is_alive(path, presence.name)
+        alive = InstanceFiles(path).lives(presence.name)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert alive
 
 
 def test_a_wake_up_arrives_with_its_word(path: Path, presence: Presence) -> None:
-    wake(path, [presence.name])
-    wake(path, [presence.name], "42")
+    InstanceFiles(path).wake([presence.name])
+    InstanceFiles(path).wake([presence.name], "42")
     assert presence.wait(5) == {"look", "42"}
     assert presence.wait(0) == set()
 
@@ -116,15 +116,15 @@ def test_waiting_ends_by_itself(presence: Presence) -> None:
 
 
 def test_a_wake_up_without_a_receiver_is_lost_without_complaint(path: Path, presence: Presence, tmp_path: Path) -> None:
-    wake(path, ["gone", presence.name])
+    InstanceFiles(path).wake(["gone", presence.name])
     assert presence.wait(5) == {"look"}
-    wake(tmp_path / "never-made.db", [presence.name])
+    InstanceFiles(tmp_path / "never-made.db").wake([presence.name])
 
 
 def test_wake_ups_beyond_the_buffer_do_not_block(path: Path, presence: Presence) -> None:
     begun = time.monotonic()
     for _ in range(2_000):
-        wake(path, [presence.name])
+        InstanceFiles(path).wake([presence.name])
     assert time.monotonic() - begun < 5
     assert presence.wait(5) == {"look"}
 
@@ -146,7 +146,7 @@ def test_a_path_longer_than_a_socket_address_may_be_works(tmp_path: Path) -> Non
     store = Store(deep / "store.db")
     store.open()
     assert store.presence is not None
-    wake(store.path, [store.presence.name])
+    InstanceFiles(store.path).wake([store.presence.name])
     assert store.presence.wait(5) == {"look"}
     store.close()
 
@@ -157,7 +157,7 @@ def test_an_instance_waits_on_a_descriptor_above_1023(path: Path) -> None:
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
         presence = Presence(path)
-        wake(path, [presence.name])
+        InstanceFiles(path).wake([presence.name])
         assert presence.wait(5) == {"look"}
         presence.close()
     finally:
@@ -172,12 +172,12 @@ def test_an_instance_whose_files_were_removed_notices_and_takes_its_place_again(
     assert not presence.is_in_place
     presence.take_place()
     assert presence.is_in_place
-    assert is_alive(path, presence.name)
-    wake(path, [presence.name])
+    assert InstanceFiles(path).lives(presence.name)
+    InstanceFiles(path).wake([presence.name])
     assert presence.wait(5) == {"look"}
     (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()
     presence.take_place()
-    wake(path, [presence.name])
+    InstanceFiles(path).wake([presence.name])
     assert presence.wait(5) == {"look"}, "its old socket is in the way of no other"
     assert files(path) == {f"{presence.name}.lock", f"{presence.name}.sock"}
 
@@ -237,7 +237,7 @@ def test_a_store_that_cannot_start_leaves_no_instance_that_looks_alive(path: Pat
 FORKED = """
     import os, sys, time
     from pathlib import Path
-    from wsrm_mq.store.sqlite.presence import is_alive
+    from wsrm_mq.store.sqlite.presence import InstanceFiles
     from wsrm_mq.store.store import Store
 
     path = Path(sys.argv[1])
@@ -249,20 +249,20 @@ FORKED = """
     if not child:
         store.abandon()
         store.abandon()  # a child of the child does it again: it may not close what others opened meanwhile
-        print("abandoned", is_alive(path, name), flush=True)
+        print("abandoned", InstanceFiles(path).lives(name), flush=True)
         mine = Store(path)
         mine.open()
         print("own name", mine.presence.name != name, flush=True)
         print("written", mine.call(lambda tx: tx.instance_name == mine.presence.name), flush=True)
         mine.close()
         sys.stdin.readline()
-        print("parent", is_alive(path, name), flush=True)
+        print("parent", InstanceFiles(path).lives(name), flush=True)
         os._exit(0)
     store.resume()
     store.call(lambda tx: tx.ledger("parent goes on"))
     os._exit(0) if sys.argv[2] == "dies" else None
     os.waitpid(child, 0)
-    print("still", is_alive(path, name), flush=True)
+    print("still", InstanceFiles(path).lives(name), flush=True)
     store.close()
     """
 
@@ -302,7 +302,7 @@ def test_a_process_without_a_free_file_wakes_no_other_and_goes_on(path: Path, pr
             except OSError:
                 break
         os.close(taken.pop())  # enough to look at the directory, not for the socket
-        wake(path, [presence.name])
+        InstanceFiles(path).wake([presence.name])
     finally:
         for handle in taken:
             os.close(handle)

@@ -47,8 +47,7 @@ OWN_IN_FUNCTIONS: Final = {
     "sqlite.connection": "the options of a connection; BEGIN; a lock timeout; LISTEN tells that others have written",
     "sqlite.looking": "a role that may only read",
     "sqlite.schema": "information_schema.tables; Alembic",
-    "sqlite.space": "pg_database_size",
-    "sqlite.vacuum": "autovacuum",
+    "sqlite.space": "pg_database_size; autovacuum",
     "sqlite.vitals": "amcheck",
 }
 """Modules of the driver whose functions have statements of SQLite's, and what PostgreSQL has instead."""

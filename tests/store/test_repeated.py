@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store.repeated import Repeated
+from wsrm_mq.store.lasting import Repeated
 
 EVENTS = Events()
 

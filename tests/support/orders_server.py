@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from tests.support.forked import Forked
 from wsrm_mq.store.sqlite.files import beside
-from wsrm_mq.store.sqlite.presence import wake
+from wsrm_mq.store.sqlite.presence import InstanceFiles
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")
@@ -142,7 +142,7 @@ class OrdersServer:
         self.set_clock(seconds + (float(self.clock.read_text()) if self.clock.exists() else 0))
 
     def _wake(self) -> None:
-        wake(self.store, [socket.stem for socket in beside(self.store).glob("*.sock")])
+        InstanceFiles(self.store).wake([socket.stem for socket in beside(self.store).glob("*.sock")])
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:

@@ -164,7 +164,7 @@ def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     \b
     Example: wsrm-mq store vacuum
     """
-    from wsrm_mq.store.sqlite import vacuum as room
+    from wsrm_mq.store.sqlite import space as room
 
     with looking(place):
         pass

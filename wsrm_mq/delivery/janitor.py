@@ -15,9 +15,8 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import retention
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
-from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.pruning import OLD_INSTANCE
-from wsrm_mq.store.repeated import Repeated
 from wsrm_mq.store.store import Store
 
 WITNESS_SECONDS: Final = 5.0

@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.errors import OtherApplication
 from wsrm_mq.store.dialects import written
+from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.sqlite.connection import file_of
-from wsrm_mq.store.sqlite.presence import is_alive
 
 _WITH_BACKLOG: Final = written("""
 SELECT queue FROM entry by_index(entry_live) WHERE lane IS NOT NULL AND outcome IS NULL
@@ -119,9 +118,9 @@ def _is_below(name: str, path: str) -> bool:
 
 def _live(db: Database) -> list[tuple[int, Serving]]:
     """The process id of each process that lives, with its serving."""
-    store = file_of(db)
+    lives = instances_of(file_of(db)).lives
     rows = db.execute(_LIVE).fetchall()
-    return [(pid, Serving.load(application, paths)) for name, pid, application, paths in rows if is_alive(store, name)]
+    return [(pid, Serving.load(application, paths)) for name, pid, application, paths in rows if lives(name)]
 
 
 def served(db: Database) -> list[Serving]:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from wsrm_mq.store.sqlite.files import content_of
+from wsrm_mq.store.driver import content_of
 
 JUMP: Final = 600_000
 """ms. Further on than that from one look to the next, the clock has jumped."""

@@ -17,12 +17,9 @@ from wsrm_mq.store.applications import Serving
 from wsrm_mq.store.cache import Cache, MaySend
 from wsrm_mq.store.clock import Believed, Clock
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.driver import FileIds, Guard, Reserve, connect_writer, translate
 from wsrm_mq.store.identity import ADVANCE
 from wsrm_mq.store.port import Connection, Instances
-from wsrm_mq.store.sqlite.connection import connect_writer, translate
-from wsrm_mq.store.sqlite.files import FileIds
-from wsrm_mq.store.sqlite.reserve import Reserve
-from wsrm_mq.store.sqlite.witness import Guard
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Write

@@ -11,11 +11,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from wsrm_mq.store.dialects import said
+from wsrm_mq.store.driver import HEAD, damage, dangling, file_of, revision, tells_damage
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE, LateIndex
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.sqlite import vitals
-from wsrm_mq.store.sqlite.connection import file_of
-from wsrm_mq.store.sqlite.schema import HEAD, revision
 from wsrm_mq.store.tables import metadata
 
 ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
@@ -333,14 +331,14 @@ def first_wrong(db: Database) -> str | None:
     if revision(db, file_of(db)) == HEAD:
         finding = next(all_findings(db), None)
         return None if finding is None else f"{finding.invariant}: {finding.table} {finding.key}, {finding.detail}"
-    return next(vitals.damage(db), None)
+    return next(damage(db), None)
 
 
 def _readable(table: str, ask: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from ask()
     except Exception as error:
-        if not vitals.tells_damage(error):
+        if not tells_damage(error):
             raise
         yield Finding(_WHOLE, table, None, str(error))
 
@@ -350,9 +348,9 @@ _WHOLE: Final = "the file is whole"
 
 def _damage(db: Database, table: str) -> Iterator[Finding]:
     """Findings of SQLite about a table, its indexes and its references."""
-    for text in vitals.damage(db, table):
+    for text in damage(db, table):
         yield Finding(_WHOLE, table, None, text)
-    for key, parent in islice(vitals.dangling(db, table), MOST_FINDINGS):
+    for key, parent in islice(dangling(db, table), MOST_FINDINGS):
         yield Finding("references lead somewhere", table, key, f"to {parent}")
 
 

@@ -25,7 +25,7 @@ from wsrm_mq.errors import (
     StoreFull,
     StoreOverloaded,
 )
-from wsrm_mq.store.sqlite.files import beside, content_of, is_locked
+from wsrm_mq.store.driver import beside, content_of, is_locked
 
 _LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
 _REASONS: Final = (

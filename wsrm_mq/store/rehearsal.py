@@ -10,11 +10,17 @@ from typing import TypeVar
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.clock import Clock
+from wsrm_mq.store.driver import (
+    BUSY_TIMEOUT_MS,
+    admit,
+    connect_looker,
+    instances_of,
+    refuse_place,
+    store_errors,
+    temporary_copy,
+    why_not_written,
+)
 from wsrm_mq.store.port import Connection
-from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS, refuse_place, store_errors, why_not_written
-from wsrm_mq.store.sqlite.looking import connect_looker, temporary_copy
-from wsrm_mq.store.sqlite.presence import InstanceFiles
-from wsrm_mq.store.sqlite.witness import admit
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Verb
@@ -64,7 +70,7 @@ def from_outside(db: Connection, path: Path, clock: Clock) -> Iterator[Transacti
     db.for_writing()
     db.begin()
     try:
-        yield Transaction(Session(db, Cache(), 0, "cli", InstanceFiles(path)), clock())
+        yield Transaction(Session(db, Cache(), 0, "cli", instances_of(path)), clock())
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")

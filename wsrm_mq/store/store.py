@@ -16,17 +16,26 @@ from wsrm_mq.store import applications, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.clock import Clock, believed_of, wall_clock
 from wsrm_mq.store.counting import Tally
+from wsrm_mq.store.driver import (
+    Reserve,
+    Witness,
+    admit,
+    beside,
+    clock_file,
+    connect_reader,
+    connect_writer,
+    dropped_pages,
+    ensure,
+    instances_of,
+    is_spent,
+    keep_private,
+    known_revision,
+    store_errors,
+)
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.port import Connection, Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.rehearsal import from_outside, rehearse
-from wsrm_mq.store.sqlite import schema
-from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer, store_errors
-from wsrm_mq.store.sqlite.files import beside, clock_file, keep_private
-from wsrm_mq.store.sqlite.presence import InstanceFiles
-from wsrm_mq.store.sqlite.reserve import Reserve, is_spent
-from wsrm_mq.store.sqlite.vitals import dropped_pages
-from wsrm_mq.store.sqlite.witness import Witness, admit
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.write_queue import Verb, WriteQueue
 from wsrm_mq.store.writer import Writer
@@ -72,7 +81,7 @@ class Store:
     ) -> None:
         """``instances``: liveness and doorbell of the store's instances; if none are given, their files beside it."""
         self.path = store_path(where)
-        self.instances = instances or InstanceFiles(self.path)
+        self.instances = instances or instances_of(self.path)
         self.serving = serving
         self.clock = clock
         self.believed = believed_of(clock, clock_file(self.path))
@@ -123,7 +132,7 @@ class Store:
         keep_private(self.path, self._events)
         if dropped := dropped_pages(self.path):
             self._events.tell("store.cut_off", path=self.path, pages=dropped)
-        schema.ensure(self.path)
+        ensure(self.path)
         self._witness = admit(self.path)
         self._closing = False
         presence = self.instances.enter()
@@ -150,7 +159,7 @@ class Store:
                     self.believed.know(known, now)
                 db.for_writing()
                 db.begin()
-                schema.known_revision(db, self.path)  # a newer version may have come before this one could be seen
+                known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
                 key = int(db.execute(queues.ADD_INSTANCE, row).fetchone()[0])
                 others = applications.take_queues(db, self.serving)
@@ -298,5 +307,5 @@ def run_once(
             db.execute("COMMIT")
         names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
     witness.tell_of(path)
-    InstanceFiles(path).wake(names)
+    instances_of(path).wake(names)
     return result

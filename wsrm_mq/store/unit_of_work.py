@@ -16,9 +16,9 @@ from wsrm_mq.store.applications import foreign
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Counts, Tally
+from wsrm_mq.store.driver import space
 from wsrm_mq.store.port import Connection, Instances, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
-from wsrm_mq.store.sqlite.space import space
 
 
 class Session(NamedTuple):

@@ -30,11 +30,10 @@ from typing import Any, Final, TypeVar, cast
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.store.cache import MaySend
+from wsrm_mq.store.driver import FileIds
 from wsrm_mq.store.group_commit import GroupCommit
-from wsrm_mq.store.lasting import Lasting
+from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.repeated import Repeated
-from wsrm_mq.store.sqlite.files import FileIds
 from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQueue
 
 R = TypeVar("R")

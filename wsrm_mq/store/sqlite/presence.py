@@ -127,47 +127,9 @@ def _locked(path: Path, files: FileIds) -> int:
     return handle
 
 
-def is_alive(store: Path, name: str) -> bool:
-    """Whether the instance of this name still runs, as far as one look tells."""
-    return bool(holds_lock(store, name))
-
-
-def holds_lock(store: Path, name: str) -> bool | None:
-    """Whether the instance of this name holds its lock; ``None`` where its file is missing, which proves nothing."""
-    return is_locked(beside(store) / f"{name}.lock")
-
-
 def in_use(store: Path) -> int:
     """How many instances run on the store, whether it knows them or not."""
-    return sum(is_alive(store, lock.stem) for lock in beside(store).glob("*.lock"))
-
-
-def bury(store: Path, name: str) -> None:
-    """Take a dead instance's files away."""
-    for suffix in ("sock", "lock"):
-        (beside(store) / f"{name}.{suffix}").unlink(missing_ok=True)
-
-
-def wake(store: Path, names: Iterable[str], word: str = "look") -> None:
-    """Tell instances that there may be something to do: ``word`` is ``look``, or a position that was settled."""
-    try:
-        directory = os.open(beside(store), os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            for name in names:
-                try:
-                    if not stat.S_ISSOCK(os.stat(f"{name}.sock", dir_fd=directory, follow_symlinks=False).st_mode):
-                        continue
-                    sender.sendto(word.encode("ascii"), _address(directory, name))
-                except OSError:
-                    continue
-    except OSError:  # no file is free: they look by themselves soon
-        return
-    finally:
-        os.close(directory)
+    return sum(bool(is_locked(lock)) for lock in beside(store).glob("*.lock"))
 
 
 class InstanceFiles:
@@ -180,10 +142,11 @@ class InstanceFiles:
         return Presence(self._store)
 
     def lives(self, name: str) -> bool | None:
-        return holds_lock(self._store, name)
+        return is_locked(beside(self._store) / f"{name}.lock")
 
     def bury(self, name: str) -> None:
-        bury(self._store, name)
+        for suffix in ("sock", "lock"):
+            (beside(self._store) / f"{name}.{suffix}").unlink(missing_ok=True)
 
     @contextmanager
     def alone(self, task: str) -> Iterator[bool]:
@@ -192,16 +155,31 @@ class InstanceFiles:
         except OSError:  # without its directory no process can be agreed with
             yield False
             return
+        is_alone = True
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 is_alone = False
-            else:
-                is_alone = True
             yield is_alone
         finally:
             os.close(handle)
 
     def wake(self, names: Iterable[str], word: str = "look") -> None:
-        wake(self._store, names, word)
+        try:
+            directory = os.open(beside(self._store), os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                for name in names:
+                    try:
+                        if stat.S_ISSOCK(os.stat(f"{name}.sock", dir_fd=directory, follow_symlinks=False).st_mode):
+                            sender.sendto(word.encode("ascii"), _address(directory, name))
+                    except OSError:
+                        continue
+        except OSError:  # no file is free: they look by themselves soon
+            return
+        finally:
+            os.close(directory)
