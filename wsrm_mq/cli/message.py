@@ -194,7 +194,7 @@ def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | N
 def _stored(place: Place, position: int) -> tuple[bytes, str]:
     """A body and its request, as they are stored. The store is let go before anything is shown: a slow reader must not
     hold up its checkpoints."""
-    from wsrm_mq.store.bodies import body_at
+    from wsrm_mq.store.entries import body_at
     from wsrm_mq.views import reading
 
     with looking(place) as db:

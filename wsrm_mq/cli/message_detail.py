@@ -103,7 +103,7 @@ def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[Block]
     from wsrm_mq.envelope.blocks import blocks
     from wsrm_mq.envelope.stream import content_coding
     from wsrm_mq.errors import EnvelopeError
-    from wsrm_mq.store.bodies import body_at
+    from wsrm_mq.store.entries import body_at
 
     content = b""
     with looking(place) as db, body_at(db, position) as stored:

@@ -1,12 +1,14 @@
-"""Statements on entries and their messages. Parameters are named."""
+"""Statements on entries and their messages, with named parameters; and the reading of a large body."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from sqlalchemy import and_, bindparam, case, func, not_, or_, select, update
 
+from wsrm_mq.errors import NotFound
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.port import Connection
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, watermark
 
@@ -192,3 +194,18 @@ HELD_BYTES: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), IS_LIVE)
 )
+_BODY_OF: Final = (
+    "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = ?"
+)
+
+
+def body_at(db: Connection, position: int) -> BinaryIO:
+    """The envelope of the message at ``position``, as received. While it is open it holds up checkpoints. Raises
+    ``NotFound``."""
+    found = db.execute(_BODY_OF, (position,)).fetchone()
+    if found is None:
+        raise NotFound(f"There is no message at position {position}.")
+    message, has_body = found
+    if not has_body:
+        raise NotFound(f"The body of the message at position {position} was freed by retention.")
+    return db.open_body(int(message))

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO, Final, cast
+from urllib.parse import quote
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.hints import about
@@ -262,7 +263,7 @@ def _open(path: Path, parameters: str, factory: type[Connection] = Connection) -
     if gone is not None:
         raise removed(path) or gone
     db = sqlite3.connect(
-        f"file:{_quoted(path)}?{parameters}",
+        f"file:{quote(str(path))}?{parameters}",
         uri=True,
         timeout=BUSY_TIMEOUT_MS / 1000,
         isolation_level=None,
@@ -277,12 +278,6 @@ def _open(path: Path, parameters: str, factory: type[Connection] = Connection) -
         db.close()
         raise
     return db
-
-
-def _quoted(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path))
 
 
 def refuse_place(path: Path) -> None:

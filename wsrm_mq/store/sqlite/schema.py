@@ -115,27 +115,23 @@ def upgrade(path: Path, head: str = HEAD) -> None:
     # Imported here: Alembic and SQLAlchemy's engine cost 0.3 s, and only an old store needs them.
     from alembic import command
     from alembic.config import Config
-    from sqlalchemy import create_engine, event
+    from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
     from wsrm_mq.store.published import drop_views, make_views
 
+    def connected() -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=30, isolation_level=None)  # the driver must not begin or commit on its own
+        write_ahead(db)
+        return db
+
     # Not by a URL: a path may hold characters that mean something there.
-    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(path, timeout=30), poolclass=NullPool)
-
-    @event.listens_for(engine, "connect")
-    def _autocommit(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # the driver must not begin or commit on its own
-        write_ahead(connection)
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
+    engine = create_engine("sqlite://", creator=connected, poolclass=NullPool)
     config = Config()
     config.set_main_option("script_location", "wsrm_mq:store/migrations")
     try:
         with engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
             db = connection.connection.driver_connection
             assert db is not None
             _refuse_under_others(path, db)
