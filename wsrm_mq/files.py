@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,21 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         os.fsync(handle)
     part.rename(file)
     sync_directory(file.parent)
+
+
+def digest_of(file: Path) -> tuple[str, int]:
+    """SHA-256 of a file, and its size in bytes. Raises ``OSError``."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest(), opened.tell()
+
+
+def lock_at_once(handle: int) -> bool:
+    """Lock an open file until it is closed; answers whether no other process has it locked."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def sync_directory(directory: Path) -> None:

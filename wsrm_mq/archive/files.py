@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from wsrm_mq.errors import ExportError
 from wsrm_mq.export.arrow import schema, stored_batches
 from wsrm_mq.export.schema import Column, Kind, Table, chosen
 from wsrm_mq.export.segments import read_errors
+from wsrm_mq.files import digest_of
 
 
 def columns_of(known: Archive, table: Table) -> tuple[Column, ...]:
@@ -39,8 +39,8 @@ def damage(directory: Path, segment: ArchivedSegment) -> str | None:
     """Read a file and answer its damage; ``None``: it is as it was written."""
     file = directory / segment.file
     try:
-        with read_errors(file), file.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        with read_errors(file):
+            digest, _size = digest_of(file)
     except ExportError as error:
         return str(error)
     return None if digest == segment.sha256 else f"{file}: is not as it was written. Put it back from a copy."

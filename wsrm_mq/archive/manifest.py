@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -14,8 +12,8 @@ from typing import Final
 import msgspec
 
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
-from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, loaded
-from wsrm_mq.files import replacing
+from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, loaded, not_written, sweep
+from wsrm_mq.files import lock_at_once
 from wsrm_mq.sequence.ranges import AckRange
 
 HELD: Final = ("messages", "replies", "sequences", "ranges", "ledger")
@@ -109,22 +107,14 @@ def load(place: Path) -> Archive:
 def commit(directory: Path, following: Archive) -> Archive:
     """Make ``following`` the state of the archive, whose files are all on disk, and remove every other file."""
     sealed = following.sealed()
-    written = msgspec.json.format(msgspec.json.encode(sealed), indent=1)
     (directory / HISTORY).mkdir(mode=0o700, exist_ok=True)
-    for file in (directory / HISTORY / f"{sealed.number:06}.json", directory / MANIFEST):
-        with replacing(file) as opened:
-            opened.write(written)
+    sealed.write(directory / HISTORY / f"{sealed.number:06}.json", directory / MANIFEST)
     _sweep(directory, sealed.segments)
     return sealed
 
 
 def _sweep(directory: Path, segments: Iterable[ArchivedSegment]) -> None:
-    """Remove the files that an interrupted run has left or a later one has replaced: a reader of all files of a folder
-    must not find them."""
-    named = {directory / one.file for one in segments}
-    for table in HELD:
-        for file in set((directory / table).rglob("*.parquet*")) - named:
-            file.unlink(missing_ok=True)
+    sweep(directory, segments, (file for table in HELD for file in (directory / table).rglob("*.parquet*")))
 
 
 def _clean(directory: Path) -> None:
@@ -148,10 +138,8 @@ def locked(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise _not_written(directory, error) from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotAllowed(f"{directory}: another process is working on this archive.") from None
+        if not lock_at_once(handle):
+            raise NotAllowed(f"{directory}: another process is working on this archive.")
         with _undone(directory):
             _clean(directory)
             yield
@@ -172,6 +160,4 @@ def _undone(directory: Path) -> Iterator[None]:
 
 
 def _not_written(directory: Path, error: OSError) -> ExportError:
-    again = "Make room" if error.errno == errno.ENOSPC else "See to that"
-    what = error.strerror or str(error)
-    return ExportError(f"{directory}: cannot be written: {what}. {again}, and try again; the archive is as it was.")
+    return not_written(directory, error, "try again; the archive is as it was")

@@ -130,34 +130,40 @@ class _Part(NamedTuple):
     forgotten: AckRanges
 
 
+def _keys(db: Database, statement: str, *ranges: AckRanges) -> AckRanges:
+    """The keys that a statement finds in these ranges."""
+    return AckRanges.of(key for (key,) in db.execute(statement, [as_json(one.ranges) for one in ranges]))
+
+
+def _standing(db: Database, held: AckRanges, since: set[int], still: str, last: str) -> tuple[AckRanges, AckRanges]:
+    """The keys of rows that stay as the archive holds them, and the keys up to the ``last`` that it lacks. Rows changed
+    ``since`` do not stay, if the store has them ``still``."""
+    asked = as_json([one for one in since if one in held])
+    stands = held.without(AckRanges.of(key for (key,) in db.execute(still, (asked,))))
+    (highest,) = db.execute(last).fetchone()
+    return stands, stands.gaps(max(highest, stands.highest))
+
+
 def _messages(db: Database, known: Archive, since: set[int], sequences: AckRanges) -> _Part:
     """``sequences``: those that are forgotten. A message whose body retention has freed stays as it was archived, with
     its envelope: the ledger tells the one thing that can happen to it still, that it is confirmed."""
     held, reopened, forgotten = map(AckRanges, (known.messages, known.reopened, known.forgotten))
-    asked = as_json([one for one in since if one in held])
-    stands = held.without(AckRanges.of(one for (one,) in db.execute(sql.WITH_BODY_OF, (asked,))))
-    (last,) = db.execute(sql.LAST_POSITION).fetchone()
-    missing = stands.gaps(max(last, stands.highest))
-    unsettled = AckRanges.of(one for (one,) in db.execute(sql.UNSETTLED_IN, (as_json(missing.ranges),)))
+    stands, missing = _standing(db, held, since, sql.WITH_BODY_OF, sql.LAST_POSITION)
+    unsettled = _keys(db, sql.UNSETTLED_IN, missing)
     settled = missing.without(unsettled)
     for about, statement in ((sequences, sql.OF_LANES_IN), (forgotten, sql.REPLAYS_IN)):
         if about:
-            found = db.execute(statement, (as_json(settled.ranges), as_json(about.ranges)))
-            forgotten = forgotten.union(AckRanges.of(one for (one,) in found))
+            forgotten = forgotten.union(_keys(db, statement, settled, about))
     wanted, was = settled.without(forgotten), held.union(reopened)
     return _Part(wanted, wanted.within(was), stands.union(settled), was.within(unsettled), forgotten)
 
 
 def _sequences(db: Database, known: Archive, since: set[int]) -> _Part:
     held, unfinished, forgotten = map(AckRanges, (known.sequences, known.unfinished, known.forgotten_sequences))
-    asked = as_json([one for one in since if one in held])
-    stands = held.without(AckRanges.of(one for (one,) in db.execute(sql.LANES_OF, (asked,))))
-    (last,) = db.execute(sql.LAST_LANE).fetchone()
-    missing = stands.gaps(max(last, stands.highest))
+    stands, missing = _standing(db, held, since, sql.LANES_OF, sql.LAST_LANE)
     forgotten = forgotten.union(_of_forgotten_partners(db, known, missing))
-    replays = db.execute(sql.LANES_OF_REPLAYS, (as_json(forgotten.ranges),))
-    forgotten = forgotten.union(AckRanges.of(one for (one,) in replays))
-    over = missing.without(AckRanges.of(one for (one,) in db.execute(sql.NOT_OVER)))
+    forgotten = forgotten.union(_keys(db, sql.LANES_OF_REPLAYS, forgotten))
+    over = missing.without(_keys(db, sql.NOT_OVER))
     wanted = missing.without(forgotten)
     return _Part(wanted, wanted.within(held.union(unfinished)), stands.union(over), wanted.without(over), forgotten)
 

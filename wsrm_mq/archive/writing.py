@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from pyarrow import compute
 from wsrm_mq.archive.manifest import ArchivedSegment
 from wsrm_mq.export.arrow import ParquetWriter, schema
 from wsrm_mq.export.schema import Column, Table
-from wsrm_mq.files import replacing
+from wsrm_mq.files import digest_of, replacing
 
 SEGMENT_ROWS: Final = 500_000
 SEGMENT_BYTES: Final = 512 * 1024 * 1024
@@ -106,9 +105,7 @@ def _segment(
                 moments = _extremes(moments, part.column(table.moment).cast(pa.int64()))
             if count >= SEGMENT_ROWS or size >= SEGMENT_BYTES:
                 break
-    with (directory / file).open("rb") as written:
-        digest = hashlib.file_digest(written, "sha256").hexdigest()
-        size = written.tell()
+    digest, size = digest_of(directory / file)
     earliest, latest = (one // 1000 for one in moments) if moments else (None, None)
     return ArchivedSegment(
         table=table.name,

@@ -5,8 +5,6 @@ An export that is interrupted goes on behind the last closed segment when it is 
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -15,13 +13,13 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, exists, select
 
-from wsrm_mq.errors import ConfigurationError, ExportError
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.formats import format_named
-from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Unfinished, unfinished
+from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Unfinished, not_written, unfinished
 from wsrm_mq.export.pieces import PIECE, Key, Origin, Reading, Row, before, bounds, opened, origin, pieces, view_of
 from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
-from wsrm_mq.files import replacing
+from wsrm_mq.files import digest_of, replacing
 from wsrm_mq.store import published as views
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.port import Database
@@ -194,9 +192,7 @@ class _Tally:
 
     def segment(self, directory: Path, file: Path) -> Segment:
         assert self._first is not None
-        with (directory / file).open("rb") as written:
-            digest = hashlib.file_digest(written, "sha256").hexdigest()
-            size = written.tell()
+        digest, size = digest_of(directory / file)
         earliest, latest = self._moments or (None, None)
         return Segment(
             table=self._table.name,
@@ -217,8 +213,4 @@ def _write_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        again = "Make room" if error.errno == errno.ENOSPC else "See to that"
-        raise ExportError(
-            f"{directory}: cannot be written: {error.strerror}. {again}, and run the command again: it goes on where "
-            "it was."
-        ) from error
+        raise not_written(directory, error, "run the command again: it goes on where it was") from error

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self, TypeVar
@@ -16,7 +16,7 @@ import msgspec
 
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
 from wsrm_mq.export.schema import TABLES, VERSION
-from wsrm_mq.files import replacing
+from wsrm_mq.files import lock_at_once, replacing
 
 FORMAT: Final = "wsrm-export"
 MANIFEST: Final = "manifest.json"
@@ -93,6 +93,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         plain = msgspec.structs.replace(self, digest="")
         return msgspec.structs.replace(self, digest=_digest(plain))
 
+    def write(self, *files: Path) -> None:
+        """Write it as each of these files, to be read by people too."""
+        for file in files:
+            with replacing(file) as opened:
+                opened.write(msgspec.json.format(msgspec.json.encode(self), indent=1))
+
     def same(self, other: Manifest) -> bool:
         """Whether both were asked for the same contents."""
         return self._asked() == other._asked()
@@ -168,7 +174,8 @@ class Unfinished:
         self.segments: Final = [one for one in segments if isinstance(one, Segment)]
         if file.tell() == 0:
             self._append(begun)
-        self._sweep()
+        tables = (directory / table for table in begun.tables)
+        sweep(directory, self.segments, (file for table in tables for file in table.glob("*")))
 
     def add(self, segment: Segment) -> None:
         """Write down a segment, whose file is closed, named and on disk."""
@@ -177,17 +184,9 @@ class Unfinished:
 
     def finish(self, now: int) -> Manifest:
         whole = msgspec.structs.replace(self.begun, finished_at=now, segments=tuple(self.segments)).sealed()
-        with replacing(self.directory / MANIFEST) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(whole), indent=1))
+        whole.write(self.directory / MANIFEST)
         (self.directory / _UNFINISHED).unlink()
         return whole
-
-    def _sweep(self) -> None:
-        """Remove files that no line names: a reader of all files of a folder must not find them."""
-        told = {self.directory / segment.file for segment in self.segments}
-        for table in self.begun.tables:
-            for file in set((self.directory / table).glob("*")) - told:
-                file.unlink()
 
     def _append(self, line: Manifest | Segment) -> None:
         self._file.write(msgspec.json.encode(line) + b"\n")
@@ -206,11 +205,22 @@ def unfinished(directory: Path, asked: Manifest) -> Iterator[Unfinished]:
         raise NotAllowed(f"{directory}: is not empty, and has no export. Name another directory.")
     handle = os.open(directory / _UNFINISHED, os.O_CREAT | os.O_RDWR, _PRIVATE)
     with os.fdopen(handle, "r+b") as file:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise NotAllowed(f"{directory}: another process is exporting to it.") from None
+        if not lock_at_once(handle):
+            raise NotAllowed(f"{directory}: another process is exporting to it.")
         yield Unfinished(directory, file, asked)
+
+
+def sweep(directory: Path, segments: Iterable[Segment], there: Iterable[Path]) -> None:
+    """Remove the files ``there`` that are no segment's, left by an interrupted run or replaced by a later one: a reader
+    of all files of a folder must not find them."""
+    for file in set(there) - {directory / one.file for one in segments}:
+        file.unlink(missing_ok=True)
+
+
+def not_written(directory: Path, error: OSError, then: str) -> ExportError:
+    """The error that ``directory`` cannot be written; ``then`` says what to do when the cause is mended."""
+    again = "Make room" if error.errno == errno.ENOSPC else "See to that"
+    return ExportError(f"{directory}: cannot be written: {error.strerror or error}. {again}, and {then}.")
 
 
 def _lines(file: BinaryIO, directory: Path) -> list[Manifest | Segment]:
