@@ -195,14 +195,14 @@ HELD_BYTES: Final = compiled(
     .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), IS_LIVE)
 )
 _BODY_OF: Final = (
-    "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = ?"
+    "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = :key"
 )
 
 
 def body_at(db: Connection, position: int) -> BinaryIO:
     """The envelope of the message at ``position``, as received. While it is open it holds up checkpoints. Raises
     ``NotFound``."""
-    found = db.execute(_BODY_OF, (position,)).fetchone()
+    found = db.execute(_BODY_OF, {"key": position}).fetchone()
     if found is None:
         raise NotFound(f"There is no message at position {position}.")
     message, has_body = found
