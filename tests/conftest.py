@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ pytest_plugins = [
     "pytester",
 ]
 
+TESTS: Final = Path(__file__).parent
 Mount = Callable[..., Path]
 Wrapped = Callable[..., InProcess]
 
@@ -86,6 +89,18 @@ def pytest_configure(config: pytest.Config) -> None:
     examples.are_all = _runs_long(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it starts in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # and what a test interrupts would inherit it
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A worker imports its share of the modules first. Their assertions are rewritten by that, which takes longer than
+    all imports, and is kept beside them: else each worker would rewrite all modules of a new checkout."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    share, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for module in sorted(TESTS.rglob("test_*.py"))[share::workers]:
+        with suppress(Exception, pytest.skip.Exception):  # the collection tells it
+            import_module(".".join(module.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -133,8 +133,6 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
     [
         ("on_posion = 'block'", "on_posion: there is no such option; did you mean on_poison?"),
         ("[partners.acme]", "partners: there is no such option; did you mean partner?"),
-        ("max_queued = 5", "max_queued: is no option any more; leave it out. It is always 1,024 requests."),
-        ("[partner.acme]\nmax_ranges = 5", "partner.acme.max_ranges: is no option any more; leave it out."),
         (
             "[partner.acme]\nmax_body = 5",
             "partner.acme.max_body: is not allowed in a partner section, because it holds",
@@ -213,7 +211,6 @@ def test_a_mistake_in_the_file_names_file_key_and_what_is_allowed(file: Path, te
     ("name", "text", "said"),
     [
         ("WSRM_MQ_RETRI", "1", "WSRM_MQ_RETRI: there is no such option; did you mean WSRM_MQ_RETRY?"),
-        ("WSRM_MQ_SPOOL_OVER", "1", "WSRM_MQ_SPOOL_OVER: is no option any more; leave it out. It is always 1 MiB."),
         ("WSRM_MQ_CONFIGS", "x", "WSRM_MQ_CONFIGS: there is no such option; did you mean WSRM_MQ_CONFIG?"),
         ("WSRM_MQ_PARTNERS", "x", "WSRM_MQ_PARTNERS: there is no such option; "),
         ("WSRM_MQ_PORT", "x", "WSRM_MQ_PORT: 'x' is not allowed; allowed: a whole number from 0 to 65535."),

@@ -12,8 +12,7 @@ import pytest
 from tests.support.synced import Synced
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.replay.divided import PARTS, DividedPlan, Manifest, Part, PartLine, freeze
-from wsrm_mq.replay.journal import Journal, Rehearsal, state_of
+from wsrm_mq.replay.divided import PARTS, DividedPlan, Journal, Manifest, Part, PartLine, Rehearsal, freeze, state_of
 from wsrm_mq.replay.parts import GIVES_UP, Content, Tally, run_part
 from wsrm_mq.replay.plan import encoded
 from wsrm_mq.replay.targets import Pace
@@ -184,10 +183,10 @@ def test_what_a_journal_tells_is_on_disk_after_a_moment_and_at_its_end(
 ) -> None:
     file = tmp_path / "0" / "000001.ndjson"
     with Journal(tmp_path / "0", "first") as journal:
-        monkeypatch.setattr("wsrm_mq.replay.journal.SYNC_SECONDS", 0)
+        monkeypatch.setattr("wsrm_mq.replay.divided.SYNC_SECONDS", 0)
         journal.delivered(1, 1)
         assert synced[file] == file.stat().st_size > 0
-        monkeypatch.setattr("wsrm_mq.replay.journal.SYNC_SECONDS", 1_000)
+        monkeypatch.setattr("wsrm_mq.replay.divided.SYNC_SECONDS", 1_000)
         journal.delivered(2, 1)
         assert synced[file] < file.stat().st_size
     assert synced[file] == file.stat().st_size

@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from wsrm_mq.errors import ExportError, SparkFailed, StoreUnavailable, WSRMError
-from wsrm_mq.spark.failures import plain_errors
+from wsrm_mq.spark.session import plain_errors
 
 PLANNED = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent call last):
   File "/lib/wsrm_mq/spark/options.py", line 104, in _found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark import reconciled
-from wsrm_mq.spark.jobs.reconcile import numbers, outcomes, receipts
+from wsrm_mq.spark.jobs import reconcile as jobs
 
 Row = dict[str, Any]
 
@@ -113,17 +113,15 @@ def test_what_numbers_tell_is_what_sets_of_them_tell(
 ) -> None:
     messages, sequences, ranges = (frame(spark, *one) for one in zip(log, (MESSAGES, SEQUENCES, RANGES), strict=True))
     expected = {name: ordered(each) for name, each in reconciled.of_numbers(*log).items()}
-    runs = numbers.runs(messages).persist()
-    received = numbers.received(runs, ranges, sequences).persist()
+    runs = jobs.runs(messages).persist()
+    received = jobs.received(runs, ranges, sequences).persist()
     key = ("store", "sequence")
     assert rows(received, *key, "lower", "upper") == expected["ranges"]
-    gaps = numbers.gaps(received, sequences)
+    gaps = jobs.gaps(received, sequences)
     assert rows(gaps, *key, "lower", "upper", "missing", "place") == expected["gaps"]
-    assert rows(numbers.disorder(runs, sequences), *key, "messages", "late", "deepest") == expected["disorder"]
-    assert (
-        rows(numbers.repeated(messages, runs).select(*key, "number").distinct(), *key, "number") == expected["repeated"]
-    )
-    lacking = numbers.lacking(received, sequences)
+    assert rows(jobs.disorder(runs, sequences), *key, "messages", "late", "deepest") == expected["disorder"]
+    assert rows(jobs.repeated(messages, runs).select(*key, "number").distinct(), *key, "number") == expected["repeated"]
+    lacking = jobs.lacking(received, sequences)
     assert rows(lacking, *key, "lower", "upper", "other_store") == expected["lacking"]
 
 
@@ -131,7 +129,7 @@ def test_what_numbers_tell_is_what_sets_of_them_tell(
 @given(MESSAGE_LOGS)
 def test_messages_that_came_twice_are_found_with_what_their_bodies_say(spark: SparkSession, log: list[Row]) -> None:
     messages = frame(spark, log, MESSAGES)
-    found = receipts.twice(receipts.came_again(messages), messages.select("store", "position", "body_digest"))
+    found = jobs.twice(jobs.came_again(messages), messages.select("store", "position", "body_digest"))
     names = ("message_id", "position", "times", "stores", "deliveries", "body")
     assert rows(found, *names) == ordered(reconciled.of_receipts(log))
 
@@ -146,13 +144,13 @@ def test_latencies_faults_and_dead_letters_are_those_of_the_log(spark: SparkSess
     ]
     messages, told = frame(spark, log, MESSAGES), frame(spark, ledger, LEDGER)
     expected = {name: ordered(each) for name, each in reconciled.of_outcomes(log, ledger).items()}
-    latency = outcomes.latency(messages, "hour")
+    latency = jobs.latency(messages, "hour")
     got = [
         (row.queue, row.at and row.at.astimezone(UTC), *tuple(row)[2:])
-        for row in latency.select("queue", "at", "messages", *outcomes.PERCENTILES, "longest").collect()
+        for row in latency.select("queue", "at", "messages", *jobs.PERCENTILES, "longest").collect()
     ]
     assert ordered(got) == expected["latency"]
-    faults = outcomes.faults(messages, told)
+    faults = jobs.faults(messages, told)
     assert rows(faults, "store", "queue", "outcome", "fault", "messages", "unconfirmed") == expected["faults"]
-    dead = outcomes.dead(messages)
+    dead = jobs.dead(messages)
     assert rows(dead, "store", "queue", "reason", "messages", "unconfirmed") == expected["dead"]

@@ -13,7 +13,7 @@ from tests.support.filled import Filled
 from wsrm_mq.errors import ConfigurationError, ExportError, StoreUnavailable
 from wsrm_mq.export import Asked, export
 from wsrm_mq.spark import read
-from wsrm_mq.spark.failures import plain_errors
+from wsrm_mq.spark.session import plain_errors
 
 
 def test_the_format_is_found_without_being_registered(spark: SparkSession, filled: Filled) -> None:

@@ -54,15 +54,15 @@ def demo(
         raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)
     from rich.console import Console
 
-    from wsrm_mq.demo.run import Plan, run
+    from wsrm_mq.demo.run import Setup, run
     from wsrm_mq.demo.screen import LiveScreen, PlainScreen, summary
     from wsrm_mq.testing import Line
 
     console = Console(stderr=is_json)
-    plan = Plan(messages, connections, Line(loss, duplicates, seed=seed))
+    setup = Setup(messages, connections, Line(loss, duplicates, seed=seed))
     is_live = console.is_terminal and not is_json
     with _directory(keep) as directory, LiveScreen(console, messages) if is_live else PlainScreen(console) as screen:
-        result = run(plan, directory, screen)
+        result = run(setup, directory, screen)
     console.print(summary(result))
     if keep is not None:
         console.print(f"See for yourself: wsrm-mq sequence list{store_flag(keep / 'store.db')}", soft_wrap=True)

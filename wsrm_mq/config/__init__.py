@@ -1,4 +1,4 @@
-"""Every option: its type, its default, what it means, and where its value comes from.
+"""The options: types, defaults, meanings, and the sources of their values.
 
 Flags stand above the environment (``WSRM_MQ_<OPTION>``), that above the file (``wsrm-mq.toml``), that above
 the default. In the file the options are top-level keys; a partner's habits and limits are a section
@@ -8,9 +8,8 @@ the default. In the file the options are top-level keys; a partner's habits and 
 from wsrm_mq.config.keywords import OptionKeywords, PartnerKeywords
 from wsrm_mq.config.loading import FILE_NAME, Loaded, examine, find_file, load, named_operations, read, settings_from
 from wsrm_mq.config.options import toml
-from wsrm_mq.config.purposes import PURPOSES
 from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings, under
-from wsrm_mq.config.writing import as_toml, as_values
+from wsrm_mq.config.writing import PURPOSES, as_toml, as_values
 
 __all__ = [
     "FILE_NAME",

@@ -1,4 +1,4 @@
-"""Options that contradict each other, each pair with what to do about it."""
+"""Options that contradict each other, each pair with advice."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ _CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
         'nothing left to put aside. Set on_fault = "settle", or another assurance.',
     ),
 )
-"""Of all options that a partner may have too: when they contradict, and what is said then."""
+"""Contradictions of options that a partner may have too: a test, and the sentence for the user."""
 
 _FROM_PROXIES: Final = "connection_header", "address_header"
 
 
 class _NotKnown(Exception):
-    """The value of this option is wrong: what it contradicts cannot be said."""
+    """The value of this option is wrong, so its contradictions are not known."""
 
 
 def contradictions(settings: Settings, wrong: Collection[str] = ()) -> Iterator[str]:
-    """Each contradiction in ``settings``, in a sentence. ``wrong``: options whose values are none, which contradict
-    nothing."""
+    """Answer a sentence for each contradiction in ``settings``. The options ``wrong`` have no valid value, and
+    contradict nothing."""
 
     def known(partner: Partner | None = None) -> Of:
         def of(option: str) -> Any:

@@ -1,4 +1,4 @@
-"""The options as keywords of Python: which there are, and what a program may give them.
+"""The options as keywords of Python: their names, and the types of values that a program may give.
 
 ``Settings`` says the same of values that are checked; here times may be written as texts (``"P7D"``), enumerations as
 their words, and tuples as any collection. Type checkers read it where a middleware is constructed.

@@ -25,7 +25,7 @@ _LONG_KEY: Final = re.compile(rf"(?:^|[\[{{,])(?:[^\n.=\[\]{{}},#]+\.){{{_MOST_P
 
 
 class Loaded(NamedTuple):
-    """The options that hold, and what has set each of them."""
+    """The options that hold, and the source of each value."""
 
     settings: Settings
     origins: dict[str, str]
@@ -33,12 +33,12 @@ class Loaded(NamedTuple):
 
 
 class _Mistakes:
-    """What is wrong, as it is found: no mistake hides the next one."""
+    """Collects the mistakes of a configuration: no mistake hides the next one."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
         self.options: set[str] = set()
-        """Those that have no value by it."""
+        """Options whose value is wrong."""
 
     def of(self, option: str, sentence: str) -> None:
         self.said.append(sentence)
@@ -68,7 +68,7 @@ def settings_from(given: Mapping[str, Any]) -> Settings:
 
 
 def read(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Loaded:
-    """``load``, and where each value came from."""
+    """Do as ``load``, and answer the source of each value too."""
     loaded, mistakes = examine(path, environ, **overrides)
     if mistakes:
         raise ConfigurationError(*mistakes)
@@ -76,8 +76,8 @@ def read(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Loa
 
 
 def examine(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> tuple[Loaded, list[str]]:
-    """What ``read`` answers, and all that is wrong with it. An option whose value is wrong has that of the next
-    layer."""
+    """Read as ``read`` does, but answer the mistakes in place of raising them. An option with a wrong value gets the
+    value of the next layer."""
     mistakes = _Mistakes()
     layers = {
         "file": _read_file(path, mistakes) if path is not None else {},
@@ -138,7 +138,7 @@ def _from_environ(environ: Mapping[str, str], mistakes: _Mistakes) -> dict[str, 
 
 
 def _checked(known: Mapping[str, Kind], given: Mapping[str, Any], where: str, mistakes: _Mistakes) -> dict[str, Any]:
-    """``given`` as values of options; ``where`` is put before every complaint."""
+    """Convert ``given`` to values of options; ``where`` is put before every complaint."""
     checked: dict[str, Any] = {}
     for key, value in given.items():
         if key in known:
@@ -180,7 +180,7 @@ def _partners(sections: Any, where: str, mistakes: _Mistakes) -> dict[str, Partn
 
 
 _MARKS: Final = frozenset(("principal", "path", "address"))
-"""Of a partner's section: the requests that it means."""
+"""Options that say which requests are a partner's."""
 _GENERAL: Final = (
     "is not allowed in a partner section, because it holds for all partners; "
     "it belongs to the top level, above the first section."
@@ -188,27 +188,7 @@ _GENERAL: Final = (
 _OF_A_PARTNER: Final = "is allowed in a partner section only; it belongs to [partner.NAME]."
 
 
-_REMOVED: Final = {
-    "request_timeout": "60 seconds",
-    "max_header": "256 KiB",
-    "spool_over": "1 MiB",
-    "max_ranges": "4,096",
-    "max_held_bytes": "4 GiB; max_held and max_store bound what may wait",
-    "max_held_total": "5,000,000; max_store bounds the store",
-    "max_held_bytes_total": "16 GiB; max_store bounds the store",
-    "retain_ended": "30 days, and as long as a message of the sequence is kept",
-    "retain_ledger": "30 days",
-    "max_queued": "1,024 requests",
-    "max_queued_bytes": "64 MiB",
-    "dispatch_threads": "8, and up to 64 while all are busy",
-}
-"""Options of older versions, each with the value that is fixed now."""
-
-
 def _unknown(where: str, name: str, known: Iterable[str]) -> str:
-    fixed = _REMOVED.get(name.removeprefix(PREFIX).lower())
-    if fixed is not None:
-        return f"{where}{name}: is no option any more; leave it out. It is always {fixed}."
     near = difflib.get_close_matches(name, list(known), 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "`wsrm-mq config init -` shows all there are."
     return f"{where}{name}: there is no such option; {hint}"

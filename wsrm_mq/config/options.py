@@ -1,7 +1,7 @@
-"""What the value of an option may be: read from Python, TOML or the environment, and written as TOML.
+"""Values of options: read from Python, TOML or the environment, checked, and written as TOML.
 
-The type of an option says it all; its words for people are made from it. We write two things in ways of our
-own: a time may be xs:duration text (``P7D``), and what may be missing is ``"none"``: TOML has no word for it.
+The type of an option says it all; its words for people are made from it. Two notations are
+ours: a time may be xs:duration text (``P7D``), and an option without a value is ``"none"``, since TOML has no null.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def described(text: str) -> Meta:
 
 
 class Kind(NamedTuple):
-    """What an option may be: as Python writes it, and taken apart."""
+    """The type of an option: as an annotation, and as ``msgspec`` inspects it."""
 
     annotation: Any
     shape: Type
@@ -69,7 +69,7 @@ class _Check(NamedTuple):
 
 
 def _absolute(paths: Iterable[str]) -> None:
-    """One that does not begin with a slash would fit no request, and switch reliability off."""
+    """Refuse paths without a slash at the beginning: they fit no request, and would switch reliability off."""
     if not all(path.startswith("/") for path in paths):
         raise ValueError
 
@@ -122,12 +122,12 @@ _CHECKS: Final = {
         lambda all: [ipaddress.ip_network(one, strict=False) for one in all], "a list of addresses and networks"
     ),
 }
-"""What a type does not tell."""
+"""Checks beyond the type, by option."""
 
 
 def option_value(value: Any, option: str, kind: Kind, place: str, *, is_text: bool = False) -> Any:
-    """``value`` as the type of its option. A text from the environment is read as its type reads; a
-    ``ConfigurationError`` names ``place``."""
+    """Convert ``value`` to the type of its option. With ``is_text`` it is a text of the environment. Raises
+    ``ConfigurationError``, which names ``place``."""
     check = _CHECKS.get(option)
     try:
         found = msgspec.convert(_plain(value, kind.shape, is_text), kind.annotation, strict=not is_text)
@@ -146,7 +146,7 @@ def _not_allowed(place: str, value: object, allowed: str) -> ConfigurationError:
 
 
 def _plain(value: Any, shape: Type, is_text: bool) -> Any:
-    """``value`` without our own ways of writing, and without the commas of a list in the environment."""
+    """Replace our own notations in ``value``, and split a list of the environment at its commas."""
     match shape:
         case Metadata(type=inner):
             return _plain(value, inner, is_text)
@@ -196,7 +196,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def toml(value: Any) -> str:
-    """``value`` as TOML that ``option_value`` reads."""
+    """Write ``value`` as TOML that ``option_value`` reads."""
     match value:
         case None:
             return '"none"'

@@ -1,4 +1,4 @@
-"""The options themselves: type, default, meaning, and what a queue's policy makes of them."""
+"""The options: type, default, meaning; and the policy of a queue that follows from them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OnIncomplete = Literal["deliver", "dead_letter"]
 
 
 class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A peer's habits and limits: which requests are its own (all that is given has to fit), and what differs for it.
-    An option left out (``None``; ``UNSET`` where ``None`` is a value) is the one of ``Settings``."""
+    """The habits and limits of a peer. A request is the peer's if it fits all marks that are given. An option that is
+    left out (``None``; ``UNSET`` where ``None`` is a value) has the value of ``Settings``."""
 
     principal: Annotated[str | None, described("The name that `authenticate` answers.")] = None
     path: Annotated[str | None, described("A path, with all below it.")] = None
@@ -262,7 +262,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return msgspec.structs.replace(self, **values)
 
     def policy(self, partner: Partner | None = None) -> QueuePolicy:
-        """What a queue promises to ``partner``.
+        """The promises of a queue to ``partner``.
 
         ``on_incomplete="dead_letter"`` under NoDiscard is announced as what it is, DiscardFollowingFirstGap;
         the dead letters then say that the sequence was terminated (Q-046).
@@ -301,7 +301,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     def policies(self) -> list[QueuePolicy]:
-        """All that hold: of those without a section, and of each partner."""
+        """The policies of peers without a section, and of each partner."""
         return [self.policy(partner) for partner in (None, *self.partners.values())]
 
     def partner_for(self, principal: str | None, path: str, address: str | None) -> tuple[str, Partner] | None:

@@ -1,1 +1,1 @@
-"""What is known of the frameworks that are wrapped."""
+"""Knowledge of the frameworks whose services are wrapped."""

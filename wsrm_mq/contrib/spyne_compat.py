@@ -1,4 +1,4 @@
-"""Spyne: import it on Python 3.12 and later, and read from a Spyne application what the middleware asks.
+"""Spyne: import it on Python 3.12 and later, and answer the questions of the middleware about a Spyne application.
 
 Spyne 2.14 brings a six of its own, whose importer speaks only the protocol that Python 3.12 removed. Once
 this module is imported, ``spyne.util.six.moves`` comes from the six on PyPI; on 3.11 nothing is changed::
@@ -99,6 +99,6 @@ def _operations(app: object) -> Iterator[tuple[str, Any]]:
 
 
 def _members(message: Any) -> bool:
-    """Whether an output message can carry anything. A bare one is the value's type itself."""
+    """Answer whether an output message can carry anything. A bare message is the type of its value."""
     members = getattr(message, "_type_info", None)
     return members is None or len(members) > 0

@@ -1,4 +1,4 @@
-"""Spyne tells the middleware what its operations raise: the fault that it answers says "Internal Error" and no more.
+"""Spyne tells the middleware the exceptions of its operations: the fault in its answer says only "Internal Error".
 
 The middleware listens to every Spyne application that is there when it is made. To one that is made later, as by a
 module that is imported with the first request, listen yourself::
@@ -22,8 +22,8 @@ _RAISED: Final = "method_exception_object"
 
 
 def tell_failures(app: object) -> None:
-    """Have the operations of a Spyne ``Application``, or of a server around one, tell what they raise, by the
-    ``wsrm.failed`` of their request. Once is as good as twice; of any other application nothing is changed."""
+    """Have the operations of a Spyne ``Application``, or of a server around one, tell their exceptions, by the
+    ``wsrm.failed`` of the request. A second call changes nothing, nor does one for another kind of application."""
     application = application_of(app)
     for owner in () if application is None else (application, *application.services):
         owner.event_manager.add_listener(_RAISED, _tell)
@@ -46,7 +46,7 @@ def _tell(ctx: Any) -> None:
 
 
 def _environ(ctx: Any) -> dict[str, Any]:
-    """Of the request: what Spyne calls that is the environ itself, or Django's request."""
+    """The environ of the request. Spyne's ``req`` is the environ itself, or the request of Django."""
     request = getattr(ctx.transport, "req", None)
     found = request if isinstance(request, dict) else getattr(request, "META", None)
     return found if isinstance(found, dict) else {}

@@ -32,7 +32,7 @@ _NOTHING_TO_DO: Final = "The message is one of WS-ReliableMessaging, but carries
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``at`` is a place in the envelope, ``None`` for what is wrong with HTTP or with the message as a whole."""
+    """``at`` is a place in the envelope, ``None`` for a problem of HTTP or of the whole message."""
 
     text: str
     at: Position | None = None
@@ -47,7 +47,7 @@ class Versions:
 
 @dataclass
 class Decoded:
-    """One message of a file. ``receiver`` is what a destination of ours does with it, empty for a response."""
+    """One message of a file. ``receiver`` is the reaction of a destination, empty for a response."""
 
     raw: RawMessage
     """The HTTP message without its body."""
@@ -122,7 +122,7 @@ def _envelope(told: Decoded) -> tuple[bytes, str]:
 
 
 def _read_tree(told: Decoded, root: Any) -> SOAPVersion | None:
-    """Fill in what is in the envelope, whether a destination would take it or not."""
+    """Fill in the contents of the envelope, whether a destination would take it or not."""
     if root is None:
         return None
     namespace, name = name_of(root)

@@ -12,7 +12,7 @@ from lxml import etree
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS
 
 _TOLD: Final = frozenset((*ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, *SOAP_VERSIONS))
-"""Namespaces whose elements are taken apart; what is in others may be secret, as in those of WS-Security."""
+"""Namespaces whose elements are taken apart. Elements of others may be secret, for example those of WS-Security."""
 _FACTS: Final = 50
 _LENGTH: Final = 1_000
 """Characters of a value."""

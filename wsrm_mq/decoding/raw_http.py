@@ -21,7 +21,7 @@ _NEXT: Final = re.compile(
 )
 _HEAD_END: Final = re.compile(rb"^\r?\n", re.M)
 _BETWEEN: Final = re.compile(rb"(?:\s+|#[^\n]*(?:\n|\Z))*")
-"""White space, and lines in which a recorder says what follows."""
+"""White space, and comment lines of a recorder."""
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
 _LINE_END: Final = re.compile(rb"\r?\n")
 _BOUNDARY: Final = re.compile(rb"--([!-~]{1,200})[ \t]*\r?\n")

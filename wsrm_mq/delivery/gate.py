@@ -1,7 +1,7 @@
 """The application is not forked in the middle of a call.
 
-An application may fork while it is served, and a server's master delivers where no worker lives. What a call has open
-then would be in the child as well, and a SQLite connection of the application's own that is carried over a fork breaks
+An application may fork while it is served, and a server's master delivers where no worker lives. Open files of a
+call would be in the child as well, and a SQLite connection of the application's own that is carried over a fork breaks
 its file. So a fork waits for the calls to end, and none begins meanwhile.
 """
 
@@ -14,8 +14,8 @@ from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 
 
 class Gate:
-    """Calls the application while it is open. ``runs_here`` answers whether it is this very thread, an event loop's,
-    that runs what other threads call: such calls cannot end while it waits."""
+    """Calls the application while it is open. ``runs_here`` answers whether this very thread, as that of an event loop,
+    runs the calls of other threads: such calls cannot end while it waits."""
 
     def __init__(self, call: Call, runs_here: Callable[[], bool] = lambda: False) -> None:
         self._call = call

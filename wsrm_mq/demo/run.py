@@ -1,4 +1,4 @@
-"""The demo from beginning to end: send on a bad line, kill -9 half-way, start again, count what was done."""
+"""The demo from beginning to end: send on a bad line, kill -9 half-way, start again, count the effects."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from wsrm_mq.demo.screen import PlainScreen
 
 LONGEST: Final = 50.0
-"""Seconds after which the demo gives up and tells what it has seen."""
+"""Seconds after which the demo gives up and tells its counts so far."""
 START: Final = 30.0
 POLL: Final = 0.004
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Setup:
     messages: int
     connections: int
     line: Line
@@ -62,12 +62,12 @@ class Result:
         return self.lost == 0 and self.duplicates_delivered == 0 and self.in_order and not self.problem
 
 
-def run(plan: Plan, directory: Path, screen: PlainScreen) -> Result:
+def run(setup: Setup, directory: Path, screen: PlainScreen) -> Result:
     """Run it with both databases in ``directory``. Raises ``DemoFailed`` where it cannot be run to its end."""
     began = time.monotonic()
     # A thread for each connection: none of them has to wait for another one's.
-    server = Server(directory, threads=plan.connections + 2)
-    source = Source(server.port, plan.messages, plan.connections, plan.line)
+    server = Server(directory, threads=setup.connections + 2)
+    source = Source(server.port, setup.messages, setup.connections, setup.line)
     observer = Observer(server.service_db, server.store)
     problem = ""
     try:
@@ -75,10 +75,10 @@ def run(plan: Plan, directory: Path, screen: PlainScreen) -> Result:
         server.wait(START)
         screen.say(f"The service runs under wsrm-mq serve, process {server.pid}, port {server.port}.")
         source.create()
-        screen.say(f"Sequence {source.identifier}: {plan.messages} messages, {plan.connections} connections.")
+        screen.say(f"Sequence {source.identifier}: {setup.messages} messages, {setup.connections} connections.")
         source.start()
         try:
-            _until_done(plan, server, source, observer, screen, began + LONGEST)
+            _until_done(setup, server, source, observer, screen, began + LONGEST)
         except DemoFailed as error:
             problem = str(error)
         source.stop()
@@ -92,14 +92,14 @@ def run(plan: Plan, directory: Path, screen: PlainScreen) -> Result:
     with closing(sqlite3.connect(server.service_db, timeout=10)) as connection:
         seen = service_saw(connection)
     seconds = time.monotonic() - began
-    return _result(plan, source, observer, seen, server.starts - 1, seconds, problem)
+    return _result(setup, source, observer, seen, server.starts - 1, seconds, problem)
 
 
 def _until_done(
-    plan: Plan, server: Server, source: Source, observer: Observer, screen: PlainScreen, deadline: float
+    setup: Setup, server: Server, source: Source, observer: Observer, screen: PlainScreen, deadline: float
 ) -> None:
     tell = _Teller(screen)
-    crash = _Crash(plan, server, source, observer, screen)
+    crash = _Crash(setup, server, source, observer, screen)
     is_closed = False
     while time.monotonic() < deadline:
         sight = observer.look()
@@ -113,7 +113,7 @@ def _until_done(
             server.wait(START)
             source.close_and_terminate()
             is_closed = True
-        if is_closed and len(set(sight.effects)) == plan.messages:
+        if is_closed and len(set(sight.effects)) == setup.messages:
             return
         time.sleep(POLL)
     raise DemoFailed(f"Given up after {LONGEST:.0f} s.")
@@ -124,7 +124,7 @@ class _Crash:
     """kill -9 and a new start, at the worst moment: half of the messages are accepted, some are held, and an
     order is done whose message is not settled."""
 
-    plan: Plan
+    setup: Setup
     server: Server
     source: Source
     observer: Observer
@@ -153,7 +153,7 @@ class _Crash:
         self.screen.say("Started again: same port, same store.")
 
     def _is_bad(self, sight: Sight) -> bool:
-        is_half_way = 2 * sight.count >= self.plan.messages
+        is_half_way = 2 * sight.count >= self.setup.messages
         return is_half_way and sight.has_unsettled_effect and (sight.held > 0 or self.source.is_done)
 
 
@@ -177,7 +177,7 @@ class _Teller:
 
 
 def _result(
-    plan: Plan,
+    setup: Setup,
     source: Source,
     observer: Observer,
     seen: Sight,
@@ -188,13 +188,13 @@ def _result(
     done = Counter(seen.effects)
     first_effects = list(dict.fromkeys(seen.effects))
     return Result(
-        sent=plan.messages,
+        sent=setup.messages,
         acknowledged=len(source.acknowledged),
         delivered=len(done),
         in_order=first_effects == sorted(first_effects),
         duplicates_delivered=sum(times - 1 for times in done.values()),
         redelivered=seen.redelivered,
-        lost=plan.messages - len(done),
+        lost=setup.messages - len(done),
         restarts=restarts,
         held_max=observer.held_max,
         transmissions=source.traffic.transmissions,

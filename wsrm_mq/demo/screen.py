@@ -25,7 +25,7 @@ _STATES: Final = {
 
 
 class PlainScreen:
-    """Prints what is said, a line each."""
+    """Prints each message as a line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -22,7 +22,7 @@ class DemoFailed(WSRMError):
 
 class Server:
     """Serves ``wsrm_mq.demo.service`` from ``directory``: ``store.db`` there is our store, ``service.db`` the
-    service's database, ``server.log`` what the server says."""
+    service's database, ``server.log`` the output of the server."""
 
     def __init__(self, directory: Path, threads: int) -> None:
         self.store = directory / "store.db"

@@ -1,4 +1,4 @@
-"""A look at the two databases: what the service did, and what our store holds back meanwhile."""
+"""A look at the two databases: the effects of the service, and the messages that our store holds back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sight:
 class Observer:
     """Takes sights, and remembers the most messages that were held at a time.
 
-    It only reads: a connection that could write would, as the last one, tidy up what a crash left behind.
+    It only reads: a connection that could write would, as the last one, tidy up after a crash.
     """
 
     def __init__(self, service_db: Path, store: Path) -> None:

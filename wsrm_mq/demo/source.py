@@ -63,7 +63,7 @@ class Source:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more; what is on its way arrives first."""
+        """Send nothing more, after the messages that are on their way."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=15)
@@ -72,7 +72,7 @@ class Source:
     def close_and_terminate(self) -> None:
         """Raises ``DemoFailed`` if the final acknowledgement does not name every message.
 
-        Nothing may be sent any more: what came after the end would be of an unknown sequence.
+        Nothing may be sent any more: a message after the end would be of an unknown sequence.
         """
         self.stop()
         try:

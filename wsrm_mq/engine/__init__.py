@@ -1,1 +1,1 @@
-"""What runs behind a front in one process: the store, the dispatcher, the watch and the janitor; and forks."""
+"""The engine of a front in one process: the store, the dispatcher, the watch and the janitor; and forks."""

@@ -1,4 +1,4 @@
-"""Whether a process delivers what no request of its own has brought: not if it only forks those that serve.
+"""The duty of a process to deliver messages of other processes: one that only forks workers has none.
 
 A server that preloads the application does so in a process that will never be asked a request. Were it to deliver, it
 would fork in the middle of a call. Python does not say which process that is, so each goes by what it has seen: one
@@ -16,7 +16,8 @@ GRACE_SECONDS: Final = 1.0
 
 
 class Duty:
-    """Whether one process is on duty, from its start on. ``is_asked``: by a request, or by a server that says so."""
+    """The duty of one process, from its start on. ``is_asked``: a request has come, or the server says that it
+    serves."""
 
     def __init__(self, *, is_asked: bool = False) -> None:
         self.is_asked = is_asked

@@ -1,5 +1,5 @@
-"""What runs behind a front in one process: store, dispatcher and watch, started and stopped together, and kept
-whole over a fork.
+"""The engine of a front in one process: store, dispatcher and watch, started and stopped together, and kept whole
+over a fork.
 
 No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent opens
 them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child does not
@@ -54,11 +54,11 @@ from wsrm_mq.store.store import Store, store_path
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
 _CALL_SECONDS: Final = 2.0
-"""How long a fork waits for operations that run, in a process that serves; one that takes longer is forked with what it
-has open."""
+"""The longest wait of a fork for running operations, in a process that serves. A longer operation is forked with its
+open files."""
 _DRAIN_SECONDS: Final = 30.0
-"""How long an end of the process may wait for what runs; servers give their workers as much. So long a fork waits
-for operations in a process that has had no request."""
+"""The longest wait for running operations at the end of the process, as servers give it to their workers; also that of
+a fork in a process that has had no request."""
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _whole = threading.RLock()
@@ -68,8 +68,8 @@ _is_aside = False
 
 @contextmanager
 def standing_aside() -> Iterator[None]:
-    """No engine that is made within it ever starts in this process, nor makes its store: an application is loaded, to
-    be called with what another engine delivers."""
+    """Within this block engines are made that never start in this process and make no store: an application is loaded
+    for calls by another engine."""
     global _is_aside
     before, _is_aside = _is_aside, True
     try:
@@ -79,8 +79,8 @@ def standing_aside() -> Iterator[None]:
 
 
 class Engine:
-    """``start`` recovers what a crash left and begins to deliver; no request is needed for it. It begins at once with
-    ``ask``, else after a grace, in which a process that only forks has done so."""
+    """Delivers messages of a store. ``start`` recovers from a crash and begins to deliver without a request: at once
+    after ``ask``, else after a grace, in which a process that only forks has forked."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Engine:
         poster: Callable[[], Post] | None = None,
         hold_timeout: int | None = None,
     ) -> None:
-        """``poster`` makes what posts for this process; ``None``: nothing leaves in requests of its own.
+        """``poster`` makes the poster of this process; ``None``: nothing leaves in requests of its own.
         ``hold_timeout``: ms that a gap may stay open before it is told; ``None``: for ever."""
         self._hold_timeout = hold_timeout
         self._prunes = prunes
@@ -120,7 +120,7 @@ class Engine:
         self.starts_in_child = True
         """Whether a fork's child begins to deliver by itself; else its first request does."""
         self.runs_here: Callable[[], bool] = lambda: False
-        """Whether it is this thread, an event loop's, that runs what the dispatcher's threads call."""
+        """Answers whether the calls of the dispatcher's threads are run by this thread, as by that of an event loop."""
         self.acknowledging: Acknowledging | None = None
         self.store: Store
         self._gate: Gate
@@ -142,7 +142,7 @@ class Engine:
 
     def ask(self) -> None:
         """A request has come, or a server says that it begins: this process serves, and delivers from now on. Raises
-        ``StoreUnavailable`` where it has no thread to look after what it would take."""
+        ``StoreUnavailable`` where no thread can be started for the watch."""
         if not self.is_running:
             return
         self.watch.thread.look_after()
@@ -236,7 +236,7 @@ class Engine:
         return watch(chores=(*chores, sending.look), next_chore=sending.next_look)
 
     def hand_over(self, receipt: Receipt, delivery: Delivery | None = None) -> None:
-        """Have done what a commit has left to do. ``delivery``: a message of it that is in memory."""
+        """Hand the work that a commit has left to the dispatcher. ``delivery``: a message of it that is in memory."""
         if receipt.claim is not None:
             self.dispatcher.give(receipt.claim, delivery)
         elif delivery is not None:
@@ -248,8 +248,8 @@ class Engine:
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads
-        finished within ``timeout`` seconds; what did not is found by the next start as a possible redelivery, unless a
-        second call finishes it."""
+        finished within ``timeout`` seconds. The next start finds the others as possible redeliveries, unless a second
+        call finishes them."""
         if self.is_running:
             self._pid, self._left_open = 0, os.getpid()
         if self._left_open != os.getpid():
@@ -317,7 +317,8 @@ class Engine:
 
 
 def _each(what: Callable[[Engine], object]) -> None:
-    """Nothing that fails in one engine keeps the others from it: Python only prints what a hook raises."""
+    """Call ``what`` for each engine; an error in one is told, and the others go on. Python only prints errors of
+    hooks."""
     for engine in list(_engines):
         try:
             what(engine)

@@ -1,1 +1,1 @@
-"""What happens, told: by name, to the log and to ``on_event``."""
+"""Events: told by name, to the log and to ``on_event``."""

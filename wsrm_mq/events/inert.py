@@ -1,4 +1,4 @@
-"""Text that does nothing: what a peer wrote, fit for a terminal and for a line of a log."""
+"""Text without effect: the text of a peer, made fit for a terminal and for a line of a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNSAFE: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def type_name(value: object) -> str:
-    """The name of its type as Python itself knows it: a metaclass may raise where it is asked for that."""
+    """The name of the type of ``value``, read past its metaclass, which may raise."""
     return str(type.__dict__["__name__"].__get__(type(value)))
 
 
@@ -23,7 +23,7 @@ def as_text(value: object) -> str:
 
 
 def as_error(error: BaseException | None) -> str:
-    """An error in one text: its type, and what it says."""
+    """An error in one text: its type and its message."""
     return f"{type_name(error)}: {as_text(error)}"
 
 

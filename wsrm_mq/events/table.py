@@ -1,4 +1,4 @@
-"""Every event that is told: its name, which is stable, its level, its fields and what it means.
+"""The table of events: the name of each, which is stable, its level, its fields and its meaning.
 
 The logger is ``wsrm_mq.`` and the first part of the name. A field may be missing where it is not known. The page
 ``docs/observability.md`` shows this table; a test holds both, and every call in the package, against it.
@@ -317,4 +317,4 @@ FROM_LEDGER: Final = {
     "holder_died": "delivery.holder_died",
     "broke_off": "delivery.broke_off",
 }
-"""What is told of a row of the ledger, once it is committed."""
+"""The event that is told of a row of the ledger once it is committed, by the event of the row."""

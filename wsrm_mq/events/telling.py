@@ -1,13 +1,13 @@
-"""How an event is told: a line of the log, whose text no peer can forge, a count, and ``on_event``.
+"""Events are told: in a line of the log, whose text no peer can forge, in a count, and to ``on_event``.
 
 A line is ``name key=value …``. The record carries the same for programs: ``event`` is the name, ``fields`` a mapping.
-What a peer wrote has its control characters escaped, so it makes no line of its own and commands no terminal.
+Control characters in the text of a peer are escaped, so it makes no line of its own and commands no terminal.
 
-``on_event`` is called in a thread of its own: one that is slow, or hangs, holds up no delivery. What it cannot take
-is dropped, and that is logged.
+``on_event`` is called in a thread of its own: one that is slow, or hangs, holds up no delivery. Events that it has
+no time for are dropped, and that is logged.
 
-What tells never harms what does: whatever a filter, a handler, a formatter, ``on_event`` or a value's own text raises,
-SystemExit too, ends here. It is counted, and the first time standard error and ``on_event`` are told.
+Telling never harms the service: every exception of a filter, a handler, a formatter, ``on_event`` or the text of a
+value, SystemExit too, ends here. It is counted, and the first time standard error and ``on_event`` are told.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OnEvent = Callable[[Event], None]
 
 
 class Events:
-    """Tells what happens in one engine. ``start`` makes what no fork may carry over."""
+    """Tells the events of one engine. ``start`` makes its locks and threads, which no fork may carry over."""
 
     def __init__(self, on_event: OnEvent | None = None) -> None:
         self._on_event = on_event
@@ -56,7 +56,8 @@ class Events:
 
     def start(self) -> None:
         self._lock = threading.Lock()
-        """Taken as itself: an error thrown into a thread that tells could leave a condition's own ``with`` locked."""
+        """Taken without its condition: an error thrown into a thread that tells could leave a condition's ``with``
+        locked."""
         self._changed = threading.Condition(self._lock)
         self._counts: Counter[str] = Counter()
         self._waiting: deque[Event] = deque()
@@ -66,7 +67,7 @@ class Events:
         self._thread: threading.Thread | None = None
 
     def stop(self, seconds: float = 1.0) -> None:
-        """Let ``on_event`` have what waits for it, for so long."""
+        """Wait at most ``seconds`` while ``on_event`` gets the events that wait for it."""
         with self._lock:
             self._is_stopping = True
             self._changed.notify()
@@ -100,13 +101,13 @@ class Events:
                 self._enqueue(_event("log.failed", fields))
 
     def take_counts(self) -> dict[str, int]:
-        """How often each event was told since the last time that this was asked."""
+        """Answer how often each event was told since the last call."""
         with self._lock:
             taken, self._counts = self._counts, Counter()
         return taken
 
     def put_back(self, counts: Mapping[str, int]) -> None:
-        """These were taken and could not be written down: the next who asks gets them."""
+        """Add counts that were taken and could not be written down to those of the next call."""
         with self._lock:
             self._counts.update(counts)
 
@@ -157,7 +158,7 @@ def tell(name: str, /, *, trouble: BaseException | None = None, **fields: object
 
 
 def _with_error(fields: dict[str, object], trouble: BaseException | None) -> dict[str, object]:
-    """``on_event`` gets no traceback: what was raised is a field too."""
+    """Add the field ``error`` for ``trouble``: ``on_event`` gets no traceback."""
     return fields if trouble is None or "error" in fields else {**fields, "error": as_error(trouble)}
 
 

@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus and ``/healthz`` for what starts and stops processes, as a WSGI application.
+"""``/metrics`` for Prometheus and ``/healthz`` for supervisors of processes, as a WSGI application.
 
 ::
 

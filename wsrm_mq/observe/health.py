@@ -1,4 +1,4 @@
-"""Whether this process does its work: what ``/healthz`` answers."""
+"""The health of this process, for ``/healthz``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from wsrm_mq.engine.engine import Engine
 from wsrm_mq.errors import StoreError
 
 WRITE_SECONDS: Final = 2.0
-"""A transaction that takes longer says that the store cannot be written."""
+"""The longest time of a transaction on a store that can be written."""
 WATCH_SECONDS: Final = 15.0
 """The watch looks once a second; one that has not for so long hangs."""
 
 
 class Check(NamedTuple):
-    """``detail`` says what is wrong, for the operator; it holds nothing that a stranger may not know."""
+    """The result of a check. ``detail`` tells the operator the problem, and holds nothing that a stranger may not
+    know."""
 
     is_ok: bool
     detail: str = ""

@@ -50,7 +50,7 @@ def _received(scrape: Scrape) -> Samples:
 
 
 def _counts(*names: str) -> Callable[[Scrape], Samples]:
-    """Of what is counted for each queue, whatever its label."""
+    """The counters ``names`` of each queue, whatever their labels."""
     return lambda scrape: (((one.queue,), one.value) for one in scrape.counts if one.name in names)
 
 
@@ -59,7 +59,7 @@ def _labelled(name: str) -> Callable[[Scrape], Samples]:
 
 
 def _took(scrape: Scrape) -> Samples:
-    """By bucket: what was delivered, and what was not."""
+    """The durations of successful and of failed deliveries, by bucket."""
     timed = (one for one in scrape.counts if one.name in ("delivered", "took") and one.label)
     return (((one.queue, one.label), one.value) for one in timed)
 

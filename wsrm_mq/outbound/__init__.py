@@ -1,1 +1,1 @@
-"""What this package sends over HTTP of its own accord: only to addresses that may be sent to, and no further."""
+"""HTTP requests of this package's own: only to addresses that are allowed, without redirects."""

@@ -1,4 +1,4 @@
-"""Which addresses may be sent to: those of http and https that are public, and those that are configured.
+"""The addresses that may be sent to: public ones of http and https, and those that are configured.
 
 A name is resolved once for a connection, and what that answers is what is judged and connected to: a name server that
 answers otherwise a moment later leads nowhere. What no answer could admit is not asked for.
@@ -35,9 +35,9 @@ _CODED: Final = 3
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LookUp = Callable[[str], list[str]]
-"""What the name of a host, or its number, stands for. Raises ``OSError`` where that is nothing."""
+"""A function that answers the numeric addresses of a host. Raises ``OSError`` where there are none."""
 PUBLIC: Final = "public"
-"""In a list of what is allowed: every address of the Internet."""
+"""The entry of a list of allowed addresses for all of the Internet."""
 
 
 class Allowed(NamedTuple):
@@ -53,8 +53,8 @@ class Allowed(NamedTuple):
 
     @classmethod
     def listed(cls, option: str, entries: Sequence[str]) -> Allowed:
-        """Nothing but what is listed: addresses of http and https, networks, names of hosts, ``public``. Raises
-        ``ValueError`` for what is none of these."""
+        """Allow only ``entries``: addresses of http and https, networks, names of hosts, ``public``. Raises
+        ``ValueError`` for any other entry."""
         prefixes = [entry for entry in entries if "://" in entry]
         if any(_parsed(prefix).scheme not in _PORTS or not _parsed(prefix).host for prefix in prefixes):
             raise ValueError("no address of http or https")
@@ -69,8 +69,8 @@ class Allowed(NamedTuple):
         return parts.host in self.hosts or any(_is_below(parts, _parsed(prefix)) for prefix in self.prefixes)
 
     def judge(self, host: str, port: int, look_up: LookUp) -> list[str]:
-        """What ``host`` resolves to. Raises ``NotAllowed`` where one of that may not be connected to, and what
-        ``look_up`` raises."""
+        """Resolve ``host`` to numeric addresses. Raises ``NotAllowed`` where one of them may not be connected to, and
+        the errors of ``look_up``."""
         if not (self.is_public or self.networks):
             raise NotAllowed("is none of those that may be sent to.")
         found = look_up(host)
@@ -127,7 +127,7 @@ def _is_plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def _parsed(url: str) -> Url:
-    """As it will be sent to; empty where it is no address."""
+    """Parse ``url`` as urllib3 does before it sends; empty where it is no address."""
     try:
         return parse_url(url)
     except HTTPError:

@@ -25,14 +25,14 @@ from wsrm_mq.remembered import Recent
 from wsrm_mq.shares import Shares
 
 SECONDS: Final = 3.0
-"""So long a look-up is waited for."""
+"""The longest wait for a look-up."""
 _MOST: Final = 32
 _THREAD: Final = "wsrm-mq-names"
 _REMEMBERED: Final = 4_096
 _NONE_FOR: Final = 30.0
-"""So many seconds a name is not looked up again that was none."""
+"""Seconds for which a name without addresses is not looked up again."""
 _SILENT_FOR: Final = 5.0
-"""The same where it was the name server that failed."""
+"""Seconds for which a name is not looked up again whose name server failed."""
 
 _Wrong = OSError | NameServerSilent
 _Found = list[str] | _Wrong
@@ -49,8 +49,8 @@ class _Failed(NamedTuple):
 
 
 class Names:
-    """Look-ups of one process, and what came of them: at a time ``most`` of names that were found before, and ``most``
-    of others."""
+    """Look-ups of one process, and their results. At most ``most`` names that were found before, and ``most`` others,
+    are looked up at a time."""
 
     def __init__(self, most: int = _MOST, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -66,8 +66,9 @@ class Names:
         self._looking: dict[str, _Looking] = {}
 
     def known(self, host: str) -> list[str]:
-        """What ``host`` was found to stand for; never blocks. Raises ``NameNotKnown`` where it has to be looked up,
-        ``NameServerSilent`` where that is being done for too long, and as ``look_up`` what came of it lately."""
+        """Answer the addresses of ``host`` that were found before; never blocks. Raises ``NameNotKnown`` where it has
+        to be looked up, ``NameServerSilent`` where that takes too long, and the error of a look-up that failed
+        lately."""
         number = _number(host)
         if number is not None:
             return [number]
@@ -84,8 +85,8 @@ class Names:
         raise NameNotKnown(host)
 
     def ask(self, host: str, who: str | None = None) -> tuple[Future[_Found], float]:
-        """Have ``host`` looked up for ``who``; never blocks. Answers what tells of it, and for how many seconds that is
-        to be waited for. Raises ``NameServerSilent`` where too many are being looked up."""
+        """Have ``host`` looked up for ``who``; never blocks. Answers the future of the result, and for how many seconds
+        it is to be waited for. Raises ``NameServerSilent`` where too many names are being looked up."""
         if self._pid != os.getpid():  # no thread here goes on with the look-ups of the parent
             self._begin()
         now = self._monotonic()
@@ -109,8 +110,8 @@ class Names:
         return looking.found, max(0.0, looking.begun + SECONDS - now)
 
     def look_up(self, host: str, who: str | None = None) -> list[str]:
-        """What ``host`` stands for now, for ``who``. Raises ``OSError`` where it stands for nothing,
-        ``NameServerSilent`` where that is not known in time."""
+        """Look ``host`` up for ``who``, and answer its addresses. Raises ``OSError`` where it has none,
+        ``NameServerSilent`` where they are not known in time."""
         number = _number(host)
         if number is not None:
             return [number]
@@ -142,7 +143,7 @@ class Names:
 
 
 def _number(host: str) -> str | None:
-    """A numeric address, in whatever form a resolver reads without asking anybody; ``None``: it is a name."""
+    """Read a numeric address in any form that a resolver reads without a name server; ``None``: it is a name."""
     plain = host.strip("[]")
     if ":" in plain:
         with suppress(ValueError):

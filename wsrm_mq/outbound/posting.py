@@ -24,7 +24,7 @@ from wsrm_mq.outbound.names import Names
 _CONNECT_SECONDS: Final = 10.0
 _LOOK_UPS: Final = 64
 _WHO: ContextVar[str | None] = ContextVar("who", default=None)
-"""Because of whom this thread posts: names are looked up for that one."""
+"""The peer that is the cause of this thread's post: names are looked up in its share."""
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 _PIECE: Final = 65_536
 
@@ -34,12 +34,12 @@ class Answer(NamedTuple):
     reason: str
     headers: list[tuple[str, str]]
     content: bytes
-    """As it was sent: it may be compressed."""
+    """The content as it was sent; it may be compressed."""
 
 
 class _InTime(io.RawIOBase):
-    """What a socket receives, until twice its time-out is over: that counts from byte to byte, and status and headers
-    that drip would hold their thread for ever. An answer's content has its own bound."""
+    """The bytes that a socket receives, until twice its time-out is over. The time-out itself counts from byte to byte,
+    so status and headers that drip would hold their thread for ever. The content of an answer has its own bound."""
 
     def __init__(self, received: io.RawIOBase, sock: socket.socket) -> None:
         self._received = received
@@ -89,7 +89,7 @@ class _Plain(HTTPConnection):
             self.host = name
 
     def _connected(self, addresses: list[str]) -> socket.socket:
-        """To the first of them that takes it."""
+        """Connect to the first address that answers."""
         *others, last = addresses
         for address in others:
             self.host = address
@@ -104,7 +104,7 @@ class _Secure(_Plain, HTTPSConnection):
 
 
 def _pools(names: Names, allowed: Allowed | None = None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """By scheme, pools whose connections lead only where ``allowed`` says they may; ``None``: anywhere."""
+    """Classes of pools by scheme. Their connections lead only to ``allowed`` addresses; ``None``: to any."""
     own = {"names": names, "allowed": allowed}
     return {
         "http": type("_Pool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": type("_Connection", (_Plain,), own)}),
@@ -115,9 +115,8 @@ def _pools(names: Names, allowed: Allowed | None = None) -> dict[str, type[urlli
 
 
 def tls(ca: str | None = None, certificate: str | None = None) -> ssl.SSLContext:
-    """What is asked of servers, and shown to them: ``ca`` is a file with the certificates of authorities in place of
-    the system's, ``certificate`` one with a certificate of this side and its key, as PEM. Raises
-    ``ConfigurationError``."""
+    """Make the TLS context of requests. The file ``ca`` has the certificates of authorities in place of the system's;
+    the file ``certificate`` has the certificate of this side and its key, as PEM. Raises ``ConfigurationError``."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if certificate is not None:
@@ -206,6 +205,6 @@ class Poster:
 
 
 def _said(error: Exception) -> str:
-    """Without the connection or pool that urllib3 begins with, and what is not said by the cause."""
+    """The message of ``error`` without the connection or pool at the beginning of urllib3's text."""
     text = str(error.args[-1] if isinstance(error, ConnectTimeoutError) else error)
     return (text.partition("): ")[2] or text).removeprefix("Failed to establish a new connection: ")

@@ -57,4 +57,4 @@ def _networks(table: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 SPECIAL: Final = {4: _networks(_V4), 6: _networks(_V6)}
-"""By the version of IP."""
+"""Networks by the version of IP."""

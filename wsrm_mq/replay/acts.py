@@ -221,8 +221,8 @@ class MessageAct(NamedTuple):
 
 
 redrive: Final = MessageAct(messages.REDRIVE)
-"""Deliver dead letters again, each under the key that the service knows it by, so that ``once`` recognises what was
-done. One that fails for good is a dead letter again."""
+"""Deliver dead letters again, each under the key that the service knows it by, so that ``once`` recognises finished
+work. One that fails for good is a dead letter again."""
 retry: Final = MessageAct(messages.RETRY)
 """Try messages now that wait for a retry or stop their sequence, from the first step of the ladder of waits."""
 discard: Final = MessageAct(messages.DISCARD)

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.delivery.delivery import Call, Delivery, Key, Outcome
 from wsrm_mq.queue.arrival import Body
-from wsrm_mq.replay.divided import PartLine
-from wsrm_mq.replay.journal import Rehearsal
+from wsrm_mq.replay.divided import PartLine, Rehearsal
 from wsrm_mq.replay.plan import DUPLICATE
 from wsrm_mq.replay.targets import Pace
 
@@ -50,7 +49,7 @@ def run_part(
     pace: Pace | None = None,
     replay_id: str = "",
 ) -> Tally:
-    """Send by ``call`` what is left of ``lines``; ``contents`` come in their order, a line's best first. ``replay_id``
+    """Send the rest of ``lines`` by ``call``; ``contents`` come in their order, a line's best first. ``replay_id``
     is empty, unless the messages pass for new ones."""
     delivered = stopped = failures = 0
     for number, line, content in _matched(lines, contents):

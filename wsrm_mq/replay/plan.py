@@ -25,7 +25,7 @@ BREAKS_ORDER: Final = "breaks_order"
 COPIED: Final = "copied"
 """More than one store has it: one of them was put back from a copy."""
 OLD: Final = "old"
-"""It is older than the marks that the service keeps of what it has done."""
+"""It is older than the marks that the service keeps of finished messages."""
 
 KEY_HEADER: Final = "Wsrm-Mq-Key"
 """The HTTP header of a message that is replayed to an address: ``identifier;number``, with ``;plan`` behind it where

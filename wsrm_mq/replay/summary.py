@@ -1,4 +1,5 @@
-"""The wishes from which a plan is made, and the summary of its lines: counts, what is left out, and warnings."""
+"""The wishes from which a plan is made, and the summary of its lines: counts, messages that are left out, and
+warnings."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
     """The number of messages in each state and with each flag."""
     left_out: dict[str, LeftOut] = field(default_factory=dict)
-    """By reason."""
+    """Messages that are left out, by reason."""
 
     def add(self, line: Line, received_at: int) -> None:
         """Count a line; ``groups`` is not touched."""

@@ -1,1 +1,1 @@
-"""What ``wsrm-mq serve`` adds to uvicorn: a protocol of its own, bounds on connections, logs."""
+"""The parts of ``wsrm-mq serve`` beside uvicorn: a protocol of its own, bounds on connections, logs."""

@@ -1,4 +1,4 @@
-"""How many connections may be open, and which of them makes room for the next."""
+"""The admission of connections: a bound on their number, and the choice of one that makes room for the next."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class ConnectionBounds:
     connections: int = 1_000
     """At a time."""
     keep_alive: float = 120.0
-    """How long a connection is kept on which no request comes."""
+    """The time for which a connection is kept without a request."""
     request_seconds: float = 60.0
-    """How long the head of a request may take to come, and a pause in its body, and in the reading of its answer."""
+    """The longest time for the head of a request, for a pause in its body, and for a pause in the reading of its
+    answer."""
     head_seconds: float = 1.0
     """A head that takes longer is no longer safe where connections are scarce."""
 
@@ -40,16 +41,16 @@ class Closable(Protocol):
 
 
 class Admission:
-    """Which connections may stay open. ``tell`` gets what an operator should know."""
+    """Decides which connections may stay open. ``tell`` gets events for the operator."""
 
     def __init__(self, bounds: ConnectionBounds, tell: Callable[..., None]) -> None:
         self.bounds = bounds
         self.tell = tell
         self._open: Collection[Closable] = ()
         self._leaving: set[Closable] = set()
-        """Those among them that are turned away, and may still read why."""
+        """Open connections that are turned away, and may still read the answer."""
         self._goes_next: list[tuple[tuple[int, float], Closable]] = []
-        """The last first."""
+        """Connections in the order in which they go, the last first."""
         self._looks_again_at = 0.0
         self._closed = self._refused = 0
         self._told_at: float | None = None
@@ -73,7 +74,7 @@ class Admission:
         return len(self._open) - len(self._leaving)
 
     def left(self, one: Closable) -> None:
-        """It is closed."""
+        """Forget ``one``, which is closed."""
         self._leaving.discard(one)
 
     def _turn_away(self, one: Closable) -> None:
@@ -96,7 +97,7 @@ class Admission:
                 self._looks_again_at = now + _REST_SECONDS
 
     def look(self, now: float) -> None:
-        """Tell what has been scarce; once a minute, while it is."""
+        """Tell that connections or files are scarce, at most once a minute."""
         self._look_for_files()
         if not (self._closed or self._refused):
             return
@@ -120,8 +121,8 @@ class Admission:
 
 
 def files_for(connections: int) -> tuple[int, int]:
-    """Let this process open files enough for so many ``connections``, within what the system allows. Answers for how
-    many it is enough, and how many files may be open."""
+    """Raise the limit of open files for ``connections``, as far as the system allows. Answers the number of connections
+    that it is enough for, and the limit."""
     needed = connections + connections // _REFUSED_PART + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -13,13 +13,13 @@ from wsrm_mq.serving.admission import Admission
 __all__ = ["BoundedProtocol"]
 
 HEAD_BYTES: Final = 64 * 1024
-"""What the request line and the headers may be together, beside what came with their first byte."""
+"""The largest size of request line and headers together, beside the bytes that came with the first one."""
 _OFFER: Final = (b"upgrade", b"http2-settings")
 _MALFORMED: Final = "Invalid HTTP request received."
 _ON_ITS_WAY_SECONDS: Final = 2.0
-"""So long a request may be on its way on a connection that makes room for another one: it is answered."""
+"""The time for which a connection that makes room for another one still takes a request and answers it."""
 _READ_IN_VAIN_SECONDS: Final = 10.0
-"""Of what comes after the answer: a client that is cut off while it sends may not read it."""
+"""The time for which bytes after the answer are read: a client that is cut off while it sends may not read it."""
 RETRY_AFTER_SECONDS: Final = 5
 _TEXT: Final = b"Too many connections are open. Send again later.\n"
 _NO_ROOM: Final = b"".join(
@@ -52,11 +52,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._begun = self.loop.time()
         self._due: float | None = self._begun + self._request_seconds
-        """When the request, or the next piece of it, has to be here. None while an answer is being made."""
+        """The time when the request, or the next piece of it, has to be here. None while an answer is being made."""
         self._first: RequestResponseCycle | None = None
-        """Of several requests on their way, the one that is being answered."""
+        """The request that is being answered, where several are on their way."""
         self._stuck_since: float | None = None
-        """Since when the client does not read what it is sent."""
+        """The time since when the client does not read."""
         self._is_leaving = self._is_answered = False
         self._leaves_at: asyncio.TimerHandle | None = None
         self._admission.admit(self, self._begun)
@@ -147,8 +147,8 @@ class BoundedProtocol(HttpToolsProtocol):
         return not self._is_leaving and self._close_when_answered()
 
     def turn_away(self, *, patiently: bool) -> None:
-        """There is no room: what comes is answered so. A close that meets an unread request would be a reset, and
-        nothing would say why. ``patiently``: what comes next is read for a while, so that the answer is."""
+        """Answer that there is no room. A close that meets an unread request would be a reset, without a reason for the
+        client. ``patiently``: the next bytes are read for a while, so that the client reads the answer."""
         self._unset_keepalive_if_required()
         self._is_leaving, self._due = True, None
         if self.cycle is not None:
@@ -160,7 +160,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._leave()
 
     def _leave(self) -> None:
-        """Nothing has come: who has no answer here is told all the same."""
+        """Close; a client that has no answer yet is told that there is no room."""
         if (self.cycle is None or not self.cycle.response_started) and not self.transport.is_closing():
             self.transport.write(_NO_ROOM)
         self.transport.close()
@@ -180,7 +180,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.write_eof()
 
     def _close_when_answered(self) -> bool:
-        """Read no more, answer what is here in whole, then close. Answers whether there is anything."""
+        """Read no more, answer the whole requests that are here, then close. Answers whether there are any."""
         if self._due is not None and not self._in_head and self.pipeline:
             self.pipeline.popleft()  # its body is not here
             self.cycle = self.pipeline[0][0] if self.pipeline else self._first  # type: ignore[assignment]
@@ -223,8 +223,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def may_go(self, now: float) -> tuple[int, float] | None:
-        """How readily this connection is closed for another one, the least first: one on which nothing comes and
-        nothing is answered, one whose head, then one whose body takes very long. None: not at all."""
+        """Answer the rank of this connection among those that are closed for another one, the lowest first: an idle
+        one, one with a slow head, one with a slow body. ``None``: it may not be closed."""
         if self._is_leaving or self.transport.is_closing():
             return None
         if self._due is None:
@@ -261,4 +261,4 @@ class _LastAnswer:
 
 
 def _left_unread(_data: bytes) -> None:
-    """What comes after the end."""
+    """Drop the bytes after the end."""

@@ -1,4 +1,4 @@
-"""What ``serve`` logs: a line a record, for people or for programs. No text of a peer makes a line of its own."""
+"""The log of ``serve``: a line a record, for people or for programs. No text of a peer makes a line of its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FORMATS: Final = {"text": TextLines, "json": JSONLines}
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing is logged, by no library: for one that logs what it also raises."""
+    """Log nothing within this block: for a library that logs the errors that it raises."""
     logging.disable(logging.CRITICAL)
     try:
         yield

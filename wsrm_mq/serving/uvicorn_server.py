@@ -18,14 +18,14 @@ from wsrm_mq.serving.http_protocol import BoundedProtocol
 
 _SWEEP_TICKS: Final = 50
 _LOOK_TICKS: Final = 10
-"""Of 0.1 s each, as uvicorn counts."""
+"""Ticks of uvicorn, of 0.1 s each."""
 _LAST_BYTES_SECONDS: Final = 2
 """For answers that are on their way when the end has come."""
 
 
 class BoundedServer(uvicorn.Server):
     """Serves ``app``. ``announce`` is called when it does, ``ending`` when it is told to stop (``should_exit``): then
-    no connection and no further request is taken, and what runs may take ``drain_seconds``."""
+    no connection and no further request is taken, and running requests may take ``drain_seconds``."""
 
     def __init__(
         self,

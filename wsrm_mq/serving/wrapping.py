@@ -1,7 +1,7 @@
-"""Whether an application is reliable already, and where in it the middleware is.
+"""The search for our middleware in an application, which may be reliable already.
 
 Wrapped twice, a message would be taken by the outer one and refused by the inner one. So middlewares are followed to
-what they call, as far as they show it.
+the applications that they call, as far as they show them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from wsrm_mq.front import Served
 from wsrm_mq.wsgi import WSRMMiddleware
 
 _INNER: Final = ("app", "wsgi_app", "application", "wsgi_application", "__wrapped__")
-"""Where a middleware keeps what it calls; Flask, what it serves."""
+"""Attributes in which a middleware keeps the application that it calls, and Flask its own."""
 _MOST: Final = 100
-"""Objects looked at: one that has every attribute would lead on for ever."""
+"""The largest number of objects that are looked at: one that has every attribute would lead on for ever."""
 
 
 def found_in(application: Any) -> list[Served]:
@@ -39,8 +39,8 @@ def found_in(application: Any) -> list[Served]:
 
 
 def outermost(application: Any) -> WSRMMiddleware | None:
-    """The middleware, if it is all that ``application`` does with a request: then an event loop may do its work. What
-    stands before it may change address, path and principal, and has to stay there."""
+    """The middleware, if it is all that ``application`` does with a request: then an event loop may do its work.
+    Anything before it may change address, path and principal, and has to stay there."""
     if _calls_wsgi_app_alone(application):
         application = application.wsgi_app
     if isinstance(application, WSRMMiddleware) and type(application).__call__ is WSRMMiddleware.__call__:
@@ -67,7 +67,7 @@ def _called_by(one: Any) -> Iterator[Any]:
 
 
 class _Plain:
-    """As Flask has it."""
+    """A class with the ``__call__`` of Flask."""
 
     wsgi_app: Any
 

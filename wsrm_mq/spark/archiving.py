@@ -56,7 +56,7 @@ class Archived(NamedTuple):
 def archive_of(
     spark: SparkSession, store: Path, directory: Path, asked: Asked, actor: str, *, clock: Clock = wall_clock
 ) -> Archived:
-    """Add to the archive in ``directory`` what the ``store`` has settled since, and compare it with the store.
+    """Add the rows that the ``store`` has settled since to the archive in ``directory``, and compare it with the store.
 
     Raises ``NotAllowed`` where another process works on it, it is of another store or begun with something else
     ``asked``; ``ExportError`` where it cannot be written. It is as it was then.

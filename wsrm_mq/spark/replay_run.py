@@ -1,6 +1,6 @@
 """The run of a plan over many stores: Spark reads the contents of each part, and the task of the part sends them.
 
-Spark begins failed tasks again, and may take a living task for dead. The journals (``replay.journal``) keep the order
+Spark begins failed tasks again, and may take a living task for dead. The journals (``replay.divided``) keep the order
 and know the messages that were sent, so several attempts at one part do no harm.
 """
 
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from wsrm_mq.errors import ConfigurationError, NotAllowed
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay import check_address, to_address
-from wsrm_mq.replay.divided import JOURNALS, DividedPlan
-from wsrm_mq.replay.journal import Journal, Rehearsal, state_of
+from wsrm_mq.replay.divided import JOURNALS, DividedPlan, Journal, Rehearsal, state_of
 from wsrm_mq.replay.parts import Content, Tally, run_part
 from wsrm_mq.replay.targets import Pace
 from wsrm_mq.sequence.ranges import AckRange, AckRanges

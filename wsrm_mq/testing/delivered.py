@@ -1,4 +1,4 @@
-"""Whether a store's service has taken messages: an acknowledgement says only that they are stored."""
+"""The wait until a service has taken messages: an acknowledgement says only that they are stored."""
 
 from __future__ import annotations
 

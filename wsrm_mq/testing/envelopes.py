@@ -16,11 +16,11 @@ from uuid import uuid4
 from wsrm_mq.versions import MAKE_CONNECTION, WSA_2005, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 FRESH: Final = "fresh"
-"""As ``message_id``: a new one."""
+"""The value of ``message_id`` for a new one."""
 _PUT: Final = '<p:put xmlns:p="urn:example:orders"><p:text>hello</p:text></p:put>'
 _ACTION: Final = re.compile(rb"<wsa:Action>([^<]*)<")
 OF_BODY: Final = "of the body"
-"""As ``action``: that of the operation."""
+"""The value of ``action`` for the action of the operation."""
 
 
 class Operation(str):
@@ -168,8 +168,8 @@ class EnvelopeFactory:
         return self._ending("TerminateSequence", identifier, last_number, **options)
 
     def make_connection(self, *addresses: str, selections: str = "", **options: Any) -> bytes:
-        """A request for a message to one of ``addresses``, of which there may be one. ``selections``: XML of what else
-        it is to be selected by."""
+        """A request for a message to one of ``addresses``; the protocol allows one. ``selections``: XML of further
+        elements of the request."""
         children = "".join(f"<wsmc:Address>{address}</wsmc:Address>" for address in addresses) + selections
         body = f'<wsmc:MakeConnection xmlns:wsmc="{MAKE_CONNECTION.namespace}">{children}</wsmc:MakeConnection>'
         return self.envelope(MAKE_CONNECTION.action, body, **options)

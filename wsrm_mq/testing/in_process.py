@@ -20,11 +20,11 @@ WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]
 
 _OWN_KEYS: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
 _SECONDS: Final = 60.0
-"""So long an answer may take."""
+"""The longest time of an answer."""
 
 
 class WSGIWire:
-    """Calls a WSGI application. ``environ`` is put over what each request has."""
+    """Calls a WSGI application. ``environ`` is put over that of each request."""
 
     def __init__(self, app: WSGIApplication, path: str = "/", environ: Mapping[str, Any] | None = None) -> None:
         self._app = app
@@ -78,8 +78,8 @@ class WSGIWire:
 
 
 class ASGIWire:
-    """Calls an ASGI application in an event loop that all wires of the process share. ``scope`` is put over what each
-    request has."""
+    """Calls an ASGI application in an event loop that all wires of the process share. ``scope`` is put over that of
+    each request."""
 
     def __init__(self, app: ASGIApplication, path: str = "/", scope: Mapping[str, Any] | None = None) -> None:
         self._app = app
@@ -144,7 +144,8 @@ class Lifespan:
     def __init__(self, app: ASGIApplication) -> None:
         self._app = app
         self.state: dict[str, Any] = {}
-        """What the application puts there at its start; ``ASGIWire(app, scope={"state": …})`` gives it to requests."""
+        """The state that the application fills at its start; ``ASGIWire(app, scope={"state": …})`` gives it to
+        requests."""
 
     def __enter__(self) -> Self:
         self._told: asyncio.Queue[Message] = asyncio.Queue()

@@ -18,7 +18,7 @@ _NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
 
 
 class Fate(enum.Enum):
-    """What a bad line does to an exchange."""
+    """The fate of an exchange on a bad line."""
 
     ARRIVES = enum.auto()
     REQUEST_LOST = enum.auto()
@@ -29,18 +29,18 @@ class Fate(enum.Enum):
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over a line."""
+    """Counts of a line."""
 
     transmissions: int = 0
     requests_lost: int = 0
     answers_lost: int = 0
     duplicates: int = 0
-    """Repeated by the line; what a source sends again is no duplicate in this sense."""
+    """Messages that the line repeated. Messages that a source sends again do not count."""
 
 
 class Line:
-    """What the wires over it have in common. ``loss`` and ``duplicates`` are chances from 0 to 1, ``delay`` is the most
-    seconds that a transmission takes longer. A seed does the same to the same transmission of a message, whatever
+    """A bad line, shared by the wires over it. ``loss`` and ``duplicates`` are chances from 0 to 1, ``delay`` is the
+    most seconds that a transmission takes longer. A seed does the same to the same transmission of a message, whatever
     thread sends it."""
 
     def __init__(self, loss: float = 0.0, duplicates: float = 0.0, *, delay: float = 0.0, seed: int = 0) -> None:
@@ -59,8 +59,8 @@ class Line:
         return self._random("duplicate", number, transmission).random() < self.duplicates
 
     def transmit(self, number: int) -> tuple[Fate, bool, float]:
-        """What becomes of the next transmission of a message: its fate, whether it is repeated, and how many seconds
-        it takes longer. It is counted."""
+        """Count the next transmission of a message, and answer its fate, whether it is repeated, and its delay in
+        seconds."""
         with self._lock:
             self._transmissions[number] += 1
             transmission = self._transmissions[number]
@@ -77,7 +77,7 @@ class Line:
 
 
 class LossyWire:
-    """A wire over a line. What has no message number, CreateSequence and the like, always arrives."""
+    """A wire over a line. Requests without a message number, such as CreateSequence, always arrive."""
 
     def __init__(self, wire: Wire, line: Line) -> None:
         self._wire = wire

@@ -1,4 +1,4 @@
-"""What a destination answered, as simple values."""
+"""Answers of a destination, as simple values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ReplyFault(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """What an envelope says, as simple values. ``body`` is Body's first child, ``None`` for an empty one."""
+    """The contents of an envelope, as simple values. ``body`` is Body's first child, ``None`` for an empty one."""
 
     soap: SOAPVersion
     rm: RMVersion | None
@@ -82,7 +82,7 @@ class Reply:
     fault: ReplyFault | None
     body: Any
     pending: bool | None = None
-    """What MessagePending says; ``None`` without it."""
+    """The value of MessagePending; ``None`` without it."""
 
     @property
     def body_name(self) -> str | None:
@@ -97,7 +97,8 @@ class Reply:
 
     @classmethod
     def parse(cls, envelope: bytes) -> Reply:
-        """Raises ``ValueError`` for what is no SOAP envelope, ``lxml.etree.XMLSyntaxError`` for no XML."""
+        """Parse an envelope. Raises ``ValueError`` where it is no SOAP envelope, ``lxml.etree.XMLSyntaxError`` where it
+        is no XML."""
         root = etree.fromstring(envelope, etree.XMLParser(resolve_entities=False, no_network=True))
         soap = SOAP_VERSIONS.get(etree.QName(root).namespace or "")
         if soap is None or etree.QName(root).localname != "Envelope":

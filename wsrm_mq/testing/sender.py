@@ -74,7 +74,7 @@ class RMSender(Generic[W]):
         self.disconnect()
 
     def create(self, **options: Any) -> str:
-        """Create a sequence, for what is sent from now on; answers its identifier. Raises as the constructor does."""
+        """Create a sequence for the next messages, and answer its identifier. Raises as the constructor does."""
         answer = self.post(self.envelopes.create_sequence(**options))
         if answer.status not in _ACCEPTED or answer.reply.created is None:
             raise Refused(f"CreateSequence: {_said(answer)}")
@@ -84,7 +84,7 @@ class RMSender(Generic[W]):
         return self.identifier
 
     def another(self) -> Self:
-        """The same sequence, and what is known of it, on a wire of its own."""
+        """The same sequence, with its acknowledgements, on a wire of its own."""
         twin = copy.copy(self)
         twin._wire = None
         return twin
@@ -102,8 +102,8 @@ class RMSender(Generic[W]):
             self._wire = None
 
     def post(self, envelope: bytes) -> HTTPAnswer:
-        """Send an envelope; what its answer acknowledges is remembered. Raises ``OSError`` where the wire breaks; the
-        next message opens another."""
+        """Send an envelope, and remember the acknowledgement in its answer. Raises ``OSError`` where the wire breaks;
+        the next message opens another."""
         try:
             answer = self.wire.post(envelope, self.envelopes.fields(envelope))
         except OSError:
@@ -115,7 +115,8 @@ class RMSender(Generic[W]):
         return answer
 
     def hear(self, answer: HTTPAnswer) -> None:
-        """Remember what an answer acknowledges of this sequence, and its place in the offered one."""
+        """Remember the acknowledgement of this sequence in an answer, and the answer's place in the offered
+        sequence."""
         place = answer.reply.sequence if answer.is_soap else None
         if place is not None and place.identifier == self.offered:
             self.replies.setdefault(place.number, answer.body)
@@ -188,15 +189,15 @@ class RMSender(Generic[W]):
         pace: float = 0.0,
         stop: threading.Event | None = None,
     ) -> None:
-        """Send messages in this order on so many wires at once, and again after ``resend`` seconds what is not
-        acknowledged, until all of them are or ``stop`` is set. ``pace``: seconds between two messages of a wire.
+        """Send messages in this order on so many wires at once, and those that are not acknowledged again after
+        ``resend`` seconds, until all are or ``stop`` is set. ``pace``: seconds between two messages of a wire.
         Raises ``Refused``."""
         stop, lock = stop or threading.Event(), threading.Lock()
         unsent = iter(numbers)
         again: deque[tuple[float, int, bytes]] = deque()
 
         def take() -> tuple[float, int, bytes] | None:
-            """When to send what: a message that is due again, else a new one, else the next that will be due."""
+            """Take a message that is due again, else a new one, else the next that will be due."""
             with lock:
                 if not again or again[0][0] > time.monotonic():
                     for number in unsent:
@@ -251,7 +252,7 @@ def _said(answer: HTTPAnswer) -> str:
 
 
 def shuffled_windows(last: int, window: int, seed: int, twice: float = 0.1) -> Iterator[int]:
-    """1 … last, shuffled within windows, a share of the numbers twice: what a bad network makes of a sequence."""
+    """The numbers from 1 to ``last``, shuffled within windows, a share of them twice, as on a bad network."""
     chance = random.Random(seed)
     for start in range(1, last + 1, window):
         numbers = list(range(start, min(start + window, last + 1)))

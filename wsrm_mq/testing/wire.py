@@ -1,4 +1,4 @@
-"""What a sender sends on, and what comes back: a keep-alive connection over HTTP, written and read by hand."""
+"""The wire of a sender, and the answers on it: a keep-alive connection over HTTP, written and read by hand."""
 
 from __future__ import annotations
 

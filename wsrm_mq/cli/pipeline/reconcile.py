@@ -60,29 +60,29 @@ def reconcile(work: Work, at: datetime, no_bodies: bool) -> Result:
 
 def _found(work: Work, at: datetime, no_bodies: bool) -> tuple[dict[str, DataFrame], str]:
     """The tables of results by name, and the unit of time in which latencies are told."""
-    from wsrm_mq.spark.jobs.reconcile import numbers, outcomes, receipts, standing
+    from wsrm_mq.spark.jobs import reconcile as jobs
 
     messages, sequences = work.table("messages", *_MESSAGES), work.table("sequences")
     # Read once, for many questions: a store is slower than what is kept of it here.
     messages, sequences = messages.persist(), sequences.persist()
     if work.options["copies"]:
-        messages = receipts.newest(messages, "position", "settled_at")
-        sequences = receipts.newest(sequences, "key", "active_at")
+        messages = jobs.newest(messages, "position", "settled_at")
+        sequences = jobs.newest(sequences, "key", "active_at")
     [(seconds,)] = messages.selectExpr("unix_seconds(max(received_at)) - unix_seconds(min(received_at))").collect()
     unit = next((unit for unit, most in UNITS if (seconds or 0) <= most), "day")
-    runs, again = numbers.runs(messages).persist(), receipts.came_again(messages).persist()
-    received = work.save("ranges", numbers.received(runs, work.table("ranges"), sequences))
+    runs, again = jobs.runs(messages).persist(), jobs.came_again(messages).persist()
+    received = work.save("ranges", jobs.received(runs, work.table("ranges"), sequences))
     results = {
-        "counts": outcomes.counts(messages),
-        "gaps": numbers.gaps(received, sequences),
-        "disorder": numbers.disorder(runs, sequences),
-        "repeated": numbers.repeated(messages, runs),
-        "lacking": numbers.lacking(received, sequences),
-        "twice": receipts.twice(again, _digests(work, again, no_bodies)),
-        "latency": outcomes.latency(messages, unit),
-        "faults": outcomes.faults(messages, work.table("ledger", "store", "position", "event", "fault")),
-        "dead": outcomes.dead(messages),
-        "standing": standing.standing(sequences, messages, at),
+        "counts": jobs.counts(messages),
+        "gaps": jobs.gaps(received, sequences),
+        "disorder": jobs.disorder(runs, sequences),
+        "repeated": jobs.repeated(messages, runs),
+        "lacking": jobs.lacking(received, sequences),
+        "twice": jobs.twice(again, _digests(work, again, no_bodies)),
+        "latency": jobs.latency(messages, unit),
+        "faults": jobs.faults(messages, work.table("ledger", "store", "position", "event", "fault")),
+        "dead": jobs.dead(messages),
+        "standing": jobs.standing(sequences, messages, at),
     }
     saved = {name: work.save(name, frame) for name, frame in results.items()}
     return {**saved, "ranges": received, "sequences": sequences.where("kind = 'rm'")}, unit

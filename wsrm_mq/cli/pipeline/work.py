@@ -152,8 +152,7 @@ def in_session(name: str, out: Path, settings: Mapping[str, str], is_quiet: bool
     """A session with its progress told, whose errors are ours; what the JVM says, and PySpark logs of them, is in a
     file in ``out``."""
     from wsrm_mq.serving.logs import silence
-    from wsrm_mq.spark.failures import plain_errors
-    from wsrm_mq.spark.session import session
+    from wsrm_mq.spark.session import plain_errors, session
 
     with (
         silence(),

@@ -1,4 +1,4 @@
-"""What is asked of many stores at once. A job is a module of functions from tables to tables, without I/O.
+"""Jobs over many stores at once. A job is a module of functions from tables to tables, without I/O.
 
 A function takes ``DataFrame``\\ s with columns of ``export.schema`` and answers ``DataFrame``\\ s; it reads, writes,
 collects and caches nothing, and needs no Python on the executors. So it runs in any session, on whatever was read, and

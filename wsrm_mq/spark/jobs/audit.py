@@ -1,4 +1,4 @@
-"""What must be true of every store, asked of many at once: each function answers the rows that break it.
+"""Invariants of stores, checked in many at once: each function answers the rows that break one.
 
 The words are those of ``store.invariants``, which asks more of one store. A violation is a row with the columns
 ``ROW``; ``number`` and ``position`` are NULL where it is about a sequence as a whole.
@@ -56,7 +56,7 @@ class Tables(NamedTuple):
 
 
 def violations(tables: Tables) -> DataFrame:
-    """All of them."""
+    """All violations in ``tables``."""
     messages, sequences, ranges, ledger, begun = tables
     steps = clock_steps(tables)
     found = (
@@ -131,7 +131,8 @@ def without_message(messages: DataFrame) -> DataFrame:
 
 
 def untold(messages: DataFrame, ledger: DataFrame, begun: DataFrame) -> DataFrame:
-    """Messages whose outcome the ledger does not tell, since it was begun: what is in it of a message goes with that.
+    """Messages whose outcome the ledger does not tell, since it was begun: rows of a message are deleted with the
+    message.
 
     ``ledger`` is read before ``messages``; of an export nothing is judged that was settled meanwhile. What was replayed
     instead is told by the message that replays it; what a cancelled plan took back, by the plan."""
