@@ -91,8 +91,7 @@ def put_back(tx: Transaction, one: Stored) -> None:
 
 def _has_delivered_beyond(tx: Transaction, lane: Lane, number: int) -> bool:
     search = {"lane": lane.id, "number": number}
-    parts = (repairs.DELIVERED_INDEXED, repairs.DELIVERED_BEHIND)
-    return any(tx.execute(part, search).fetchone() is not None for part in parts)
+    return tx.execute(repairs.DELIVERED_BEYOND, search).fetchone() is not None
 
 
 def _take_out(tx: Transaction, one: Stored, reason: str) -> None:

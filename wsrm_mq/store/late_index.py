@@ -83,6 +83,11 @@ class LateIndex:
 
 BY_CONNECTION: Final = LateIndex("connection_message", "message", ("connection", "message"), ("connection", "id"))
 BY_LANE: Final = LateIndex("lane_entry", "entry", ("lane", "number", "entry"), ("lane", "number", "id"))
+OF_LANE: Final = f"""(
+    SELECT number, entry FROM lane_entry WHERE lane = :lane
+    UNION ALL SELECT number, id FROM entry WHERE id > {BY_LANE.upto} AND lane = :lane
+)"""
+"""SQL: the numbers and entries of a lane, out of both parts."""
 LOOK: Final = written(
     f"SELECT {BY_CONNECTION.upto}, {BY_LANE.upto}, greatest({BY_CONNECTION.behind}, {BY_LANE.behind})"
 )

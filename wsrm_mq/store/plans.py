@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wsrm_mq.store.dialects import written
-from wsrm_mq.store.late_index import BY_LANE
+from wsrm_mq.store.late_index import BY_LANE, OF_LANE
 
 # what a plan is made of
 
@@ -28,10 +28,7 @@ STANDING: Final = 'SELECT identifier, ordered, "limit", pruned FROM lane WHERE i
 LIVE_UPWARDS: Final = "SELECT number FROM entry WHERE lane = ? AND outcome IS NULL ORDER BY number"
 LIVE_DOWNWARDS: Final = f"{LIVE_UPWARDS} DESC"
 BECAME: Final = f"""
-SELECT outcome, reason FROM entry WHERE id = coalesce(
-    (SELECT entry FROM lane_entry WHERE lane = :lane AND number = :number),
-    (SELECT id FROM entry WHERE id > {BY_LANE.upto} AND lane = :lane AND number = :number)
-)
+SELECT outcome, reason FROM entry WHERE id = (SELECT entry FROM {OF_LANE} i WHERE number = :number LIMIT 1)
 """
 """Outcome and reason of a number of a sequence; no row if retention has deleted its entry."""
 

@@ -369,10 +369,15 @@ About = SequenceRecord | OutboundRecord
 
 def read(db: Database, key: int) -> Lane:
     """The lane with this ``key``, which is there, as it is committed: to be looked at."""
-    row = db.execute(lanes.LANE_BY_ID, {"key": key}).fetchone()
-    ranges = AckRanges(tuple(db.execute(lanes.RANGES, {"lane": key})))
-    unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, {"lane": key}))
-    return load(row, ranges, unnamed)
+    return loaded(db, db.execute(lanes.LANE_BY_ID, {"key": key}).fetchone())
+
+
+def loaded(db: Database, row: tuple[Any, ...]) -> Lane:
+    """The lane of a row of ``LANE_COLUMNS``."""
+    lane = {"lane": row[0]}
+    ranges = tuple(db.execute(lanes.RANGES, lane))
+    unnamed = AckRanges.of(number for (number,) in db.execute(entries.UNNAMED, lane))
+    return load(row, AckRanges(ranges), unnamed)
 
 
 def read_about(db: Database, answers: int | None, outbound: int | None) -> About:

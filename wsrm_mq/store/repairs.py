@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import bindparam, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.entries import ENTRIES_UP_TO
-from wsrm_mq.store.late_index import BY_LANE
-from wsrm_mq.store.tables import entry, lane, lane_entry, ledger, message
+from wsrm_mq.store.late_index import BY_LANE, OF_LANE
+from wsrm_mq.store.tables import entry, lane, ledger, message
 
 p = bindparam
 
@@ -52,28 +51,11 @@ UNSETTLE: Final = compiled(
     .values(outcome=None, reason=None, settled_at=None)
 )
 CONFIRM: Final = compiled(update(entry).where(entry.c.id == p("key")).values(confirmed_at=p("now")))
-_WENT_ON: Final = or_(entry.c.outcome == "delivered", entry.c.reason == "replayed")
-DELIVERED_INDEXED: Final = compiled(
-    select(entry.c.id)
-    .select_from(lane_entry.join(entry, entry.c.id == lane_entry.c.entry))
-    .where(
-        lane_entry.c.lane == p("lane"),
-        lane_entry.c.number > p("number"),
-        _WENT_ON,
-    )
-    .limit(1)
-)
-DELIVERED_BEHIND: Final = compiled(
-    select(entry.c.id)
-    .where(
-        entry.c.id > ENTRIES_UP_TO.scalar_subquery(),
-        entry.c.lane == p("lane"),
-        entry.c.number > p("number"),
-        _WENT_ON,
-    )
-    .limit(1)
-)
-"""A row if a sequence has delivered a number above ``:number``, or its replay was entered: both parts of the index."""
+DELIVERED_BEYOND: Final = f"""
+SELECT e.id FROM {OF_LANE} i JOIN entry e ON e.id = i.entry
+WHERE i.number > :number AND (e.outcome = 'delivered' OR e.reason = 'replayed') LIMIT 1
+"""
+"""A row if a sequence has delivered a number above ``:number``, or its replay was entered."""
 RUN_IS_AT: Final = f"""
 WITH settled(number) AS (
     SELECT e.number FROM lane_entry i JOIN entry e ON e.id = i.entry

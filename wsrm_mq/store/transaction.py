@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
-from wsrm_mq.sequence.ranges import AckRange, AckRanges
+from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import entries, lanes
+from wsrm_mq.store import lanes
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.bulk import CHANGED, LOOSE, PROGRESS, PROTOCOL, RANGES, STEADY, Row
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
 from wsrm_mq.store.loose import ADD_LOOSE, LOOSE_ENTRY, LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
-from wsrm_mq.store.records import About, Lane, SequenceRecord, load
+from wsrm_mq.store.records import About, Lane, SequenceRecord, loaded
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
 
 __all__ = ["Transaction", "as_json"]
@@ -53,7 +53,7 @@ class Transaction(UnitOfWork):
             row = self.execute(lanes.LANE_BY_ID, {"key": key}).fetchone()
             if row is None:
                 return None
-            lane = self._load(row)
+            lane = loaded(self, row)
         self._touched[key] = lane
         return lane
 
@@ -99,7 +99,7 @@ class Transaction(UnitOfWork):
                 return None
             key = row[0]
             if key not in self._touched:
-                self._touched[key] = self._load(row)
+                self._touched[key] = loaded(self, row)
         return self.lane(key)
 
     def sequence_named(self, identifier: str) -> SequenceRecord | None:
@@ -188,12 +188,6 @@ class Transaction(UnitOfWork):
         """Keys of those that this transaction was asked for: what it made of them, no query sees before
         ``write_lanes``."""
         return set(self._touched)
-
-    def _load(self, row: tuple[object, ...]) -> Lane:
-        key = row[0]
-        ranges = tuple(self.execute(lanes.RANGES, {"lane": key}))
-        unnamed = AckRanges.of(number for (number,) in self.execute(entries.UNNAMED, {"lane": key}))
-        return load(row, AckRanges(ranges), unnamed)
 
     @property
     def held_in_all(self) -> tuple[int, int]:

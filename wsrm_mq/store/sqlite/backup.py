@@ -27,7 +27,7 @@ from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, Stor
 from wsrm_mq.files import sync_directory
 from wsrm_mq.store import identity
 from wsrm_mq.store.sqlite import presence
-from wsrm_mq.store.sqlite.connection import Connection, connect_reader, named, store_errors
+from wsrm_mq.store.sqlite.connection import connect_reader, named, store_errors
 from wsrm_mq.store.sqlite.files import is_locked
 
 STEP_PAGES: Final = 1024
@@ -66,7 +66,7 @@ def backup(
         with _unfinished(target) as (part, handle):
             with store_errors(part):
                 _copy(source, path, part, progress, max_log_growth)
-                _absorb(source)
+                source.checkpoint()  # the copy held it up: it would make the next one of a service long
                 _finish(part, verify, now)
             os.fsync(handle)
             size = part.stat().st_size
@@ -166,11 +166,6 @@ def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress
             source.backup(copy, pages=STEP_PAGES, progress=look)
         finally:
             source.execute("ROLLBACK")
-
-
-def _absorb(source: Connection) -> None:
-    """Make the checkpoint that the copy held up: else it would make the next one of a service long."""
-    source.checkpoint()
 
 
 def _size(file: Path) -> int:
