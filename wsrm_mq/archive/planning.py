@@ -99,7 +99,7 @@ class Changed(NamedTuple):
     """Rows that were over and may have changed since the last batch."""
 
     told: list[tuple[int, int | None, int | None]]
-    """Key of a row of the ledger; the position and the sequence that it is about."""
+    """Rows of the ledger: the key, and the position and the sequence that each is about."""
     positions: set[int]
     sequences: set[int]
 

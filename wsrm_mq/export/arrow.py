@@ -21,7 +21,7 @@ _TYPES: Final = {
     Kind.BYTES: pa.binary(),
 }
 _STORED: Final = {Kind.TIME: pa.timestamp("ms", "UTC"), Kind.BOOLEAN: pa.int8()}
-"""The type of a value in a read view, where that is another one."""
+"""The Arrow type of a kind of value as a read view has it, where that differs from the exported type."""
 _GROUP_ROWS: Final = 20_000
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 """A group of rows is in memory until it is written."""

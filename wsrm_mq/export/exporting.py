@@ -31,7 +31,7 @@ SEGMENT_BYTES: Final = 256 * 1024 * 1024
 """The bytes of envelopes in a segment: it ends with the piece that exceeds them."""
 
 OnProgress = Callable[[Segment, int], object]
-"""A segment that is closed, and how far its table goes: its last key."""
+"""A function that is told of each closed segment, with the last key of its table."""
 
 
 class Asked(NamedTuple):

@@ -88,7 +88,7 @@ _encode: Final = msgspec.json.Encoder().encode_lines
 
 
 class _Compressed:
-    """A format of lines."""
+    """A compressed file of lines."""
 
     def __init__(self, file: BinaryIO, columns: Sequence[Column]) -> None:
         self._file = gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0)

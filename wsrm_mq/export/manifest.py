@@ -94,7 +94,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, digest=_digest(plain))
 
     def write(self, *files: Path) -> None:
-        """Write it as each of these files, to be read by people too."""
+        """Write it to each of these files, indented for people."""
         for file in files:
             with replacing(file) as opened:
                 opened.write(msgspec.json.format(msgspec.json.encode(self), indent=1))

@@ -25,7 +25,7 @@ from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database, Rows
 
 PIECE: Final = 2_000
-"""Rows."""
+"""The number of rows in a piece, at most."""
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """The bytes of envelopes in a piece: these, and the rest of the last one, are in memory."""
 REACH: Final = 100_000

@@ -42,7 +42,7 @@ class Believed:
         self._passed = passed
         self._file = file
         self._known: tuple[int, float] | None = None
-        """A time that is believed, and when that was by ``passed``."""
+        """A time that is believed, and the value of ``passed`` then."""
         self._doubted_since: float | None = None
         self.ahead = 0
         """ms that the clock is further on than is believed; 0: it is believed."""
@@ -77,7 +77,7 @@ class Believed:
         return None
 
     def by(self, now: int) -> int:
-        """The time by which what ends for ever is judged, where the clock shows ``now``; ms since the epoch."""
+        """The time that decides whether something has expired, when the clock shows ``now``; ms since the epoch."""
         if self._passed is None:
             return now
         passed = self._passed()

@@ -25,15 +25,15 @@ SHOWN: Final = 200
 what is counted of the others would fall. A peer that makes up paths makes no time series."""
 
 RECEIVED: Final = ("accepted", "held", "duplicate", "discarded", "no_room", "refused")
-"""What is counted of a message with a Sequence header, by what became of it: deliverable at once, held, known already,
-dropped as its sequence promises, sent away with 503, answered with a fault. The label is the version of RM."""
+"""The counters of messages with a Sequence header, by their fate: deliverable at once, held, known already, dropped as
+the sequence promises, sent away with 503, answered with a fault. The label is the version of RM."""
 BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the durations that are counted together, in seconds."""
 _TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
 
 
 class Counts(defaultdict[Key, int]):
-    """What one transaction counts."""
+    """The counts of one transaction."""
 
     def __init__(self) -> None:
         super().__init__(int)
@@ -83,7 +83,7 @@ class Tally:
         return [(*key, self._waiting.get(key, 0) + counts.get(key, 0)) for key in keys]
 
     def refused(self) -> list[Refusal]:
-        """Rows for ``bulk.REFUSALS``."""
+        """The rows of ``bulk.REFUSALS`` that are written next."""
         self._refused = self.refusals.waiting()
         return self._refused
 

@@ -82,7 +82,7 @@ class GroupCommit:
         self.open()
 
     def open(self) -> None:
-        """Open the connection, after a fork to the same file as before it: what this instance knows is of that one.
+        """Open the connection; after a fork to the same file as before, which is the one that this instance knows.
         Raises ``StoreError``."""
         self.guard.check_same()
         self._db = connect_writer(self.path)

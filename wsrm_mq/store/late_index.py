@@ -26,8 +26,8 @@ BATCH: Final = 200
 _SHARE: Final = 8
 """An eighth of the rows behind is brought forward at once."""
 _MOST: Final = 4_000
-"""No more rows at once. A piece goes along with every third commit at worst, and a commit accepts 512 messages: under
-any load the index stays near."""
+"""The largest number of rows at once. A piece goes along with every third commit at worst, and a commit accepts 512
+messages: under any load the index stays near."""
 
 
 def piece(behind: int) -> int:

@@ -130,5 +130,5 @@ class LooseEntry(Lane):
 
     @property
     def saved(self) -> tuple[Any, ...]:
-        """``LOOSE_COLUMNS``."""
+        """The values of ``LOOSE_COLUMNS``."""
         return _saved(self)

@@ -35,8 +35,8 @@ class Database(Protocol):
 
 
 class Connection(Database, Protocol):
-    """A connection of which every transaction is begun in words: by ``begin`` one that writes, which ``COMMIT`` or
-    ``ROLLBACK`` ends."""
+    """A connection that begins no transaction by itself: ``begin`` begins one that writes, ``COMMIT`` or ``ROLLBACK``
+    ends it."""
 
     @property
     def Error(self) -> type[Exception]:

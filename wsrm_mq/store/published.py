@@ -367,7 +367,7 @@ def _of_its_message(*where: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 _NOT_OWED: Final = ("empty_last_message", "not_told", "not_fetched")
-"""Reasons of what has nothing to deliver, or was this side's to tell and nobody's to get any more."""
+"""Reasons of messages that have nothing to deliver, or that this side had to tell and no other side needs any more."""
 _is_written_off: Final = or_(
     and_(_again.c.outcome == "dead", _again.c.confirmed_at.is_not(None)),
     and_(_again.c.outcome == "discarded", _again.c.reason == "by_operator"),

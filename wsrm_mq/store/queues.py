@@ -37,7 +37,8 @@ ENDED_OWNERS: Final = compiled(
     .select_from(lane.outerjoin(instance, instance.c.id == lane.c.owner))
     .where(lane.c.owner.is_not(None), or_(instance.c.id.is_(None), instance.c.ended_at.is_not(None)))
 )
-"""Once for each lane. Those without a row have no name: they claimed after it was deleted as that of a dead one."""
+"""Owners of lanes that have ended, each with its name, once for each lane. An owner without a row has no name: it
+claimed after its row was deleted as that of a dead instance."""
 REVIVE_INSTANCE: Final = compiled(update(instance).where(instance.c.id == p("key")).values(ended_at=None))
 ADD_INSTANCE_AGAIN: Final = compiled(insert(instance).values(_values(instance, "ended_at")))
 END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))

@@ -143,7 +143,7 @@ class Lane:
         return ()
 
     def mark_written(self) -> None:
-        """All of it is in the store, or will be with this transaction."""
+        """Remember the present values as those in the store: this transaction has written them."""
         self.written, self.written_ranges, self.written_protocol = self.saved, self.numbers.ranges, self.protocol
 
     @property
@@ -157,7 +157,7 @@ class Lane:
 
     @property
     def in_any_order(self) -> bool:
-        """Whether the lowest unsettled number need not be the one that runs."""
+        """Whether a number may run while a lower one is unsettled."""
         return not self.ordered
 
     def is_given_up(self, number: int) -> bool:
@@ -165,7 +165,7 @@ class Lane:
 
     @property
     def is_unsettled(self) -> bool:
-        """Something below the limit is neither settled nor given up."""
+        """Whether a number below the limit is neither settled nor given up."""
         return self.cursor < self.limit and (self.discard_from is None or self.cursor < self.discard_from)
 
     @property
@@ -193,7 +193,7 @@ class Lane:
 
     @property
     def is_over(self) -> bool:
-        """Ended, and nothing is left to be done with it, now or later."""
+        """Whether it has ended, and nothing is left to be done with it, now or later."""
         return self.ended is not None and self.delivery_state(self.active_at) is DeliveryState.IDLE
 
     def wait(self, now: int, retry_at: int | None) -> None:
@@ -212,7 +212,7 @@ class Lane:
         return number
 
     def give_up(self, number: int, reason: str) -> None:
-        """Deliver nothing from ``number`` on: it goes to the dead letters, marked with ``reason``."""
+        """Deliver nothing from ``number`` on: such messages go to the dead letters, marked with ``reason``."""
         self.discard_from, self.discard_reason, self.discarding = number, reason, True
         if self.held:
             self.release(0)
@@ -224,7 +224,7 @@ class Lane:
         self.held_bytes += size
 
     def release(self, left: int) -> None:
-        """Some of what was held goes on, or all of it: so many are ``left``. What those weigh is not known here."""
+        """Count ``left`` messages as held from now on; the others go on. The bytes of the rest are not known here."""
         self.held = left
         self.held_is_exact = False
         if not left:
@@ -241,7 +241,8 @@ class Lane:
         return True
 
     def name(self, number: int, now: int) -> None:
-        """Acknowledgements may name ``number`` from now on. Nothing acknowledges what is in a lane of no sequence."""
+        """Let acknowledgements name ``number`` from now on. A lane without a sequence has none: nothing is to be
+        done."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -391,12 +392,12 @@ def read_about(db: Database, answers: int | None, outbound: int | None) -> About
 
 
 def outbound_of(about: About) -> OutboundRecord | None:
-    """The sequence that messages about this one may have their numbers in."""
+    """The outbound sequence that may number messages about this one; ``None`` if there is none."""
     return about if isinstance(about, OutboundRecord) else about.outbound
 
 
 def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
-    """From a row of ``LANE_COLUMNS``, and what the store has of it in other tables."""
+    """Make a lane of a row of ``LANE_COLUMNS``, its received numbers, and the ones that may not be acknowledged yet."""
     columns = dict(zip(LANE_COLUMNS, row, strict=True))
     known: dict[str, Any] = {
         **{name: columns[name] for name in ("id", *_GIVEN, *SAVED_COLUMNS)},

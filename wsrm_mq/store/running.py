@@ -80,7 +80,7 @@ def entry_state(now: ColumnElement[int]) -> Case[str]:
 
 
 def entry_reason(now: ColumnElement[int]) -> Case[str | None]:
-    """Why it is in that state; NULL where the state says it."""
+    """The reason of the state of ``entry_state``; NULL if the state says it."""
     facts = _entry_facts(now)
     return case(*((_fits(row, facts), _reason(word)) for (_state, word), row in ENTRY if word is not None))
 

@@ -90,7 +90,7 @@ class Store:
         self.refusals = Refusals()
         self._witness = Witness(self.path)
         self._witnessed = 0
-        """How many commits there were when the witness was told last."""
+        """The number of commits when the witness was told last."""
         self._reserve = Reserve(beside(self.path) / "reserve")
         commit = GroupCommit(
             self.path,

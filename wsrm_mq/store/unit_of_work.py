@@ -99,7 +99,7 @@ class UnitOfWork:
         return key
 
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
-        """The body of a message that was added without, ``size`` bytes."""
+        """Write the body, ``size`` bytes, of a message that was added without one."""
         self._write_rows()
         self.db.write_body(message, size, body)
 
@@ -145,7 +145,7 @@ class UnitOfWork:
         self.execute(DROP_QUEUES, (as_json([*keys]),))
 
     def serves(self, queue: int) -> bool:
-        """Whether what is in the queue with this key is for this process."""
+        """Whether this process serves the queue with this key."""
         if queue in self._cache.served:
             return True
         row = self.execute(queues.QUEUE, {"key": queue}).fetchone()

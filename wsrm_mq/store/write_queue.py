@@ -40,7 +40,7 @@ class WriteQueue:
     def __init__(self, max_requests: int, max_request_bytes: int) -> None:
         self.waiting: deque[Write[Any]] = deque()
         self.is_due = False
-        """One does not linger, enough do, or one was put back or left over."""
+        """Whether a batch is due: a write does not linger, enough do, or one was put back or left over."""
         self._max_requests = max_requests
         self._max_request_bytes = max_request_bytes
         self.requests = 0
@@ -88,7 +88,7 @@ class WriteQueue:
         self.urge()
 
     def urge(self) -> None:
-        """Let nothing linger."""
+        """Make a batch due now, of writes that linger too."""
         self.is_due = bool(self.waiting)
 
     def release(self, batch: list[Write[Any]]) -> None:

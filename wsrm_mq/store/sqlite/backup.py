@@ -40,7 +40,7 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 Progress = Callable[[int, int], object]
 """Pages done, pages in all."""
 Verify = Callable[[sqlite3.Connection], object]
-"""Raises, or answers something, where the copy is not good."""
+"""A function that examines the copy. It answers what is wrong with it, or raises; it answers nothing if it is good."""
 
 
 def backup(
@@ -176,7 +176,8 @@ def _size(file: Path) -> int:
 
 
 def _finish(part: Path, verify: Verify, now: int) -> None:
-    """Make it one file without a log, which can be read where nothing can be written."""
+    """Make the copy one file without a log, stamp it and verify it. Such a file can be read in a place that cannot be
+    written."""
     with closing(sqlite3.connect(part, isolation_level=None)) as copy:
         copy.execute("PRAGMA journal_mode = DELETE").fetchone()
         identity.stamp(copy, now)

@@ -281,8 +281,8 @@ def _open(path: Path, parameters: str, factory: type[Connection] = Connection) -
 
 
 def refuse_place(path: Path) -> None:
-    """A store cannot work on a read-only file system, nor on one of the network: WAL shares memory between processes,
-    which no such system offers."""
+    """Raise ``StoreUnavailable`` for a store on a read-only file system, or on one of the network: WAL shares memory
+    between processes, which no such system offers."""
     if path.exists() and _is_read_only(path):
         raise _read_only(path)
     _refuse_two_names(path)

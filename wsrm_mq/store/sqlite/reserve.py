@@ -1,4 +1,4 @@
-"""Some disk kept back, so that what was done can still be written down when the disk is full.
+"""A reserve of disk space, so that settlements can still be written down when the disk is full.
 
 A settlement must be stored: the application has done the work. The reserve is a file of zeros that is given up when a
 commit fails for want of space, and made again when there is plenty. In between nothing new is accepted: an acceptance
@@ -40,7 +40,7 @@ class Reserve:
         self._size = size
         self._looked_at = 0.0
         self.is_made = False
-        """There was room for it once."""
+        """Whether there was room for the file once."""
         self._asked_at = float("-inf")
         self._is_there = True
         self._is_tight = False

@@ -23,7 +23,7 @@ from wsrm_mq.store.sqlite.connection import connect_writer, store_errors
 from wsrm_mq.store.sqlite.files import beside, is_locked, removed
 
 STEPS: Final = 10_000
-"""Instructions of SQLite from one look at the clock to the next."""
+"""The number of SQLite's instructions between two looks at the clock."""
 PROC: Final = Path("/proc")
 
 
@@ -58,7 +58,7 @@ def damage(db: Database, table: str = "") -> Iterator[str]:
 
 
 def tells_damage(error: Exception) -> bool:
-    """Whether SQLite could not read past damage."""
+    """Whether this error of SQLite means that the file is damaged."""
     code = error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.DatabaseError) else sqlite3.SQLITE_OK
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

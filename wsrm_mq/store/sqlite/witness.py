@@ -159,7 +159,7 @@ def mark_for_rehearsal(tx: Transaction, path: Path) -> None:
 
 
 def begin_rehearsal(path: Path) -> None:
-    """From now on acts may be tried on this copy, which is marked as one."""
+    """Allow that acts are tried on this store, which is marked as a copy."""
     file = rehearsal_file(path)
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -169,7 +169,7 @@ def begin_rehearsal(path: Path) -> None:
 
 
 def end_rehearsal(path: Path) -> None:
-    """The copy that acts were tried on is going to be served."""
+    """Allow no longer that acts are tried on this store: it is going to be served."""
     rehearsal_file(path).unlink(missing_ok=True)
 
 
@@ -271,8 +271,8 @@ class Guard:
         return file_ids(self._path) == self._files
 
     def are_gone(self) -> bool:
-        """Whether they are not, looked up now and then: what is committed in between is in the open files, and is
-        saved with them."""
+        """Whether the open files are not at the store's place any more, looked up now and then: commits in between are
+        in the open files, and are saved with them."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_SECONDS:
             return False
@@ -287,8 +287,8 @@ class Guard:
         return self.lost
 
     def check_newest(self, db: Database) -> None:
-        """Another connection has written, if not just this one was opened. Raises ``StoreUnconfirmed`` where that was
-        an older state of the store, or another store."""
+        """To be called when another connection has written, or this one was opened. Raises ``StoreUnconfirmed`` if an
+        older state of the store, or another store, was written."""
         if isinstance(self.lost, StoreUnconfirmed):
             raise self.lost
         if self._seen is not None and self.is_behind(db):

@@ -1,4 +1,4 @@
-"""The words that a column may have, for the tables' constraints and for who asks by them."""
+"""The words that a column may have, for the constraints of tables and for queries."""
 
 from __future__ import annotations
 
