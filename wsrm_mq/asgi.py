@@ -246,7 +246,7 @@ class WSRMASGIMiddleware(Served):
             if body is None:
                 return None  # the client is gone
             environ = environ_of(scope) if self._shows_environ else client.environ
-            if front.has_to_ask(client):
+            if front.asks and front.has_to_ask(client):
                 await asyncio.to_thread(front.ask_for_wsdl, client)
             begun = await self._begin(client, environ, body, receive)
             if isinstance(begun, Commit):

@@ -104,7 +104,7 @@ class Tick:
         self._is_due = False
         if self._timer is None:
             # What is delivered is settled soon: written with the next tick, or by the timer if there is none.
-            self.writer.attend(True)
+            self.writer.is_attended = True
             self._timer = self.loop.call_later(LINGER_SECONDS, self._late)
         for pool in self._pools:
             pool.is_put_off = True
@@ -113,17 +113,18 @@ class Tick:
         finally:
             for pool in self._pools:
                 pool.is_put_off = False
-                self.loop.call_soon(pool.look_after)  # behind the tasks that send the answers
+                if pool.waiting:
+                    self.loop.call_soon(pool.look_after)  # behind the tasks that send the answers
         self._led_at = self.loop.time()
 
     def _late(self) -> None:
         left = self._led_at + LINGER_SECONDS - self.loop.time()
         if left > LINGER_SECONDS / 8:
-            self.writer.attend(True)
+            self.writer.is_attended = True
             self._timer = self.loop.call_later(left, self._late)
             return
         self._timer = None
-        self.writer.attend(False)
+        self.writer.is_attended = False
         self.writer.lead()
 
 

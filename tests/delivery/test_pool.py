@@ -60,7 +60,7 @@ class Gate:
 def given_at_once(pool: Pool[Any], items: list[Callable[[], object]]) -> None:
     """Given while no thread can take any: as by a commit that tells many."""
     with pool._lock:
-        pool._items.extend(items)
+        pool.waiting.extend(items)
     pool.look_after()
 
 

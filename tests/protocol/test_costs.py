@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from wsrm_mq.sequence.selection import MOST_RANGES
 
 from tests.protocol.conftest import Servers
 from tests.support.in_process import FACTORY, InProcess, taken
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer
 from tests.support.source import Source, each_rm, in_one_version
+from wsrm_mq.destination.answers import MOST_RANGES
 from wsrm_mq.testing import HTTPAnswer, Reply
 
 UNKNOWN = "urn:uuid:00000000-0000-4000-8000-000000000000"

@@ -29,7 +29,6 @@ from wsrm_mq.delivery.application import Application
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.posting import Posting
 from wsrm_mq.delivery.recording import Recording
-from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.store.transaction import Transaction
 
@@ -93,13 +92,13 @@ def arm(death: Death) -> None:
 
     Application.__call__ = call_then_die  # type: ignore[method-assign]
 
-    notify = Waiters.notify
+    is_settled = Recording.is_settled
 
-    def die_or_notify(self: Waiters, position: int) -> None:
+    def die_or_wake(self: Recording, delivery: Delivery, done: Any) -> None:
         death.passes("after_settle")
-        notify(self, position)
+        is_settled(self, delivery, done)
 
-    Waiters.notify = die_or_notify  # type: ignore[method-assign]
+    Recording.is_settled = die_or_wake  # type: ignore[method-assign]
     _arm_sending(death)
 
 

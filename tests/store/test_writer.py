@@ -497,7 +497,7 @@ def test_one_large_verb_does_not_keep_the_loop(store: Store) -> None:
 @pytest.mark.timed
 def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -> None:
     told = Told()
-    store.writer.attend(True)
+    store.writer.is_attended = True
     store.writer.submit(note("led"), told, is_led=True)
     store.submit(note("settled"), told, lingers=True)
     assert told.wait(2) == ["led", "settled"]

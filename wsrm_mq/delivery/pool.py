@@ -36,7 +36,8 @@ class Pool(Generic[W]):
         self._max_threads = max_threads
         self._events = events
         self._of = of
-        self._items: deque[W] = deque()
+        self.waiting: deque[W] = deque()
+        """The items that no thread has taken yet."""
         self._at_work: dict[threading.Thread, W] = {}
         self._lock = threading.Lock()
         """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
@@ -57,21 +58,16 @@ class Pool(Generic[W]):
         return len(self._workers)
 
     @property
-    def waiting(self) -> int:
-        """How many items no thread has taken yet."""
-        return len(self._items)
-
-    @property
     def free(self) -> int:
         """How many items more have a thread: one that is idle, or that may be started."""
-        return self._max_threads - len(self._items) - len(self._at_work)
+        return self._max_threads - len(self.waiting) - len(self._at_work)
 
     def give(self, item: W) -> bool:
         """Never blocks. Answers whether the item is taken: after ``stop`` none is."""
         with self._lock:
             if self.is_stopping:
                 return False
-            self._items.append(item)
+            self.waiting.append(item)
             if not (self._coming or self.is_put_off):
                 self._send_thread()
             return True
@@ -79,7 +75,7 @@ class Pool(Generic[W]):
     def look_after(self) -> None:
         """Send a thread for what waits: perhaps there is one to be had by now."""
         with self._lock:
-            if self._items and not self._coming:
+            if self.waiting and not self._coming:
                 self._send_thread()
 
     def done(self) -> None:
@@ -90,7 +86,7 @@ class Pool(Generic[W]):
     def in_hand(self) -> list[W]:
         """What was given and is not done."""
         with self._lock:
-            return [*self._items, *self._at_work.values()]
+            return [*self.waiting, *self._at_work.values()]
 
     def stop(self) -> None:
         """Let every thread finish what it has begun and what was given."""
@@ -130,7 +126,7 @@ class Pool(Generic[W]):
     def _tell_exhausted(self) -> None:
         if time.monotonic() - self._told_exhausted > EXHAUSTED_EVERY_SECONDS:
             self._told_exhausted = time.monotonic()
-            self._events.tell("dispatch.exhausted", of=self._of, threads=len(self._workers), waiting=len(self._items))
+            self._events.tell("dispatch.exhausted", of=self._of, threads=len(self._workers), waiting=len(self.waiting))
 
     def _wait(self) -> None:
         self._idle += 1
@@ -156,7 +152,7 @@ class Pool(Generic[W]):
                 self._at_work.pop(worker, None)
                 if is_new:  # it was on its way, and has not looked
                     self._coming = False
-                if self._items and not self._coming:
+                if self.waiting and not self._coming:
                     self._send_thread()
 
     def _next(self, worker: threading.Thread, is_new: bool) -> W | None:
@@ -164,12 +160,12 @@ class Pool(Generic[W]):
             self._at_work.pop(worker, None)
             if is_new:
                 self._coming = False
-            while not self._items:
+            while not self.waiting:
                 if self.is_stopping or self._idle >= self._threads:
                     self._workers.discard(worker)  # at once: no longer counted, nor waited for
                     return None
                 self._wait()
-            self._at_work[worker] = item = self._items.popleft()
-            if self._items and not self._coming:
+            self._at_work[worker] = item = self.waiting.popleft()
+            if self.waiting and not self._coming:
                 self._send_thread()
             return item

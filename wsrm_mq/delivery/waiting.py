@@ -39,7 +39,8 @@ class Waiters:
         self._lock = threading.Lock()
         self._places = places
         self._of: Counter[str] = Counter()
-        self._waiting: dict[int, list[Settable]] = {}
+        self.waiting: dict[int, list[Settable]] = {}
+        """The events that wait for a message, by its position."""
 
     def enter(self, who: str, most: int | None, *, bounded: bool) -> bool:
         """Let a request of ``who`` wait, at most ``most`` of them at a time (SEC-030); ``bounded``: it takes one of the
@@ -63,19 +64,17 @@ class Waiters:
         """Have ``event`` set when the message at ``position`` is settled. Look at the store after entering and before
         waiting: what was settled earlier is not told again."""
         with self._lock:
-            self._waiting.setdefault(position, []).append(event)
+            self.waiting.setdefault(position, []).append(event)
         try:
             yield
         finally:
             with self._lock:
-                waiting = self._waiting[position]
+                waiting = self.waiting[position]
                 waiting.remove(event)
                 if not waiting:
-                    del self._waiting[position]
+                    del self.waiting[position]
 
     def notify(self, position: int) -> None:
-        if not self._waiting:
-            return
         with self._lock:
-            for event in self._waiting.get(position, ()):
+            for event in self.waiting.get(position, ()):
                 event.set()

@@ -21,6 +21,7 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries
+from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
@@ -102,7 +103,8 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
         record.duplicates += 1
         receipt.outcome = "duplicate"
         _repeat(tx, record, arrival, receipt)
-    accepted_into(tx, record, accepted, arrival, receipt, takes=step.act is not None or step.ended_now)
+    makes_deliverable = step.ended_now or (step.act is not None and receipt.outcome != "held")
+    accepted_into(tx, record, accepted, arrival, receipt, takes=makes_deliverable)
     look_around(tx, record, receipt)
 
 
@@ -125,7 +127,8 @@ def accepted_into(
         receipt.runs_here = lane.owner == tx.instance and receipt.outcome == "accepted"
     receipt.partner = lane.partner
     receipt.at_most_once = lane.assurance is DeliveryAssurance.AT_MOST_ONCE
-    receipt.is_stuck = not receipt.settled and lane.owner is None and lane.delivery_state(tx.now) in _STUCK
+    if arrival.waits and not receipt.settled and lane.owner is None:
+        receipt.is_stuck = lane.delivery_state(tx.now) in _STUCK
 
 
 def _lack_of_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> str | Outgrew:
@@ -169,14 +172,14 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
     if body.content is None:
         tx.write_body(message, body.size, body.open())
     discarded = None if disposition is Disposition.LATE_REFUSED else disposition
-    of, its_number = lane.place(number)
+    is_loose = isinstance(lane, LooseEntry)
     position = tx.add_entry(
         {
             "id": message,
             "queue": lane.queue,
             "message": message,
-            "lane": of,
-            "number": its_number,
+            "lane": None if is_loose else lane.id,
+            "number": None if is_loose else number,
             "wants_reply": int(arrival.wants_reply),
             "named": int(arrival.named or discarded is not None),
             "waiter": tx.instance_name if arrival.waits else None,

@@ -155,7 +155,7 @@ class MessageReceipt(Receipt):
     """The claim begins with this message, or this instance runs its sequence and will come to it: it can be run
     without reading it again."""
     is_stuck: bool = False
-    """Its sequence is held, is blocked, or waits for a retry: that takes longer than a request waits."""
+    """A request waits for it, and its sequence is held, is blocked, or waits for a retry: that takes longer."""
     acknowledge_now: bool = False
     """The acknowledgement may not be put off: see ``acknowledgement_interval``."""
     has_last_reply: bool = False

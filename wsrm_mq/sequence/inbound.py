@@ -319,7 +319,8 @@ def _no_room(sequence: InboundSequence, number: int, bounds: Bounds, held: int |
     ):
         return f"{len(sequence.received)} ranges are open, max_ranges is {bounds.max_ranges}"
     held_apart = sequence.terms.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-    if bounds.max_held is not None and not held_apart and _would_be_held(sequence, number):
+    would_be_held = number > sequence.limit and not sequence.terms.skips_gaps
+    if bounds.max_held is not None and not held_apart and would_be_held:
         held = sequence.held if held is None else held
         if held >= bounds.max_held:
             return f"{held} messages are held behind number {expected}, max_held is {bounds.max_held}"
@@ -340,10 +341,6 @@ def forced(sequence: InboundSequence, to: int, late: Late) -> Step:
     before, received = sequence.limit, sequence.received
     following = sequence._replace(limit=received.end_of(to + 1) + 1, late=late)
     return Step(following, released_across=AckRanges(((before, following.limit - 1),)).without(received))
-
-
-def _would_be_held(sequence: InboundSequence, number: int) -> bool:
-    return number > sequence.limit and not sequence.terms.skips_gaps
 
 
 def _move(sequence: InboundSequence, trigger: Trigger, event: Input, now: int) -> Step:

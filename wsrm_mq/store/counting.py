@@ -35,9 +35,6 @@ _TOOK: Final = tuple(f"{bound:g}" for bound in (*BOUNDS, float("inf")))
 class Counts(defaultdict[Key, int]):
     """The counts of one transaction."""
 
-    def __init__(self) -> None:
-        super().__init__(int)
-
     def delivered(self, queue: int, seconds: float | None, *, is_replay: bool) -> None:
         """A message was delivered; its operation took ``seconds``, ``None``: it is called only then. The label of the
         count is the bucket of the duration, which saves a number of its own."""

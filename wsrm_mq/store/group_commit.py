@@ -59,6 +59,7 @@ class GroupCommit:
         self.reserve = reserve
         self._has_open: Callable[[FileIds], None] = lambda _files: None
         self._db: Connection | None = None
+        self.is_open = False
         self.at_lock = False
         """The writer's thread is about to begin a transaction; where another process holds the lock it stays there."""
         self.checkpoint_due = False
@@ -69,10 +70,6 @@ class GroupCommit:
 
     def bound(self, has_slot: Callable[[int], bool], left_alone: MaySend) -> None:
         self._cache.has_slot, self._cache.left_alone = has_slot, left_alone
-
-    @property
-    def is_open(self) -> bool:
-        return self._db is not None
 
     def start(self, instance: int, instance_name: str, has_open: Callable[[FileIds], None]) -> None:
         """Open the connection, for an instance. ``has_open`` is told which files are open, and ``()`` before they are
@@ -87,10 +84,11 @@ class GroupCommit:
         self.guard.check_same()
         self._db = connect_writer(self.path)
         self._db.for_writing()
+        self.is_open = True
         self._has_open(self.guard.opened())
 
     def close(self) -> None:
-        db, self._db = self._db, None
+        db, self._db, self.is_open = self._db, None, False
         if db is not None:
             self._has_open(())
             db.close()

@@ -86,9 +86,6 @@ class LooseEntry(Lane):
 
     position: int = 0
 
-    def place(self, number: int | None) -> tuple[int | None, int | None]:
-        return None, None
-
     @classmethod
     def load(cls, position: int, row: tuple[Any, ...]) -> LooseEntry:
         """From what ``LOOSE_ENTRY`` answers."""

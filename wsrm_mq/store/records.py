@@ -40,6 +40,7 @@ class Lane:
     the epoch."""
 
     id: int = 0
+    """Its key; 0 for one that is in no table of lanes."""
     queue: int
     kind: str
     """``rm``: a sequence rules it, see ``SequenceRecord``; ``connection``: messages without WS-RM, in order of receipt;
@@ -111,10 +112,6 @@ class Lane:
     def sender(self) -> str | None:
         """The sender for whom messages are counted that are sent because of this lane."""
         return self.partner or self.principal or self.peer
-
-    def place(self, number: int | None) -> tuple[int | None, int | None]:
-        """Lane and number of an entry, as they are stored."""
-        return self.id, number
 
     @property
     def row(self) -> dict[str, object]:

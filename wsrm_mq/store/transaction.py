@@ -212,11 +212,12 @@ class Transaction(UnitOfWork):
     ) -> None:
         """``add_ledger``, about a lane where there is one. It is told once it is committed. ``failure``: the
         columns ``fault``, ``exception`` and ``place`` of an attempt that did not go well."""
-        of, number = lane.place(number) if lane else (None, number)
+        if isinstance(lane, LooseEntry):  # it has neither lane nor number
+            number = None
         self.add_ledger(
             event,
             lane.queue if lane else None,
-            sequence=of,
+            sequence=None if lane is None else lane.id or None,
             number=number,
             position=position,
             attempt=attempt,

@@ -43,7 +43,7 @@ class UnitOfWork:
         self.now = now
         self.reached = now if reached is None else reached
         self.connections = cache.connections
-        self.counts = Counts()
+        self.counts = Counts(int)
         """The counts of this transaction; ``counting`` says when they are written."""
         self.notices: list[tuple[str, dict[str, Any]]] = []
         """Events to be told once this is committed."""

@@ -65,8 +65,8 @@ class Writer:
         self._writing = threading.RLock()
         """Held by the thread that takes from the queue and writes: what is taken first is written first. It knows whose
         it is: a thread that something is thrown into lets go of it where it has it, and only there."""
-        self._attended = False
-        """A loop will come for what lingers."""
+        self.is_attended = False
+        """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes no thread."""
         self._lock = threading.Lock()
         """Taken as itself, many times a message: a condition's own ``with`` is written in Python."""
         self._changed = threading.Condition(self._lock)
@@ -136,7 +136,7 @@ class Writer:
             if (
                 self._idle
                 and not is_led
-                and (not lingers or (not self._attended and len(self._queue.waiting) in (1, LINGERING)))
+                and (not lingers or (not self.is_attended and len(self._queue.waiting) in (1, LINGERING)))
             ):
                 self._idle = False
                 self._changed.notify()
@@ -157,11 +157,6 @@ class Writer:
         """Take no more sequences than ``has_slot`` says there are threads for, and none whose host is ``left_alone``:
         see ``Cache``."""
         self._commit.bound(has_slot, left_alone)
-
-    def attend(self, attended: bool) -> None:
-        """Whether a ``lead`` will come soon in any case: what lingers waits for it, and wakes no thread."""
-        with self._lock:
-            self._attended = attended
 
     def lead(self) -> None:
         """Write what waits, in this thread, without waiting for more than a commit; what cannot be written so is left
@@ -186,8 +181,9 @@ class Writer:
         """Answers whether something is left."""
         commit = self._commit
         with self._lock:
-            well = commit.is_open and not (self._stopping or commit.checkpoint_due or self._in_trouble)
-            batch = self._queue.take(LED_BYTES, alone=False) if well else []
+            is_in_trouble = self._reserve.is_spent or self._trouble.is_on or commit.guard.lost is not None
+            is_ready = commit.is_open and not (self._stopping or commit.checkpoint_due or is_in_trouble)
+            batch = self._queue.take(LED_BYTES, alone=False) if is_ready else []
             is_left = bool(self._queue.waiting)
         kept = self._led(batch) if batch else []
         if kept:
@@ -212,10 +208,6 @@ class Writer:
             if self._idle:
                 self._idle = False
                 self._changed.notify()
-
-    @property
-    def _in_trouble(self) -> bool:
-        return self.is_disk_full or self._trouble.is_on or self._commit.guard.lost is not None
 
     def call(
         self,
@@ -374,7 +366,7 @@ class Writer:
                 self._idle = True
                 self._changed.wait(LINGER_SECONDS if lingered else NET_SECONDS)
             if lingered:
-                self._attended = False  # no loop has come
+                self.is_attended = False  # no loop has come
             self._idle = False
             return bool(self._queue.waiting) or not self._stopping
 

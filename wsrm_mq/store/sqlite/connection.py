@@ -93,7 +93,10 @@ class Connection(sqlite3.Connection):
     def begin(self, *, wait: bool = True) -> int:
         """SQLite waits longer after each look at the lock, up to 100 ms, so of several busy processes the one that has
         waited longest looks least often. Here all look alike."""
-        _when_free(self, "BEGIN IMMEDIATE", wait=wait)
+        if wait:
+            _when_free(self, "BEGIN IMMEDIATE")
+        else:
+            self.execute("BEGIN IMMEDIATE")
         return int(self.execute("PRAGMA data_version").fetchone()[0])
 
     def positions(self) -> Iterator[int]:
@@ -204,7 +207,7 @@ def write_ahead(db: sqlite3.Connection) -> bool:
     return bool(_when_free(db, "PRAGMA journal_mode = WAL").fetchone()[0] == "wal")
 
 
-def _when_free(db: sqlite3.Connection, statement: str, *, wait: bool = True) -> sqlite3.Cursor:
+def _when_free(db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
     give_up_at = None
     while True:
         try:
@@ -214,7 +217,7 @@ def _when_free(db: sqlite3.Connection, statement: str, *, wait: bool = True) -> 
                 raise
             now = time.monotonic()
             give_up_at = give_up_at or now + BUSY_TIMEOUT_MS / 1000
-            if now >= give_up_at or not wait:
+            if now >= give_up_at:
                 raise
         time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
 
