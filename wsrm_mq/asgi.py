@@ -38,8 +38,15 @@ from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import Answer, forwarded
 from wsrm_mq.destination.client import Client
-from wsrm_mq.destination.coverage import DISGUISED_BYTES, NOT_SOAP, Business, carries_rm, may_be_disguised
-from wsrm_mq.destination.description import UNASKED, asks_for_wsdl
+from wsrm_mq.destination.coverage import (
+    DISGUISED_BYTES,
+    NOT_SOAP,
+    UNASKED,
+    Business,
+    asks_for_wsdl,
+    carries_rm,
+    may_be_disguised,
+)
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
 from wsrm_mq.errors import ConfigurationError, NameNotKnown, StoreError

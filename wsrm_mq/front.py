@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq.config import Partner, Settings, named_operations
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
-from wsrm_mq.delivery.posted import Post
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.coverage import Business, Coverage, not_rm, path_of
-from wsrm_mq.destination.description import Description
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.make_connection import Fetching
@@ -30,7 +28,6 @@ from wsrm_mq.destination.reach import OPTION, Reach
 from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope import Headers, Limits
-from wsrm_mq.envelope.policy import Announcement
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import (
     ConfigurationError,
@@ -53,6 +50,11 @@ from wsrm_mq.store.applications import Serving, queue_name
 from wsrm_mq.store.fetching import is_anything_waiting
 from wsrm_mq.store.refusals import reason_of
 from wsrm_mq.versions import SOAPVersion
+
+if TYPE_CHECKING:
+    from wsrm_mq.delivery.posted import Post
+    from wsrm_mq.destination.description import Description
+    from wsrm_mq.envelope.policy import Announcement
 
 Refused = BodyRefused | StoreError | NotAuthenticated | ConfigurationError | NameServerSilent
 REFUSED: Final = (BodyRefused, StoreError, NotAuthenticated, ConfigurationError, NameServerSilent)
@@ -159,6 +161,8 @@ class Front:
         """What is added to WSDLs, if anything is."""
         has_one_way = any(peer.operations is not None and peer.operations.one_way for peer in peers)
         if has_one_way or settings.announce_rm or settings.public_url is not None:
+            from wsrm_mq.destination.description import Description  # lxml, which few need
+
             told = self._one_way_for, settings.public_url, self._announcement
             self.description = Description(*told, self.engine.events)
         reported = (settings.address_header,) if settings.address_header is not None else ()
@@ -350,6 +354,8 @@ class Front:
         """What the WSDL that is asked for promises to the one who asks."""
         if not (self.settings.announce_rm and self._coverage.describes(environ)):
             return None
+        from wsrm_mq.envelope.policy import Announcement
+
         peer = self._asks(environ)
         policy = peer.policy
         return Announcement(policy.assurance, policy.ordered, peer.require_rm, policy.inactivity)

@@ -18,8 +18,7 @@ from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
 from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.connections import correct_peer
-from wsrm_mq.destination.coverage import NOT_SOAP, Business, is_disguised
-from wsrm_mq.destination.description import asks_for_wsdl, question
+from wsrm_mq.destination.coverage import NOT_SOAP, Business, asks_for_wsdl, is_disguised, question
 from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import read_body
 from wsrm_mq.errors import ConfigurationError, NameNotKnown, NameServerSilent

@@ -28,7 +28,7 @@ def do_resume(one: Instance, identifier: str) -> int | None:
 def test_what_comes_for_a_held_sequence_is_accepted_and_waits(one: Instance) -> None:
     identifier = one.create().terms.identifier
     assert do_hold(one, identifier) is None
-    receipt = one.take(identifier, 1)
+    receipt = one.take(identifier, 1, waits=True)
     assert receipt.acknowledgement is not None
     assert receipt.acknowledgement.ranges == ((1, 1),)
     assert (receipt.claim, receipt.is_stuck) == (None, True)

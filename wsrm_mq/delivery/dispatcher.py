@@ -21,7 +21,6 @@ from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.deliverable import RUN_LENGTH, deliverable
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
-from wsrm_mq.delivery.hanging import SENDING
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.prefetch import Prefetch
@@ -77,6 +76,7 @@ class Dispatcher:
         threads: int = 8,
         max_threads: int = 64,
         request_threads: int = 64,
+        send_threads: int = 1,
         events: Events,
         left_alone: MaySend = may_send,
         on_retry: Callable[[int], None] = lambda _at: None,
@@ -95,7 +95,7 @@ class Dispatcher:
         )
         """Apart: requests that block leave the sequences their threads."""
         self.send_pool: Pool[_Run] = Pool(
-            self._work, threads=threads, max_threads=SENDING, events=events, of="messages to send"
+            self._work, threads=threads, max_threads=send_threads, events=events, of="messages to send"
         )
         """Apart: endpoints that hang leave the application its threads (SEC-018)."""
         self._prefetch = Prefetch()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
-from wsrm_mq.delivery.posted import Posted
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.hearing import hear
@@ -15,6 +15,9 @@ from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
+
+if TYPE_CHECKING:
+    from wsrm_mq.delivery.posted import Posted
 
 HandOver = Callable[[Receipt], object]
 """Has done what a receipt leaves to do: a claim is run, the watch looks."""

@@ -1,5 +1,5 @@
-"""Which requests are ours: by path, method and media type; and what is answered to one that the application must not
-get, because it could take it for a message."""
+"""Which requests are ours: by path, method and media type; which ask for the WSDL; and what is answered to one that the
+application must not get, because it could take it for a message."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from wsrm_mq.destination.request_body import told_length
 from wsrm_mq.versions import RM_OF_NAMESPACE
 
 DISGUISED_BYTES: Final = 64 * 1024
+LARGEST: Final = 16 * 1024 * 1024
+"""Bytes of a document that is read; a tree of it takes several times as much."""
+UNASKED: Final = frozenset(
+    ("accept-encoding", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range")
+)
+"""Fields of a request by which the application would answer with less than its document."""
+_CGI_UNASKED: Final = tuple(f"HTTP_{name.upper().replace('-', '_')}" for name in UNASKED)
 _RM_NAMESPACES: Final = tuple(namespace.encode() for namespace in RM_OF_NAMESPACE)
 _SOAP_TYPES: Final = ("text/xml", "application/soap+xml", "multipart/related", "application/xop+xml")
 _JSON: Final = (b"{", b"[", b'"')
@@ -122,3 +129,18 @@ def carries_rm(content: bytes) -> bool:
 def path_of(environ: Environ) -> str:
     """The whole path of a request, mount point included: it names a queue."""
     return f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/"
+
+
+def asks_for_wsdl(environ: Environ) -> bool:
+    if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
+        return False
+    query = str(environ.get("QUERY_STRING", "")).lower()
+    return query.split("&")[0].split("=")[0] == "wsdl" or str(environ.get("PATH_INFO", "")).endswith(".wsdl")
+
+
+def question(environ: Environ) -> Environ:
+    """What the application is asked in place of ``environ``, which asks for a WSDL."""
+    asked = {**environ, "REQUEST_METHOD": "GET"}
+    for name in _CGI_UNASKED:
+        asked.pop(name, None)
+    return asked

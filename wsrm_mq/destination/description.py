@@ -12,22 +12,16 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.service_reply import UnusableReply, expanded
+from wsrm_mq.destination.coverage import LARGEST
 from wsrm_mq.envelope.content import content_type_of, parse_content_type
 from wsrm_mq.envelope.policy import Announcement, announce
 from wsrm_mq.envelope.wsdl import move_ports, parsed, remove_outputs, written
 from wsrm_mq.events.telling import Events
 from wsrm_mq.remembered import Recent
 
-LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a document that is read; a tree of it takes several times as much."""
 _DOCUMENTS: Final = 8
 _REMEMBERED: Final = 4 * 1024 * 1024
 """Bytes of a document that is remembered."""
-UNASKED: Final = frozenset(
-    ("accept-encoding", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range")
-)
-"""Fields of a request by which the application would answer with less than its document."""
-_CGI_UNASKED: Final = tuple(f"HTTP_{name.upper().replace('-', '_')}" for name in UNASKED)
 _OF_THE_LENGTH: Final = frozenset(("content-length", "transfer-encoding", "connection", "keep-alive"))
 _OF_THE_OTHER_DOCUMENT: Final = frozenset(
     ("accept-ranges", "content-digest", "content-md5", "digest", "etag", "last-modified", "repr-digest")
@@ -119,21 +113,6 @@ class Description:
         if not self._is_told and ("xml" in media_type or _ABOUT in content):
             self._is_told = True
             self._events.tell("wsdl.untouched", path=environ.get("PATH_INFO"), reason=str(error))
-
-
-def asks_for_wsdl(environ: Environ) -> bool:
-    if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
-        return False
-    query = str(environ.get("QUERY_STRING", "")).lower()
-    return query.split("&")[0].split("=")[0] == "wsdl" or str(environ.get("PATH_INFO", "")).endswith(".wsdl")
-
-
-def question(environ: Environ) -> Environ:
-    """What the application is asked in place of ``environ``, which asks for a WSDL."""
-    asked = {**environ, "REQUEST_METHOD": "GET"}
-    for name in _CGI_UNASKED:
-        asked.pop(name, None)
-    return asked
 
 
 def _is_known(etag: str, tags: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from wsrm_mq.delivery.application import CallApplication, Environ
 from wsrm_mq.delivery.service_reply import expanded, status_of
-from wsrm_mq.destination.description import LARGEST, question
+from wsrm_mq.destination.coverage import LARGEST, question
 from wsrm_mq.envelope import Headers
 from wsrm_mq.remembered import Recent
 

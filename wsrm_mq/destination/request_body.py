@@ -9,16 +9,18 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.destination.client import Client
-from wsrm_mq.destination.exchange import Request
 from wsrm_mq.envelope import Limits, parse_content_type
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
 from wsrm_mq.envelope.wellformed import check_well_formed
 from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
 from wsrm_mq.queue.arrival import Body
+
+if TYPE_CHECKING:
+    from wsrm_mq.destination.client import Client
+    from wsrm_mq.destination.exchange import Request
 
 SPOOL_OVER: Final = 1024 * 1024
 """Bytes above which a body goes to a temporary file."""

@@ -23,19 +23,15 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wsrm_mq import tracing
-from wsrm_mq.delivery.acknowledging import Acknowledging
 from wsrm_mq.delivery.delivery import Call, Delivery
 from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.gaps import Gaps
 from wsrm_mq.delivery.gate import Gate
-from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.delivery.posted import Post
-from wsrm_mq.delivery.posting import Posting, has_taken
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.engine.duty import Duty
@@ -50,6 +46,10 @@ from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import ensure
 from wsrm_mq.store.store import Store, store_path
+
+if TYPE_CHECKING:
+    from wsrm_mq.delivery.acknowledging import Acknowledging
+    from wsrm_mq.delivery.posted import Post
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
@@ -193,7 +193,13 @@ class Engine:
         waiters = Waiters(self._max_waiting)
         call, self.acknowledging = self._call, None
         left_alone: MaySend = may_send
+        send_threads = 1
         if self._poster is not None:
+            from wsrm_mq.delivery.acknowledging import Acknowledging
+            from wsrm_mq.delivery.hanging import SENDING, Patient
+            from wsrm_mq.delivery.posting import Posting, has_taken
+
+            send_threads = SENDING
             post = Patient(self._poster(), knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
             left_alone = post.left_alone
             hearing = Hearing(store, self._policy_of, self.events, self.hand_over)
@@ -208,6 +214,7 @@ class Engine:
             waiters,
             self.duty,
             request_threads=self._request_threads,
+            send_threads=send_threads,
             events=self.events,
             left_alone=left_alone,
             on_retry=lambda at: self.watch.nudge(at),
