@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wsrm_mq.errors import WSRMError as WSRMError
     from wsrm_mq.events.telling import Event as Event
     from wsrm_mq.inbox import once as once
+    from wsrm_mq.node import connect as connect
     from wsrm_mq.wsgi import WSRMMiddleware as WSRMMiddleware
 
 __version__ = "0.1.0.dev0"
@@ -27,10 +28,11 @@ _HOMES = {
     "StoreError": "wsrm_mq.errors",
     "WSRMError": "wsrm_mq.errors",
     "WSRMMiddleware": "wsrm_mq.wsgi",
+    "connect": "wsrm_mq.node",
     "once": "wsrm_mq.inbox",
 }
 
-__all__ = ["Event", "NotAuthenticated", "Settings", "StoreError", "WSRMError", "WSRMMiddleware", "once"]
+__all__ = ["Event", "NotAuthenticated", "Settings", "StoreError", "WSRMError", "WSRMMiddleware", "connect", "once"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,12 +18,20 @@
     ├── NotFound                 no such sequence, message, queue
     ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
     │   └── FilterError          a filter (``queue.filters``) that cannot be read
+    │   └── UnknownQueue         no queue of this name is there, and none is made without being asked for
     ├── NotAllowed               the state of the thing forbids the verb
+    │   ├── QueueBusy            another consumer alone reads the queue, or has leased what is in it
+    │   ├── PeekForbidden        the policy of the queue forbids to look into it
+    │   ├── OutOfOrder           a message of a group is settled before one that comes first
+    │   ├── TransactionAlreadyStarted   this thread has begun a transaction of the node, and not ended it
+    │   └── TransactionNotStarted       no transaction of the node was begun by this thread
+    ├── QuotaExceeded            the queue has no room for the message; nothing was stored
     ├── NameNotKnown             a host's name is to be looked up before the request can be judged
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
     │   ├── NameServerSilent     what a host's name stands for is not known in time
     │   └── LeftAlone            nothing was sent, as its host hangs, or has not answered for the first time yet
     ├── FenceLost                another owner has the sequence by now: the settlement is refused
+    ├── LeaseLost                the lease of a message had ended: the settlement is refused
     ├── ExportError              an export cannot be written or read
     ├── SparkFailed              Spark could not do a job: its memory, its disk, its JVM
     ├── ProbeFailed              an endpoint that was to be checked does not answer
@@ -46,6 +54,7 @@ __all__ = [
     "FenceLost",
     "FilterError",
     "InboxError",
+    "LeaseLost",
     "LeftAlone",
     "NameNotKnown",
     "NameServerSilent",
@@ -54,8 +63,12 @@ __all__ = [
     "NotAuthenticated",
     "NotFound",
     "OtherApplication",
+    "OutOfOrder",
+    "PeekForbidden",
     "ProbeFailed",
     "QueryError",
+    "QueueBusy",
+    "QuotaExceeded",
     "SchemaMismatch",
     "SparkFailed",
     "StoreBusy",
@@ -65,6 +78,9 @@ __all__ = [
     "StoreOverloaded",
     "StoreUnavailable",
     "StoreUnconfirmed",
+    "TransactionAlreadyStarted",
+    "TransactionNotStarted",
+    "UnknownQueue",
     "WSRMError",
 ]
 
@@ -192,6 +208,42 @@ class FilterError(QueryError):
 
 class NotAllowed(WSRMError):
     """The thing exists, but its state forbids what was asked."""
+
+
+class QueueBusy(NotAllowed):
+    """Another consumer alone reads the queue, or has leased what is in it. The text names the holder."""
+
+
+class PeekForbidden(NotAllowed):
+    """The policy of the queue forbids to look into it."""
+
+
+class OutOfOrder(NotAllowed):
+    """A message of an ordered group cannot be settled before one that comes first in the group."""
+
+
+class TransactionAlreadyStarted(NotAllowed):
+    """This thread has begun a transaction of the node, and has not ended it."""
+
+
+class TransactionNotStarted(NotAllowed):
+    """This thread has begun no transaction of the node."""
+
+
+class UnknownQueue(NotFound):
+    """There is no queue of this name. The text says how to declare it."""
+
+
+class QuotaExceeded(WSRMError):
+    """The queue has no room for a message; nothing was stored. ``lasts``: there will never be room for it."""
+
+    def __init__(self, message: str, *, lasts: bool = False) -> None:
+        super().__init__(message)
+        self.lasts = lasts
+
+
+class LeaseLost(WSRMError):
+    """The lease of a message had ended when it was settled: it is ready again, or another consumer has it."""
 
 
 class NotAnswered(WSRMError):

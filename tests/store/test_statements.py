@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.store import entries, lanes, queues, repairs
+from wsrm_mq.store import consuming, entries, lanes, queues, repairs
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {
     name: text
-    for module in (queues, entries, lanes, repairs)
+    for module in (queues, entries, lanes, repairs, consuming)
     for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str) and not text.startswith("(")  # a part of statements
 }
@@ -63,13 +63,61 @@ INDEX = {
     "ENDED_OWNERS": "lane_owned (owner>?)",
     "LIVE_INSTANCES": "instance_live",
     "END_INSTANCES": "instance_live",
+    "QUEUE_ROW": "sqlite_autoindex_queue_1",
+    "LET_GO_OF_QUEUES": "queue_held (owner=?)",
+    "ADD_DEDUPE": "",
+    "PUT_BEFORE": "PRIMARY KEY (queue=? AND message_id=?)",
+    "FORGET_PUT": "PRIMARY KEY (queue=? AND message_id=?)",
+    "FORGET_DEDUPE": "PRIMARY KEY (queue=?)",
+    "OLD_DEDUPE": "dedupe_until (until<?)",
+    "POSITION_IN": "entry_by_message (message=?)",
+    "READY": "entry_ready (queue=? AND priority>?)",
+    "COUNT_READY": "entry_ready (queue=? AND priority>?)",
+    "LETTERS": "entry_dead (queue=?)",
+    "COUNT_LETTERS": "entry_dead (queue=?)",
+    "FREE_LETTERS": "entry_dead (queue=? AND id>?)",
+    "LEASABLE": "lane_leasable (queue=? AND served_at>?)",
+    "COUNT_GROUPED": "lane_leasable (queue=? AND served_at>?)",
+    "RUN_OF_LANE": "entry_live (lane=? AND number>? AND number<?)",
+    "COUNT_RUN": "entry_live (lane=? AND number>? AND number<?)",
+    "DUE_WAITS": "entry_waiting (hold=? AND retry_at<?)",
+    "NEXT_WAIT": "entry_waiting (hold=?",
+    "TURNED_BACK": "entry_waiting (hold=?)",
+    "EXPIRED": "entry_expiring (expires_at>? AND expires_at<?)",
+    "NEXT_EXPIRY": "entry_expiring",
+    "FIRST_ENDS": "instance_live",
+    "NEXT_LANE_WAIT": "lane_leasable",
+    "LEASED_BY": "entry_leased (owner=? AND leased_until>? AND leased_until<?)",
+    "LANES_LEASED_BY": "lane_leased (owner=? AND leased_until>? AND leased_until<?)",
+    "HOLDERS": "instance",
+    "PEEK": "entry_consumed (queue=? AND id>?)",
+    "PEEK_LETTERS": "entry_dead (queue=? AND id>?)",
+    "UNSETTLED_IN": "entry_consumed (queue=? AND id>? AND id<?)",
+    "STATES": "entry_consumed (queue=?)",
+    "LETTERS_OF": "queue_dead_letters (parent=?)",
+    "DECLARED_QUEUES": "sqlite_autoindex_queue_1",
+    "LEASED_IN": "instance",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-PARTIAL = {"RUNNABLE", "RUNNABLE_SENDS", "DISCARDING", "LIVE_INSTANCES", "END_INSTANCES", "HELD_IN_ALL"}
+LOOKS_AT_ALL = {"HOLDERS", "LEASED_IN", "DECLARED_QUEUES"}
+"""Instances and queues are few."""
+SORTED = {"STATES"}
+PARTIAL = {
+    "FIRST_ENDS",
+    "NEXT_EXPIRY",
+    "RUNNABLE",
+    "RUNNABLE_SENDS",
+    "DISCARDING",
+    "LIVE_INSTANCES",
+    "END_INSTANCES",
+    "HELD_IN_ALL",
+}
 """Read all of an index that holds nothing but what is looked for."""
 
 
-READS_NO_TABLE = re.compile("SUBQUERY|VIRTUAL TABLE|CONSTANT ROW|CO-ROUTINE|COMPOUND QUERY|UNION ALL|SEARCH settled$")
+READS_NO_TABLE = re.compile(
+    "SUBQUERY|VIRTUAL TABLE|CONSTANT ROW|CO-ROUTINE|COMPOUND QUERY|UNION ALL|SEARCH settled$|SCAN anon_1$"
+)
 """Steps that put others together, or read a list that is given."""
 
 
@@ -100,8 +148,8 @@ def test_a_statement_fits_the_schema_and_scans_no_table(db: sqlite3.Connection, 
     else:
         assert TEXTS[name].startswith("INSERT")
     for step in steps:
-        assert "TEMP B-TREE" not in step, "nothing is sorted that an index could bring in order"
-        assert step.startswith("SEARCH") or name in PARTIAL, step
+        assert "TEMP B-TREE" not in step or name in SORTED, "nothing is sorted that an index could bring in order"
+        assert step.startswith("SEARCH") or name in PARTIAL | LOOKS_AT_ALL | SORTED, step
 
 
 def test_constants_are_written_in_place_and_parameters_stay_named() -> None:

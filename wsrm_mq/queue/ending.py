@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsrm_mq.queue.counts import count_unsettled_of
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.outbound import end_outbound
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
@@ -140,6 +141,7 @@ def bury(
     home = lane.queue if lane.plan is None else tx.home(lane.queue)
     row = {"key": position, "dead_letters": tx.dead_letters(home), "origin": home, "reason": reason, "now": tx.now}
     if tx.execute(entries.BURY, row).rowcount:
+        count_unsettled_of(tx, lane, position, -1)
         lane.name(number, tx.now)
         tx.ledger("dead", lane, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
 

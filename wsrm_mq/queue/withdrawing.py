@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue.counts import count_unsettled_of
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.store import entries, repairs
@@ -83,6 +84,7 @@ def put_back(tx: Transaction, one: Stored) -> None:
                 f"{lane.identifier} has delivered messages behind number {number}, which would come late. {instead}"
             )
     tx.execute(repairs.UNSETTLE, {"key": one.position})
+    count_unsettled_of(tx, lane, one.position, 1)
     if is_held:
         lane.hold(one.size)
     else:
@@ -104,6 +106,7 @@ def _take_out(tx: Transaction, one: Stored, reason: str) -> None:
     tx.execute(
         entries.SETTLE, {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
     )
+    count_unsettled_of(tx, lane, one.position, -1)
     lane.name(number, tx.now)
     if is_held:
         lane.held -= 1

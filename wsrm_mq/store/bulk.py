@@ -20,7 +20,7 @@ from wsrm_mq.store.compiling import standard
 from wsrm_mq.store.dialects import written
 from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.loose import LOOSE_COLUMNS
-from wsrm_mq.store.tables import counter, entry, lane, message, range_, refusal, sequence
+from wsrm_mq.store.tables import counter, entry, header, lane, message, range_, refusal, sequence
 
 Row = Sequence[Any]
 _FEW, _MANY = 16, 32
@@ -93,6 +93,10 @@ ENTRIES: Final = BulkInsert(
     "reason",
     "settled_at",
 )
+PUT: Final = BulkInsert(
+    entry, "id", "queue", "message", "lane", "number", "priority", "expires_at", "retry_from", "retry_at", "hold"
+)
+HEADERS: Final = BulkInsert(header)
 REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "lane", "number", "wants_reply", "replay_of")
 RANGES: Final = BulkInsert(
     range_,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.store.applications import NAMELESS, Serving
@@ -119,6 +119,8 @@ class Cache:
         self.connections = ConnectionCache()
         self.queues: OrderedDict[str, int] = OrderedDict()
         """Keys by name, the first that was asked for first out."""
+        self.queue_rows: dict[str, tuple[Any, ...]] = {}
+        """Of declared queues, by name: what is consumed is asked for these."""
         self.served: set[int] = set()
         """Keys of queues that the process may run. No other takes one of them away while this one lives."""
         self.has_slot: Callable[[int], bool] = lambda _taken: True
@@ -144,6 +146,7 @@ class Cache:
         self.lanes.clear()
         self.connections.clear()
         self.queues.clear()
+        self.queue_rows.clear()
         self.served = set()
         self.positions = None
         self.last_position = 0
@@ -157,5 +160,6 @@ class Cache:
     def drop_queues(self, keys: Collection[int]) -> None:
         """Forget queues that this process has deleted. ``validate`` forgets queues that another one has deleted."""
         self.served.difference_update(keys)
+        self.queue_rows.clear()
         for name in [name for name, key in self.queues.items() if key in keys]:
             del self.queues[name]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.store.driver import content_of
+from wsrm_mq.store.steady import Steady
 
 JUMP: Final = 600_000
 """ms. Further on than that from one look to the next, the clock has jumped."""
@@ -36,9 +37,12 @@ def wall_clock() -> int:
 class Believed:
     """The clock as one process believes it. ``passed``: seconds of a clock that is never set; without it no time is
     doubted. ``file`` has the last time that was believed here; without it the next process begins with what the store
-    has."""
+    has. ``steady``: the clock that leases are measured by; without it they are by the time of day."""
 
-    def __init__(self, passed: Callable[[], float] | None, file: Path | None = None) -> None:
+    def __init__(
+        self, passed: Callable[[], float] | None, file: Path | None = None, steady: Steady | None = None
+    ) -> None:
+        self.steady = steady
         self._passed = passed
         self._file = file
         self._known: tuple[int, float] | None = None
@@ -98,4 +102,5 @@ class Believed:
 
 def believed_of(clock: Clock, file: Path) -> Believed:
     """How far ``clock`` is believed: wholly, where it is not the machine's own. ``file``: see ``Believed``."""
-    return Believed(_SINCE_BOOT if clock is wall_clock else None, file)
+    passed = _SINCE_BOOT if clock is wall_clock else None
+    return Believed(passed, file, Steady(clock, passed))

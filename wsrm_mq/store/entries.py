@@ -194,6 +194,7 @@ HELD_BYTES: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), IS_LIVE)
 )
+SIZE: Final = compiled(select(message.c.body_size).join(entry, entry.c.message == message.c.id).where(_KEY))
 _BODY_OF: Final = (
     "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = :key"
 )
@@ -209,3 +210,7 @@ def body_at(db: Connection, position: int) -> BinaryIO:
     if not has_body:
         raise NotFound(f"The body of the message at position {position} was freed by retention.")
     return db.open_body(int(message))
+
+
+CANCEL: Final = _changed(cancels=entry.c.cancels + 1)
+IS_LIVE_AT: Final = compiled(select(entry.c.id).where(_KEY, IS_LIVE))

@@ -112,7 +112,9 @@ class GroupCommit:
             self.at_lock = False
             if not self._cache.validate(version):
                 self.guard.check_newest(db)
-            session = Session(db, self._cache, self.instance, self.instance_name, self._instances, self.tally)
+            session = Session(
+                db, self._cache, self.instance, self.instance_name, self._instances, self.tally, self._believed.steady
+            )
             now = self._clock()
             tx = Transaction(session, now, self._believed.by(now))
             for write in batch:

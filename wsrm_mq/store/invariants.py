@@ -189,19 +189,17 @@ INVARIANTS: Final = (
             || coalesce(', owner ' || e.owner, ', no owner')
         FROM entry e LEFT JOIN instance i ON i.id = e.owner
         WHERE e.id BETWEEN :lower AND :upper AND ((e.lane IS NULL) <> (e.number IS NULL) OR (
-            e.owner IS NOT NULL AND (e.lane IS NOT NULL OR (
+            e.owner IS NOT NULL AND ((e.lane IS NOT NULL AND e.outcome IS DISTINCT FROM 'dead') OR (
                 e.leased_until IS NULL AND (e.outcome IS NOT NULL OR i.ended_at IS NOT NULL)
             ))
         ))""",
     ),
     Invariant(
-        "what is leased has an owner, and waits for nothing; what is consumed by itself is in no lane",
+        "what is leased has an owner, and waits for nothing",
         "entry",
         """SELECT id, coalesce('leased until ' || leased_until, 'not leased') || coalesce(', hold ' || hold, '')
-        FROM entry WHERE id BETWEEN :lower AND :upper AND (
-            (leased_until IS NOT NULL AND (owner IS NULL OR hold IS NOT NULL))
-            OR (priority IS NOT NULL AND lane IS NOT NULL)
-        )""",
+        FROM entry WHERE id BETWEEN :lower AND :upper
+          AND leased_until IS NOT NULL AND (owner IS NULL OR hold IS NOT NULL)""",
     ),
     Invariant(
         "a declared queue counts what is not settled in it",

@@ -111,11 +111,13 @@ HELD_IN_ALL: Final = compiled(
     )
 )
 STOPS: Final = compiled(select(lane.c.on_hold_since, lane.c.discard_from).where(lane.c.id == p("key")))
+_IS_RUN: Final = lane.c.leased_until.is_(None)
+"""Its owner runs it; else a consumer has leased it."""
 CLAIMS_OF: Final = compiled(
-    select(lane.c.id, lane.c.fence, lane.c.kind == "outgoing").where(lane.c.owner == p("owner"))
+    select(lane.c.id, lane.c.fence, lane.c.kind == "outgoing").where(lane.c.owner == p("owner"), _IS_RUN)
 )
-OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None)))
-OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner")))
+OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None), _IS_RUN))
+OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner"), _IS_RUN))
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 FOREIGN: Final = select(_FOREIGN.c.value)
 _OURS: Final = and_(lane.c.served_at.is_(None), lane.c.queue.not_in(FOREIGN))

@@ -25,21 +25,29 @@ p = bindparam
 LOOSE_COLUMNS: Final = ("owner", "fence", "running_since", "retry_from", "retry_at")
 """Columns that change while a loose entry is run."""
 _saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*LOOSE_COLUMNS)
-_OF_ITS_OWN: Final = ("identifier", "peer", "partner", "soap", "addressing", "assurance")
+_OF_ITS_OWN: Final[dict[str, str | None]] = {
+    "identifier": "",
+    **dict.fromkeys(("peer", "partner")),
+    "soap": "1.2",
+    "addressing": "1.0",
+    "assurance": DeliveryAssurance.EXACTLY_ONCE.value,
+}
+"""And what one has that came with no request."""
 
 ADD_LOOSE: Final = compiled(insert(loose).values({column.name: p(column.name) for column in loose.columns}))
 LOOSE_ENTRY: Final = compiled(
     select(
         func.coalesce(entry.c.origin, entry.c.queue),
         entry.c.outcome,
+        entry.c.priority,
         message.c.principal,
         message.c.received_at,
         *(entry.c[name] for name in LOOSE_COLUMNS),
-        *(loose.c[name] for name in _OF_ITS_OWN),
+        *(func.coalesce(loose.c[name], instead) for name, instead in _OF_ITS_OWN.items()),
     )
-    .join(loose, loose.c.entry == entry.c.id)
+    .outerjoin(loose, loose.c.entry == entry.c.id)
     .join(message, message.c.id == entry.c.message)
-    .where(entry.c.id == p("key"))
+    .where(entry.c.id == p("key"), entry.c.lane.is_(None))
 )
 IS_UNSETTLED: Final = compiled(select(entry.c.id).where(entry.c.id == p("key"), entry.c.outcome.is_(None)))
 _IS_DISPATCHED: Final = and_(entry.c.priority.is_(None), entry.c.lane.is_(None), entry.c.outcome.is_(None))
@@ -85,15 +93,22 @@ class LooseEntry(Lane):
     """An entry in no lane, as the lane that it would be alone in. No row of ``lane`` has it."""
 
     position: int = 0
+    priority: int | None = None
+    """Of one that is consumed, and no application is called with."""
+
+    @property
+    def is_consumed(self) -> bool:
+        return self.priority is not None
 
     @classmethod
     def load(cls, position: int, row: tuple[Any, ...]) -> LooseEntry:
         """From what ``LOOSE_ENTRY`` answers."""
-        queue, outcome, principal, received_at, *rest = row
+        queue, outcome, priority, principal, received_at, *rest = row
         run = dict(zip(LOOSE_COLUMNS, rest, strict=False))
         own = dict(zip(_OF_ITS_OWN, rest[len(LOOSE_COLUMNS) :], strict=True))
         one = cls(
             position=position,
+            priority=priority,
             queue=queue,
             kind="loose",
             principal=principal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, func, insert, or_, select, update
+from sqlalchemy import Table, bindparam, case, func, insert, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import instance, lane, ledger, message, queue
@@ -16,9 +16,41 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
     return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
 
 
-DECLARED: Final = ("policy", "messages", "bytes", "owner", "holder")
+DECLARED: Final = ("policy", "messages", "bytes", "last_position", "last_put_at", "owner", "holder")
 """What only a queue has that was declared: see ``consuming``."""
 ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id", *DECLARED)).returning(queue.c.id))
+QUEUE_ROW: Final = compiled(
+    select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy).where(
+        queue.c.name == p("name")
+    )
+)
+SET_POLICY: Final = compiled(update(queue).where(queue.c.id == p("key")).values(policy=p("policy")))
+POLICY: Final = compiled(select(queue.c.policy).where(queue.c.id == p("key")))
+UNDECLARE: Final = compiled(
+    update(queue)
+    .where(queue.c.id == p("key"))
+    .values(policy=None, name=p("name"), owner=None, holder=None, messages=0, bytes=0)
+)
+"""A queue that is deleted: what was settled in it still has one."""
+UNSETTLED: Final = compiled(select(queue.c.messages, queue.c.bytes).where(queue.c.id == p("key")))
+COUNT_UNSETTLED: Final = compiled(
+    update(queue)
+    .where(queue.c.id == p("key"))
+    .values(
+        messages=queue.c.messages + p("messages"),
+        bytes=queue.c.bytes + p("bytes"),
+        last_position=func.coalesce(p("last"), queue.c.last_position),
+        last_put_at=case((p("last").is_not(None), p("now")), else_=queue.c.last_put_at),
+    )
+)
+LAST_PUT: Final = compiled(select(queue.c.last_position, queue.c.last_put_at).where(queue.c.id == p("key")))
+HOLDER: Final = compiled(
+    select(queue.c.owner, queue.c.holder, instance.c.name, instance.c.pid)
+    .outerjoin(instance, instance.c.id == queue.c.owner)
+    .where(queue.c.id == p("key"))
+)
+HOLD_QUEUE: Final = compiled(update(queue).where(queue.c.id == p("key")).values(owner=p("owner"), holder=p("holder")))
+LET_GO_OF_QUEUES: Final = compiled(update(queue).where(queue.c.owner == p("key")).values(owner=None, holder=None))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
@@ -35,7 +67,11 @@ LEAVE: Final = compiled(
 ENDED_OWNERS: Final = compiled(
     select(lane.c.owner, func.coalesce(instance.c.name, ""))
     .select_from(lane.outerjoin(instance, instance.c.id == lane.c.owner))
-    .where(lane.c.owner.is_not(None), or_(instance.c.id.is_(None), instance.c.ended_at.is_not(None)))
+    .where(
+        lane.c.owner.is_not(None),
+        lane.c.leased_until.is_(None),
+        or_(instance.c.id.is_(None), instance.c.ended_at.is_not(None)),
+    )
 )
 """Owners of lanes that have ended, each with its name, once for each lane. An owner without a row has no name: it
 claimed after its row was deleted as that of a dead instance."""

@@ -109,6 +109,11 @@ class Lane:
     """``protocol``, as the store has it."""
 
     @property
+    def is_consumed(self) -> bool:
+        """Whether its messages were put, and are leased by consumers of a declared queue."""
+        return self.kind == "group"
+
+    @property
     def sender(self) -> str | None:
         """The sender for whom messages are counted that are sent because of this lane."""
         return self.partner or self.principal or self.peer

@@ -164,8 +164,11 @@ class Store:
                 key = int(db.execute(queues.ADD_INSTANCE, row).fetchone()[0])
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
-                if not any(self.instances.lives(other) for (other,) in db.execute(_OTHERS, (key,))):
+                is_alone = not any(self.instances.lives(other) for (other,) in db.execute(_OTHERS, (key,)))
+                if is_alone:
                     identity.begin_epoch(db)
+                if self.believed.steady is not None:
+                    self.believed.steady.agree(db, is_first=is_alone)
                 db.execute("COMMIT")
         finally:
             db.close()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import foreign
-from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, MESSAGES, REFUSALS, REPLAYS, Row
+from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, HEADERS, MESSAGES, PUT, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Counts, Tally
 from wsrm_mq.store.driver import space
@@ -32,6 +32,8 @@ class Session(NamedTuple):
     instances: Instances
     """The instances of the store, to be asked whether one lives."""
     tally: Tally | None = None
+    steady: Callable[[], int] | None = None
+    """What leases are measured by, ms since the epoch; ``None``: the time of day."""
 
 
 class UnitOfWork:
@@ -39,7 +41,7 @@ class UnitOfWork:
     what ends for ever: another time while the clock is doubted."""
 
     def __init__(self, session: Session, now: int, reached: int | None = None) -> None:
-        self.db, cache, self.instance, self.instance_name, self.instances, tally = session
+        self.db, cache, self.instance, self.instance_name, self.instances, tally, self._steady = session
         self.now = now
         self.reached = now if reached is None else reached
         self.connections = cache.connections
@@ -55,6 +57,13 @@ class UnitOfWork:
         self._messages: list[Row] = []
         self._entries: list[Row] = []
         self._replays: list[Row] = []
+        self._put: list[Row] = []
+        self._headers: list[Row] = []
+        self._unsettled: dict[int, list[int]] = {}
+        """What declared queues have more of, or less, that is not settled: messages and bytes."""
+        self._last_put: dict[int, int] = {}
+        """Positions by the keys of declared queues."""
+        self._measured: int | None = None
         self._delivered: list[Row] = []
         self._used_bytes: int | None = None
         if cache.positions is None:
@@ -65,9 +74,16 @@ class UnitOfWork:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
-        if self._entries or self._messages or self._delivered or self._replays:
+        if self._entries or self._messages or self._delivered or self._replays or self._put:
             self._write_rows()
         return self.db.execute(statement, parameters)
+
+    @property
+    def measured(self) -> int:
+        """One time for all of it by the clock that leases are measured by; ms since the epoch."""
+        if self._measured is None:
+            self._measured = self.now if self._steady is None else self._steady()
+        return self._measured
 
     @property
     def used_bytes(self) -> int:
@@ -92,6 +108,19 @@ class UnitOfWork:
         self._entries.append(ENTRIES.row(row))
         return int(row["id"])
 
+    def add_put(self, row: dict[str, Any]) -> int:
+        """Add a row of ``entry`` that is to be consumed; answers its position. ``id`` is in the row where it came with
+        its message."""
+        if "id" not in row:
+            row["id"] = self._position = next(self._positions)
+        self._put.append(PUT.row(row))
+        self._last_put[row["queue"]] = row["id"]
+        return int(row["id"])
+
+    def add_header(self, row: dict[str, Any]) -> None:
+        """Add a row of ``header``, of a message that was added."""
+        self._headers.append(HEADERS.row(row))
+
     def add_replay(self, row: dict[str, Any]) -> int:
         """Add a row of ``entry`` for a message that is there; answers its position."""
         row["id"] = self._position = key = next(self._positions)
@@ -108,12 +137,16 @@ class UnitOfWork:
         self._delivered.append((position,))
 
     def _write_rows(self) -> None:
-        for bulk, rows in ((MESSAGES, self._messages), (ENTRIES, self._entries), (REPLAYS, self._replays)):
+        for bulk, rows in (
+            *((MESSAGES, self._messages), (HEADERS, self._headers)),
+            *((ENTRIES, self._entries), (REPLAYS, self._replays), (PUT, self._put)),
+        ):
             if rows:
                 bulk.write(self.db.execute, rows)
         if self._delivered:
             DELIVERED.write(self.db.execute, self._delivered, self.now)
         self._messages, self._entries, self._replays, self._delivered = [], [], [], []
+        self._put, self._headers = [], []
 
     # queues
 
@@ -138,6 +171,38 @@ class UnitOfWork:
             return None
         self._cache.keep_queue(name, found[0])
         return int(found[0])
+
+    def add_unsettled(self, queue: int, messages: int, size: int) -> None:
+        """So many messages more, of ``size`` bytes in all, are not settled in a declared queue; or less."""
+        counted = self._unsettled.setdefault(queue, [0, 0])
+        counted[0] += messages
+        counted[1] += size
+
+    def unsettled_in(self, queue: int) -> tuple[int, int]:
+        """Messages and bytes in a declared queue that are not settled."""
+        messages, size = self.execute(queues.UNSETTLED, {"key": queue}).fetchone()
+        more, larger = self._unsettled.get(queue, (0, 0))
+        return messages + more, size + larger
+
+    def queue_row(self, name: str) -> tuple[Any, ...] | None:
+        """Key, name, kind, parent, application and policy of the queue with this name, as it is committed, or was made
+        by this transaction."""
+        row = self._cache.queue_rows.get(name)
+        if row is None:
+            row = self.execute(queues.QUEUE_ROW, {"name": name}).fetchone()
+            if row is not None:
+                self._cache.queue_rows[name] = row
+        return row
+
+    def set_policy(self, name: str, key: int, policy: str) -> None:
+        """Declare a queue, or declare it anew."""
+        self.execute(queues.SET_POLICY, {"key": key, "policy": policy})
+        self._cache.queue_rows.pop(name, None)
+
+    def forget_queue_name(self, name: str) -> None:
+        """There is no queue of this name any more."""
+        self._cache.queue_rows.pop(name, None)
+        self._cache.queues.pop(name, None)
 
     def forget_queues(self, keys: Collection[int]) -> None:
         """Delete queues. Nothing has their keys any more, nor will: keys are given once."""
@@ -189,6 +254,11 @@ class UnitOfWork:
     def flush(self) -> None:
         """Write what is not written yet. Called once, before COMMIT."""
         self._write_rows()
+        for queue, (messages, size) in self._unsettled.items():
+            last = self._last_put.get(queue)
+            if messages or size or last is not None:
+                row = {"key": queue, "messages": messages, "bytes": size, "last": last, "now": self.now}
+                self.db.execute(queues.COUNT_UNSETTLED, row)
         self._counts_now = self._counts_now or time.monotonic() >= self._tally.due_at
         if self._counts_now:
             counts = self._tally.with_waiting(self.counts)

@@ -24,12 +24,16 @@ queue: Final = table(
     # Of a declared queue: what is not settled in it.
     Column("messages", Number, nullable=False, server_default="0"),
     Column("bytes", Number, nullable=False, server_default="0"),
+    # The last that was put there, and when.
+    Column("last_position", Number),
+    Column("last_put_at", Number),
     # Who alone reads it, where its access is exclusive: an instance, and the name of its consumer.
     Column("owner", Number),
     Column("holder", Text),
     one_of("kind", QUEUE_KINDS),
     sqlite_autoincrement=True,
 )
+index("queue_held", queue.c.owner, where="owner IS NOT NULL")
 index("queue_dead_letters", queue.c.parent, unique=True, where="kind = 'dead_letter'")
 
 message: Final = table(
@@ -85,7 +89,7 @@ entry: Final = table(
     Column("owner", Number),
     Column("fence", Number, nullable=False, server_default="0"),
     Column("running_since", Number),
-    # Of what is consumed, and no application is called with: 0 to 9, the highest first. An entry in a lane has none.
+    # Of what is consumed, and no application is called with: 0 to 9, the highest first. In a lane it says only that.
     Column("priority", Number),
     # When the lease of it ends, by the clock that is never set; whose lease it is, where that is a subscription's.
     Column("leased_until", Number),
@@ -113,8 +117,9 @@ index("entry_owned", entry.c.owner, where="owner IS NOT NULL AND leased_until IS
 index(
     "entry_ready",
     *(entry.c.queue, entry.c.priority.desc(), entry.c.id),
-    where="priority IS NOT NULL AND outcome IS NULL AND owner IS NULL AND hold IS NULL",
+    where="priority IS NOT NULL AND lane IS NULL AND outcome IS NULL AND owner IS NULL AND hold IS NULL",
 )
+index("entry_consumed", entry.c.queue, entry.c.id, where="priority IS NOT NULL AND outcome IS NULL")
 index("entry_leased", entry.c.owner, entry.c.leased_until, where="leased_until IS NOT NULL")
 index("entry_expiring", entry.c.expires_at, where="expires_at IS NOT NULL AND outcome IS NULL AND owner IS NULL")
 index("entry_waiting", entry.c.hold, entry.c.retry_at, where="hold IS NOT NULL AND outcome IS NULL")

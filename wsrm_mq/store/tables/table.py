@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Identity, Index, Integer, MetaData, Table, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    text,
+)
 
 __all__ = ["Number", "given_key", "index", "metadata", "one_of", "table"]
 

@@ -69,6 +69,7 @@ REASONS: Final = (
     "sequence_terminated",
     "skipped",
     "store_adopted",
+    "taken",
     "terminated_by_operator",
     "ttl_expired",
 )

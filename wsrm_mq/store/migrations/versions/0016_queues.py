@@ -19,7 +19,7 @@ STATEMENTS = (
     """
 CREATE TABLE new_queue (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, kind TEXT NOT NULL,
     parent INTEGER, created_at INTEGER NOT NULL, application TEXT, policy TEXT, messages INTEGER DEFAULT '0' NOT
-    NULL, bytes INTEGER DEFAULT '0' NOT NULL, owner INTEGER, holder TEXT, CONSTRAINT kind_is_a_word CHECK (kind IN
+    NULL, bytes INTEGER DEFAULT '0' NOT NULL, last_position INTEGER, last_put_at INTEGER, owner INTEGER, holder TEXT, CONSTRAINT kind_is_a_word CHECK (kind IN
     ('app', 'dead_letter', 'outgoing', 'subscription', 'journal', 'report')), UNIQUE (name), FOREIGN KEY(parent)
     REFERENCES queue (id) ) STRICT
 """,
@@ -30,6 +30,7 @@ CREATE TABLE new_queue (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT
     "INSERT INTO sqlite_sequence (name, seq) SELECT 'new_queue', seq FROM sqlite_sequence WHERE name = 'queue'",
     "DROP TABLE queue",
     "ALTER TABLE new_queue RENAME TO queue",
+    "CREATE INDEX queue_held ON queue (owner) WHERE owner IS NOT NULL",
     "CREATE UNIQUE INDEX queue_dead_letters ON queue (parent) WHERE kind = 'dead_letter'",
     """
 CREATE TABLE new_lane (id INTEGER NOT NULL, queue INTEGER NOT NULL, kind TEXT DEFAULT 'rm' NOT NULL, identifier
@@ -76,7 +77,8 @@ CREATE TABLE new_lane (id INTEGER NOT NULL, queue INTEGER NOT NULL, kind TEXT DE
     "CREATE INDEX entry_loose ON entry (retry_at) WHERE priority IS NULL AND lane IS NULL AND outcome IS NULL",
     "CREATE INDEX entry_owned ON entry (owner) WHERE owner IS NOT NULL AND leased_until IS NULL",
     "CREATE INDEX entry_ready ON entry (queue, priority DESC, id) "
-    "WHERE priority IS NOT NULL AND outcome IS NULL AND owner IS NULL AND hold IS NULL",
+    "WHERE priority IS NOT NULL AND lane IS NULL AND outcome IS NULL AND owner IS NULL AND hold IS NULL",
+    "CREATE INDEX entry_consumed ON entry (queue, id) WHERE priority IS NOT NULL AND outcome IS NULL",
     "CREATE INDEX entry_leased ON entry (owner, leased_until) WHERE leased_until IS NOT NULL",
     "CREATE INDEX entry_expiring ON entry (expires_at) "
     "WHERE expires_at IS NOT NULL AND outcome IS NULL AND owner IS NULL",

@@ -1,0 +1,133 @@
+"""The watch of a node: it hears the doorbell, wakes who waits in this process, and ends what time has ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import Final
+
+from wsrm_mq.errors import StoreError
+from wsrm_mq.queue import expiring
+from wsrm_mq.store import consuming, queues
+from wsrm_mq.store.instances import Neighbours
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+
+WORD: Final = "queue"
+"""What instances tell each other where something may be ready."""
+POLL_SECONDS: Final = 1.0
+SOONEST_SECONDS: Final = 0.002
+
+
+class Doorbell:
+    """One thread of a node. ``rings`` grows whenever something may be ready."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._changed = threading.Condition()
+        self._rings = 0
+        self._stopping = threading.Event()
+        self._neighbours = Neighbours(store.instances)
+        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-node", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.ring()
+        presence = self._store.presence
+        if presence is not None:
+            self._store.instances.wake([presence.name], WORD)
+        self._thread.join()
+
+    @property
+    def rings(self) -> int:
+        return self._rings
+
+    def ring(self) -> None:
+        """Something may be ready: wake who waits in this process."""
+        with self._changed:
+            self._rings += 1
+            self._changed.notify_all()
+
+    def tell(self) -> None:
+        """Wake who waits, here and in other processes."""
+        self.ring()
+        with suppress(StoreError):  # they look by themselves soon
+            self._store.wake(word=WORD)
+
+    def wait(self, since: int, seconds: float) -> bool:
+        """Wait until it has rung more often than ``since``, or for so long; answers whether it has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._rings > since or self._stopping.is_set(), seconds)
+
+    def _loop(self) -> None:
+        presence = self._store.presence
+        assert presence is not None
+        seconds, looked_at = 0.0, 0.0
+        while not self._stopping.is_set():
+            try:
+                if presence.wait(seconds):
+                    self.ring()
+                now = time.monotonic()
+                if now - looked_at >= POLL_SECONDS:
+                    looked_at = now
+                    self._look_around()
+                seconds = self._turn()
+            except StoreError:
+                seconds = POLL_SECONDS
+                self._stopping.wait(POLL_SECONDS)
+
+    def _turn(self) -> float:
+        """End what is over; answers after how many seconds there is more to do."""
+        with self._store.reader() as db:
+            measured = self._store.believed.steady or self._store.clock
+            reached = self._store.reached()
+            due = [
+                (db.execute(consuming.NEXT_WAIT, {"hold": "scheduled"}).fetchone()[0], self._store.clock()),
+                (db.execute(consuming.NEXT_WAIT, {"hold": "backoff"}).fetchone()[0], self._store.clock()),
+                (db.execute(consuming.NEXT_EXPIRY).fetchone()[0], reached),
+                (db.execute(consuming.NEXT_LANE_WAIT, {"now": self._store.clock()}).fetchone()[0], self._store.clock()),
+            ]
+            for _owner, *ends in db.execute(consuming.FIRST_ENDS):
+                due += ((end, measured()) for end in ends)
+        left = min((at - now for at, now in due if at is not None), default=1_000) / 1000
+        if left > 0:
+            return max(SOONEST_SECONDS, min(left, POLL_SECONDS))
+        ended = self._store.call(expiring.sweep)
+        self.tell()
+        return 0.0 if ended else SOONEST_SECONDS
+
+    def _look_around(self) -> None:
+        """Give back what the dead have leased."""
+        presence = self._store.presence
+        if presence is not None and not presence.is_in_place:
+            presence.take_place()
+            self._store.submit(self._store.revive, lambda _result, _error: None, keep=True)
+        self._store.look_after()
+        with self._store.reader() as db:
+            holders = db.execute(consuming.HOLDERS).fetchall()
+            back = db.execute(consuming.TURNED_BACK, {"now": self._store.clock(), "count": 1}).fetchone()
+        gone = [one for one in holders if one[0] != self._store.instance and self._is_gone(*one)]
+        for key, name, _pid, _has_ended in gone:
+            while self._store.call(lambda tx, key=key, name=name: _take_over(tx, key, name)):  # type: ignore[misc]
+                continue
+        if back is not None:
+            self._store.call(expiring.end_turned_back)
+        if gone or back is not None:
+            self.tell()
+
+    def _is_gone(self, _key: int, name: str, _pid: int, has_ended: int) -> bool:
+        if has_ended:
+            return not self._store.instances.lives(name)
+        return bool(self._neighbours.is_dead(name))
+
+
+def _take_over(tx: Transaction, key: int, name: str) -> bool:
+    """Answers whether there is more."""
+    more = expiring.holder_gone(tx, key, name) >= expiring.PORTION
+    if not more:
+        tx.execute(queues.LEAVE, {"key": key, "now": tx.now})
+    return more

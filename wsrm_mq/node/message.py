@@ -1,0 +1,101 @@
+"""A message as a consumer has it: what it is, and what is done with it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from wsrm_mq.queue.leasing import Leased
+from wsrm_mq.queue.settling import Lease, Settlement
+
+if TYPE_CHECKING:
+    from wsrm_mq.node.node import Node
+
+Answer = Literal["ack", "cancel", "expire"]
+
+
+class Message:
+    """A message that was received, or looked at. Times in seconds since the epoch.
+
+    What is received is settled by one of ``ack``, ``release``, ``nack``, ``reject`` and ``expire``, each of which
+    answers what became of it, and raises ``LeaseLost`` where its lease had ended. Of what was only looked at they do
+    nothing.
+    """
+
+    def __init__(
+        self,
+        node: Node | None,
+        leased: Leased,
+        leased_until: float | None,
+        *,
+        state: str = "leased",
+        reason: str | None = None,
+        last_error: str | None = None,
+    ) -> None:
+        seen = leased.seen
+        self._node = node
+        self.lease = Lease(seen.position, seen.fence)
+        self.queue = leased.queue.name
+        """The queue that it is in."""
+        self.position = seen.position
+        """The store's number of it, never given twice."""
+        self.message_id = seen.message_id or f"#{seen.message}"
+        """Its sender's, or one that was made here."""
+        self.type = seen.type
+        self.body = seen.body or b""
+        self.topic = seen.topic
+        self.content_type = seen.content_type
+        self.properties: dict[str, Any] = {} if seen.properties is None else json.loads(seen.properties)
+        self.priority = seen.priority
+        self.number = seen.number
+        """Its place in its ordered group; ``None``: it is in none."""
+        self.received_at = seen.received_at / 1000
+        self.deliveries = seen.deliveries
+        """How often it was delivered, this time included."""
+        self.failures = seen.failures
+        self.leased_until = leased_until
+        """When the lease ends; ``None``: not before its holder goes."""
+        self.state = state
+        self.reason = reason
+        """Why it is held, or is a dead letter."""
+        self.last_error = last_error
+
+    def __repr__(self) -> str:
+        return f"<Message {self.position} of {self.queue}>"
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was delivered before."""
+        return self.deliveries > 1
+
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        return json.loads(self.body)
+
+    def ack(self, how: Answer = "ack") -> Settlement | None:
+        """It is taken. ``"cancel"``: ``release``; ``"expire"``: ``expire``."""
+        if how == "cancel":
+            return self.release()
+        if how == "expire":
+            return self.expire()
+        return None if self._node is None else self._node.ack([self])[0]
+
+    def release(self) -> Settlement | None:
+        """It goes back to its place, ready for any consumer."""
+        return None if self._node is None else self._node.release([self])[0]
+
+    def nack(self, error: object = "") -> Settlement | None:
+        """Its consumer has failed: it is delivered again after a while, or is a dead letter after the last time."""
+        return None if self._node is None else self._node.nack([self], error)[0]
+
+    def reject(self, reason: object = "") -> Settlement | None:
+        """It is no good: it is a dead letter at once."""
+        return None if self._node is None else self._node.reject([self], reason)[0]
+
+    def expire(self) -> Settlement | None:
+        """It is no longer wanted: it is a dead letter at once."""
+        return None if self._node is None else self._node.expire([self])[0]
+
+    def renew(self, lease: float | None = None) -> Settlement | None:
+        """Its lease begins anew, for ``lease`` seconds, or as long as its queue says."""
+        return None if self._node is None else self._node.renew([self], lease)[0]

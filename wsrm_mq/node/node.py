@@ -1,0 +1,431 @@
+"""A node: the queues of one store, for the threads of one process. Times are in seconds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from wsrm_mq.errors import (
+    ConfigurationError,
+    LeaseLost,
+    OutOfOrder,
+    QuotaExceeded,
+    StoreUnavailable,
+    TransactionAlreadyStarted,
+    TransactionNotStarted,
+)
+from wsrm_mq.node.doorbell import Doorbell
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.payload import stored
+from wsrm_mq.node.transactions import Transaction
+from wsrm_mq.queue import browsing, clearing, declaring, filters, settling
+from wsrm_mq.queue import put as putting
+from wsrm_mq.queue.browsing import Stats
+from wsrm_mq.queue.clearing import Cleared
+from wsrm_mq.queue.declaring import Declared
+from wsrm_mq.queue.leasing import MOST_COUNTED, Leased, Request, count_ready, lease
+from wsrm_mq.queue.policies import FOREVER, QueuePolicy, ms
+from wsrm_mq.queue.put import Put
+from wsrm_mq.queue.settling import Lease, Settlement
+from wsrm_mq.store import consuming, queues
+from wsrm_mq.store.clock import Clock, wall_clock
+from wsrm_mq.store.filtering import Filter
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction as Unit
+
+R = TypeVar("R")
+BLOCKED_SECONDS: Final = 0.25
+"""A producer that waits for room looks again so often, whatever it is told."""
+_LAST: Final = 2**63 - 1
+
+
+class Received(list[Message]):
+    """Messages that were received together."""
+
+    def __init__(self, messages: Iterable[Message], remaining: Callable[[], int]) -> None:
+        super().__init__(messages)
+        self._remaining = remaining
+
+    @property
+    def remaining(self) -> int:
+        """How many more are ready in the queues now, counted up to 10,000. What is leased is none of them."""
+        return self._remaining()
+
+
+class Node:
+    """See ``wsrm_mq.connect``. Its methods may be called by any thread; a transaction is of the thread that began
+    it."""
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        auto_create: bool = True,
+        clock: Clock = wall_clock,
+    ) -> None:
+        """``name``: what its consumers are known by. ``auto_create``: a queue that is not there is declared by the
+        first message that is put there."""
+        self.name = name
+        self._auto_create = auto_create
+        self.store = Store(where, clock=clock)
+        self.store.open()
+        self._pid = os.getpid()
+        self.doorbell = Doorbell(self.store)
+        self.doorbell.start()
+        self._own = threading.local()
+        self._turn = 0
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what is leased, uncounted, and leave the store."""
+        if self.store.is_open and self._pid == os.getpid():
+            self.doorbell.stop()
+            self.store.close(_leave)
+            self.doorbell.tell()
+
+    # queues
+
+    def declare(self, queue: str, **options: Any) -> QueuePolicy:
+        """Make a queue, or change the policy of one; answers its policy. The options are those of ``QueuePolicy``."""
+        return self.call(lambda tx: declaring.declare(tx, queue, options)).policy
+
+    def keys(self) -> list[str]:
+        """The names of the queues that are declared."""
+        with self.store.reader() as db:
+            return [name for (name,) in db.execute(consuming.DECLARED_QUEUES)]
+
+    def delete(self, queue: str, *, if_empty: bool = False, force: bool = False) -> Cleared:
+        """Delete a queue; what it has is purged. Raises ``QueueBusy`` where something is leased, unless ``force``."""
+        return self.call(lambda tx: clearing.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force))
+
+    def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
+        """Give up what is not leased, between two positions where those are given."""
+        last = _LAST if upper is None else upper
+        return self.call(lambda tx: clearing.purge(tx, declaring.declared(tx, queue), lower, last))
+
+    def stats(self, queue: str) -> Stats:
+        """What a queue has, by state."""
+        with self.store.reader() as db:
+            return browsing.stats(db, declaring.read(db, queue), self.store.clock())
+
+    # putting
+
+    def put(self, queue: str, body: object, *, timeout: float | None = None, **options: Any) -> int:
+        """Put a message; answers its position, once it is on the disk. ``options`` are ``type``, ``message_id``,
+        ``properties``, ``content_type``, ``priority``, ``ttl``, ``deliver_at``, ``delay``, ``group``, ``reach_by``,
+        ``receive_by``, ``journal``, ``report_to`` and ``reports``. Within a transaction it answers 0: the transaction
+        has the position when it is committed. Where the queue has no room and its ``overflow`` is ``block``, it waits
+        up to ``timeout`` seconds; ``None``: for ever. Raises ``QuotaExceeded``."""
+        return self._put(queue, [self._stored(body, options)], timeout)[0]
+
+    def put_many(
+        self, queue: str, bodies: Iterable[object], *, timeout: float | None = None, **options: Any
+    ) -> list[int]:
+        """Put messages together, all or none of them; answers their positions. See ``put``."""
+        return self._put(queue, [self._stored(body, options) for body in bodies], timeout)
+
+    def _stored(self, body: object, options: dict[str, Any]) -> Put:
+        return stored(body, now=self.store.clock(), **{"client": self.name, **options})
+
+    def _put(self, queue: str, many: list[Put], timeout: float | None) -> list[int]:
+        open_one = self._open_one
+        auto_create = self._auto_create
+
+        def verb(tx: Unit) -> list[int]:
+            found = declaring.found(tx, queue, auto_create=auto_create)
+            return putting.put_many(tx, found, many)
+
+        size = sum(len(one.body) for one in many)
+        if open_one is not None:
+            at = len(open_one.positions)
+            open_one.positions += [0] * len(many)
+
+            def later(tx: Unit) -> None:
+                open_one.positions[at : at + len(many)] = verb(tx)
+
+            open_one.verbs.append(later)
+            open_one.size += size
+            return [0] * len(many)
+        return self._when_there_is_room(queue, lambda: self.call(verb, size=size, wakes=True), timeout)
+
+    def _when_there_is_room(self, queue: str, put: Callable[[], R], timeout: float | None) -> R:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            rings = self.doorbell.rings
+            try:
+                return put()
+            except QuotaExceeded as error:
+                with self.store.reader() as db:
+                    waits = declaring.read(db, queue).policy.overflow == "block" and not error.lasts
+                left = BLOCKED_SECONDS if deadline is None else min(BLOCKED_SECONDS, deadline - time.monotonic())
+                if not waits or left <= 0:
+                    raise
+                self.doorbell.wait(rings, left)
+
+    # transactions
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction of this thread, for a ``with`` statement: what is put and settled in it is done together
+        at its end, or not at all where that raises. Raises ``TransactionAlreadyStarted``."""
+        return self.begin()
+
+    def begin(self) -> Transaction:
+        """Begin a transaction, which ``commit`` or ``rollback`` ends."""
+        if self._open_one is not None:
+            raise TransactionAlreadyStarted("This thread has begun a transaction. End it: `commit()` or `rollback()`.")
+        self._own.transaction = Transaction(self.commit, self.rollback)
+        return self._own.transaction  # type: ignore[no-any-return]
+
+    def commit(self) -> list[int]:
+        """Do what the transaction has collected; answers the positions of what was put in it."""
+        done = self._ended()
+        self.call(done, size=done.size, wakes=True)
+        return done.positions
+
+    def rollback(self) -> None:
+        """Forget what the transaction has collected."""
+        self._ended()
+
+    @property
+    def _open_one(self) -> Transaction | None:
+        return getattr(self._own, "transaction", None)
+
+    def _ended(self) -> Transaction:
+        done = self._open_one
+        if done is None:
+            raise TransactionNotStarted("This thread has begun no transaction. Begin one: `begin()`.")
+        self._own.transaction = None
+        return done
+
+    # consuming
+
+    def receive(
+        self,
+        queue: str | Sequence[str],
+        max: int = 1,
+        *,
+        max_bytes: int | None = None,
+        wait: float = 0.0,
+        lease: float | None = None,
+        filter: str | Filter | None = None,
+        consumer: str | None = None,
+        lessee: int | None = None,
+    ) -> Received:
+        """Lease up to ``max`` messages of a queue, or of several with a fair part of each. ``wait``: so long, where
+        nothing is ready. ``lease``: seconds, ``None``: as the queue says. Raises ``QueueBusy`` where another consumer
+        alone reads a queue."""
+        names = [queue] if isinstance(queue, str) else list(queue)
+        wanted = filters.parse(filter) if isinstance(filter, str) else filter
+        request = Request(
+            max, max_bytes, None if lease is None else ms(lease), wanted, consumer or self.name or "", lessee
+        )
+        deadline = time.monotonic() + wait
+        while True:
+            rings = self.doorbell.rings
+            found, offset = self.call(lambda tx: self._lease(tx, names, request))
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return Received(
+                    (Message(self, one, _shown(one.until, offset)) for one in found), lambda: self._count(names, wanted)
+                )
+            self.doorbell.wait(rings, min(left, 1.0))
+
+    def _lease(self, tx: Unit, names: list[str], request: Request) -> tuple[list[Leased], int]:
+        self._turn += 1
+        turned = names[self._turn % len(names) :] + names[: self._turn % len(names)]
+        found = lease(tx, [declaring.found(tx, name, auto_create=self._auto_create) for name in turned], request)
+        return found, tx.now - tx.measured
+
+    def _count(self, names: list[str], wanted: Filter | None) -> int:
+        with self.store.reader() as db:
+            now = self.store.reached()
+            return min(MOST_COUNTED, sum(count_ready(db, declaring.read(db, name), wanted, now) for name in names))
+
+    def ack(self, messages: Sequence[Message]) -> list[Settlement]:
+        """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
+        the others are settled all the same."""
+        return self._settle(messages, settling.ack, wakes=True)
+
+    def release(self, messages: Sequence[Message]) -> list[Settlement]:
+        """The messages go back to their places. See ``ack``."""
+        return self._settle(messages, settling.release, wakes=True)
+
+    def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
+        """The consumer has failed with an error. See ``ack``."""
+        return self._settle(messages, lambda tx, leases: settling.nack(tx, leases, _text(error)), wakes=True)
+
+    def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
+        """The messages are dead letters at once, with ``reason`` as their last error. See ``ack``."""
+        error = _text(reason) or None
+        return self._settle(messages, lambda tx, leases: settling.reject(tx, leases, error=error), wakes=True)
+
+    def expire(self, messages: Sequence[Message]) -> list[Settlement]:
+        """The messages are dead letters at once: they are no longer wanted. See ``ack``."""
+        return self._settle(messages, settling.expire, wakes=True)
+
+    def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
+        """The leases begin anew, for ``lease`` seconds, or as long as the queue says. See ``ack``."""
+        answers = self._settle(
+            messages, lambda tx, leases: settling.renew(tx, leases, None if lease is None else ms(lease))
+        )
+        return answers
+
+    def hand_back(self, messages: Sequence[Message]) -> list[Settlement]:
+        """Messages that were not begun go back, and nothing is counted. See ``ack``."""
+        return self._settle(messages, settling.hand_back, wakes=True)
+
+    def _settle(
+        self,
+        messages: Sequence[Message],
+        verb: Callable[[Unit, Sequence[Lease]], list[Settlement]],
+        *,
+        wakes: bool = False,
+    ) -> list[Settlement]:
+        leases = [one.lease for one in messages]
+        open_one = self._open_one
+        if open_one is not None:
+            open_one.verbs.append(lambda tx: _all_kept(messages, verb(tx, leases)))
+            return [Settlement.SETTLED] * len(leases)
+        answers = self.call(lambda tx: verb(tx, leases), wakes=wakes)
+        return _all_kept(messages, answers)
+
+    def ack_at(self, queue: str, position: int) -> Settlement:
+        """Settle the message at ``position`` as taken, in no lease's name: what another consumer has leased is not
+        touched, unless the queue's leasing is ``sublet``."""
+        return self.call(lambda tx: settling.ack(tx, [Lease(position)]), wakes=True)[0]
+
+    def received(self, queue: str, message_id: str) -> Settlement:
+        """The message of this id was received: it is settled, whoever has it, unless it was before."""
+
+        def verb(tx: Unit) -> Settlement:
+            return clearing.received(tx, declaring.declared(tx, queue), message_id)
+
+        return self.call(verb, wakes=True)
+
+    def settle(self, queue: str, filter: str | Filter, action: str = "ack") -> Cleared:
+        """Settle what fits a filter, delivered or not, in one transaction: ``ack``, ``expire`` or ``reject``. What
+        others have leased is skipped, unless the queue's leasing is ``sublet``."""
+        if action not in clearing.ACTIONS:
+            raise ConfigurationError(f"`action` is {action!r}; it is one of {', '.join(clearing.ACTIONS)}.")
+        wanted = filters.parse(filter) if isinstance(filter, str) else filter
+        return self.call(
+            lambda tx: clearing.settle_where(tx, declaring.declared(tx, queue), wanted, action), wakes=True
+        )
+
+    # looking
+
+    def peek(
+        self,
+        queue: str,
+        *,
+        after: int = 0,
+        limit: int = 50,
+        filter: str | Filter | None = None,
+    ) -> list[Message]:
+        """Look at up to ``limit`` messages behind the position ``after``, whatever their state; nothing changes. Raises
+        ``PeekForbidden``."""
+        wanted = filters.parse(filter) if isinstance(filter, str) else filter
+        with self.store.reader() as db:
+            found = declaring.read(db, queue)
+            seen = browsing.peek(db, found, self.store.clock(), after, limit, wanted)
+        return [_looked_at(found, one) for one in seen]
+
+    def get(self, queue: str, position: int) -> Message | None:
+        """Look at the message at ``position``; ``None`` where it is not in the queue, or settled."""
+        with self.store.reader() as db:
+            found = declaring.read(db, queue)
+            seen = browsing.get(db, found, self.store.clock(), position)
+        return None if seen is None else _looked_at(found, seen)
+
+    def dead(self, queue: str) -> DeadLetters:
+        """The dead letters of a queue."""
+        return DeadLetters(self, queue)
+
+    # the store
+
+    def call(self, verb: Callable[[Unit], R], *, size: int = 0, wakes: bool = False) -> R:
+        """Run a verb in a transaction. ``wakes``: something may be ready then."""
+        if self._pid != os.getpid():
+            raise StoreUnavailable(
+                f"{self.store.path}: the node was opened in another process, of which this one is a fork.",
+                "Call `connect` in the child.",
+            )
+        result = self.store.call(verb, size=size)
+        if wakes:
+            self.doorbell.tell()
+        return result
+
+
+class DeadLetters:
+    """The dead letters of a queue. They lie in a queue of their own, ``name``, which is received from and looked into
+    as any other."""
+
+    def __init__(self, node: Node, queue: str) -> None:
+        self._node = node
+        self._queue = queue
+        self.name = node.call(lambda tx: declaring.dead_letters(tx, queue))
+
+    def peek(self, *, after: int = 0, limit: int = 50) -> list[Message]:
+        """See ``Node.peek``."""
+        return self._node.peek(self.name, after=after, limit=limit)
+
+    def receive(self, max: int = 1, **options: Any) -> Received:
+        """See ``Node.receive``."""
+        return self._node.receive(self.name, max, **options)
+
+    def redrive(self, positions: Sequence[int] | None = None, *, to: str | None = None) -> int:
+        """Put dead letters back into the queue that they came from, or another, as if they had never been tried; all of
+        them where no ``positions`` are given. Answers how many."""
+        return self._node.call(lambda tx: clearing.redrive_letters(tx, self.name, positions, to), wakes=True)
+
+    def discard(self, positions: Sequence[int] | None = None) -> int:
+        """Give dead letters up; all of them where no ``positions`` are given. Answers how many."""
+        return self._node.call(lambda tx: clearing.discard_letters(tx, self.name, positions))
+
+
+def _all_kept(messages: Sequence[Message], answers: list[Settlement]) -> list[Settlement]:
+    for message, answer in zip(messages, answers, strict=True):
+        if answer is Settlement.LOST:
+            raise LeaseLost(
+                f"The lease of the message at position {message.position} of {message.queue} had ended: it is "
+                "delivered again. Make what is done with it repeatable, or renew the lease in time."
+            )
+        if answer is Settlement.OUT_OF_ORDER:
+            raise OutOfOrder(
+                f"The message at position {message.position} of {message.queue} has the number {message.number} of its "
+                "group, and one before it is not settled. Settle that first."
+            )
+    return answers
+
+
+def _looked_at(queue: Declared, one: browsing.Peeked) -> Message:
+    until = None if one.leased_until is None else one.leased_until / 1000
+    seen = Leased(queue, one.seen, 0)
+    return Message(None, seen, until, state=one.state, reason=one.reason or None, last_error=one.last_error)
+
+
+def _shown(until: int, offset: int) -> float | None:
+    return None if until >= FOREVER else (until + offset) / 1000
+
+
+def _text(error: object) -> str:
+    if isinstance(error, BaseException):
+        return f"{type(error).__name__}: {error}"
+    return str(error)
+
+
+def _leave(tx: Unit) -> None:
+    """Nothing is leased here any more, and nothing of it is counted."""
+    while clearing.leave(tx):
+        continue
+    tx.execute(queues.LEAVE, {"key": tx.instance, "now": tx.now})
+    tx.count_now()

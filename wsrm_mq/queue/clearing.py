@@ -1,0 +1,190 @@
+"""Many messages at once: settled by a filter, purged, redriven; and queues that are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from wsrm_mq.errors import QueueBusy
+from wsrm_mq.queue import dead_letters as operate
+from wsrm_mq.queue import settling
+from wsrm_mq.queue.dead_letters import BY_OPERATOR
+from wsrm_mq.queue.declaring import Declared, declared
+from wsrm_mq.queue.leaving import Standing, free_lane, lane_of, put_aside, standing
+from wsrm_mq.queue.ownership import move_past
+from wsrm_mq.queue.policies import FOREVER
+from wsrm_mq.queue.put import put_before
+from wsrm_mq.queue.settling import Lease, Settlement
+from wsrm_mq.store import consuming, queues
+from wsrm_mq.store.filtering import Filter, fits
+from wsrm_mq.store.pruning import FREE_BODIES
+from wsrm_mq.store.transaction import Transaction, as_json
+
+PIECE: Final = 500
+"""Positions that are looked up at a time."""
+_LAST: Final = 2**63 - 1
+_ACTIONS: Final = {
+    "ack": settling.ack,
+    "expire": settling.expire,
+    "reject": settling.reject,
+}
+ACTIONS: Final = tuple(_ACTIONS)
+ACTOR: Final = "node"
+REDRIVEN: Final = "redriven by a program"
+
+
+class Cleared(NamedTuple):
+    """How many messages an act settled, and how many it skipped as others have leased them."""
+
+    settled: int
+    skipped: int = 0
+
+
+def settle_where(tx: Transaction, queue: Declared, wanted: Filter, action: str) -> Cleared:
+    """Settle what fits a filter, delivered or not, by one of ``ACTIONS``. What others have leased is skipped, unless
+    the queue's leasing is ``sublet``."""
+    verb = _ACTIONS[action]
+    settled = skipped = 0
+    for positions in _positions(tx, queue, wanted, 0, _LAST):
+        mine = {one.position: one.fence for one in standing(tx, positions).values() if one.owner == tx.instance}
+        answers = verb(tx, [Lease(position, mine.get(position)) for position in positions])
+        count = sum(answer is Settlement.SETTLED for answer in answers)
+        settled, skipped = settled + count, skipped + len(answers) - count
+    return Cleared(settled, skipped)
+
+
+def purge(tx: Transaction, queue: Declared, lower: int = 0, upper: int = _LAST, *, reason: str = "purged") -> Cleared:
+    """Give up what is not leased between two positions: its outcome is ``purged``."""
+    settled = skipped = 0
+    for positions in _positions(tx, queue, None, lower, upper):
+        for one in standing(tx, positions).values():
+            is_leased = one.owner is not None or (one.lane is not None and lane_of(tx, one).owner is not None)
+            if is_leased:
+                skipped += 1
+            else:
+                _purge(tx, one, reason)
+                settled += 1
+    return Cleared(settled, skipped)
+
+
+def redrive_letters(tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None) -> int:
+    """Put dead letters back into the queue that they came from, or into ``to``, to be tried as if for the first time;
+    those of a wrapped service are delivered to that again. Answers how many."""
+    target = None if to is None else declared(tx, to)
+    return _each_letter(tx, letters, positions, lambda one: _redrive(tx, one, target))
+
+
+def discard_letters(tx: Transaction, letters: str, positions: Sequence[int] | None) -> int:
+    """Give dead letters up. Answers how many."""
+    return _each_letter(tx, letters, positions, lambda one: put_aside(tx, one, BY_OPERATOR))
+
+
+def _each_letter(
+    tx: Transaction, letters: str, positions: Sequence[int] | None, verb: Callable[[Standing], None]
+) -> int:
+    key = tx.queue_named(letters)
+    after, count = 0, 0
+    while True:
+        search = {"queue": key, "after": after, "count": PIECE}
+        found = [at for (at,) in tx.execute(consuming.FREE_LETTERS, search).fetchall()]
+        chosen = [at for at in found if positions is None or at in positions]
+        for one in standing(tx, chosen).values():
+            verb(one)
+        count += len(chosen)
+        if len(found) < PIECE:
+            return count
+        after = found[-1]
+
+
+def _redrive(tx: Transaction, one: Standing, target: Declared | None) -> None:
+    lane = lane_of(tx, one)
+    if one.priority is None or one.lane is not None:
+        operate.redrive(tx, one.position, actor=ACTOR, reason=REDRIVEN)
+        return
+    home = lane.queue if target is None else target.key
+    tx.execute(consuming.REDRIVE, {"keys": as_json([one.position]), "queue": home})
+    tx.add_unsettled(home, 1, one.size)
+    tx.ledger("redriven", lane, position=one.position, actor=ACTOR)
+
+
+def received(tx: Transaction, queue: Declared, message_id: str) -> Settlement:
+    """Settle the message of this id in a queue, whoever has leased it."""
+    position = put_before(tx, queue, message_id)
+    if position is None and message_id.startswith("#") and message_id[1:].isdigit():
+        which = {"message": int(message_id[1:]), "queue": queue.key}
+        at = tx.execute(consuming.POSITION_IN, which).fetchone()
+        position = None if at is None else int(at[0])
+    one = None if position is None else standing(tx, [position]).get(position)
+    if one is None:
+        return Settlement.UNKNOWN
+    lane = None if one.lane is None else lane_of(tx, one)
+    owner, fence = (one.owner, one.fence) if lane is None else (lane.owner, lane.fence)
+    return settling.ack(tx, [Lease(one.position, None if owner is None else fence)])[0]
+
+
+def leave(tx: Transaction) -> bool:
+    """Give back what this instance has leased, uncounted; answers whether there is more."""
+    mine = {"owner": tx.instance, "until": FOREVER, "count": PIECE}
+    found = [key for (key,) in tx.execute(consuming.LEASED_BY, mine).fetchall()]
+    if found:
+        tx.execute(consuming.GIVE_BACK, {"keys": as_json(found)})
+    lanes = [key for (key,) in tx.execute(consuming.LANES_LEASED_BY, mine).fetchall()]
+    for lane in filter(None, map(tx.lane, lanes)):
+        free_lane(tx, lane)
+    tx.execute(queues.LET_GO_OF_QUEUES, {"key": tx.instance})
+    return PIECE in (len(found), len(lanes))
+
+
+def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
+    """Delete a queue: what it has is purged. Raises ``QueueBusy`` where something of it is leased, unless ``force``,
+    and with ``if_empty`` where it has something."""
+    holders = [one for one in tx.execute(consuming.LEASED_IN, {"queue": queue.key}).fetchall() if one[2]]
+    messages, _bytes = tx.unsettled_in(queue.key)
+    if holders and not force:
+        who = ", ".join(f"instance {name} (process {pid}) has {count}" for name, pid, count in holders)
+        raise QueueBusy(f"Messages of {queue.name} are leased: {who}. Wait for them, or use `force=True`.")
+    if messages and if_empty and not force:
+        raise QueueBusy(f"{queue.name} has {messages} messages. Purge it, or leave out `if_empty`.")
+    if force:
+        _take_all_back(tx, queue)
+    cleared = purge(tx, queue, reason="queue_deleted")
+    tx.execute(consuming.FORGET_DEDUPE, {"queue": queue.key})
+    tx.execute(queues.UNDECLARE, {"key": queue.key, "name": f"{queue.name}#{queue.key}"})
+    tx.forget_queue_name(queue.name)
+    return cleared
+
+
+def _take_all_back(tx: Transaction, queue: Declared) -> None:
+    for positions in _positions(tx, queue, None, 0, _LAST):
+        for one in standing(tx, positions).values():
+            lane = lane_of(tx, one)
+            if one.lane is not None and lane.owner is not None:
+                free_lane(tx, lane)
+        tx.execute(consuming.GIVE_BACK, {"keys": as_json(positions)})
+
+
+def _purge(tx: Transaction, one: Standing, reason: str) -> None:
+    lane = lane_of(tx, one)
+    tx.execute(consuming.PURGE, {"keys": as_json([one.position]), "reason": reason, "now": tx.now})
+    if one.stored_policy is not None:
+        tx.add_unsettled(one.queue, -1, -one.size)
+    tx.ledger("purged", lane, number=one.number, position=one.position, reason=reason)
+    if one.number is not None:
+        move_past(tx, lane, one.number)
+    if not one.policy.retain:
+        tx.execute(FREE_BODIES, (as_json([one.message]),))
+
+
+def _positions(tx: Transaction, queue: Declared, wanted: Filter | None, lower: int, upper: int) -> Iterator[list[int]]:
+    statement: str = consuming.UNSETTLED_IN
+    values: dict[str, Any] = {}
+    if wanted is not None:
+        statement, values = consuming.unsettled_in(fits(wanted))
+    while True:
+        search = {**values, "queue": queue.key, "lower": lower, "upper": upper, "count": PIECE}
+        found = [key for (key,) in tx.execute(statement, search).fetchall()]
+        if found:
+            yield found
+        if len(found) < PIECE:
+            return
+        lower = found[-1] + 1

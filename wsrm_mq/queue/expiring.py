@@ -1,0 +1,145 @@
+"""What time and deaths do to messages that are consumed: waits, deadlines and leases end, holders go.
+
+Each verb does a bounded part, and answers how much that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wsrm_mq.queue.leaving import (
+    LEASE_ENDED,
+    MOST_DEATHS,
+    Standing,
+    failed,
+    holder_of_lane_died,
+    lane_of,
+    lease_of_lane_ended,
+    put_aside,
+    standing,
+)
+from wsrm_mq.queue.policies import DEFAULT, FOREVER, QueuePolicy, decoded
+from wsrm_mq.store import consuming, entries, queues
+from wsrm_mq.store.records import Lane
+from wsrm_mq.store.transaction import Transaction, as_json
+
+PORTION: Final = 256
+"""Entries in one turn."""
+
+
+def sweep(tx: Transaction, count: int = PORTION) -> int:
+    """End the waits, deadlines and leases whose time is over; answers how many."""
+    return end_waits(tx, count) + end_leases(tx, count) + expire(tx, count)
+
+
+def end_waits(tx: Transaction, count: int = PORTION) -> int:
+    """What was scheduled, or waited after a failure, is ready."""
+    keys: list[int] = []
+    for hold in ("scheduled", "backoff"):
+        due = {"hold": hold, "now": tx.now, "count": count}
+        keys += (key for (key,) in tx.execute(consuming.DUE_WAITS, due).fetchall())
+    if keys:
+        tx.execute(consuming.END_WAITS, {"keys": as_json(keys)})
+    return len(keys)
+
+
+def end_turned_back(tx: Transaction, count: int = PORTION) -> int:
+    """What waits after a failure that is still to come is ready: the clock was stepped back."""
+    found = tx.execute(consuming.TURNED_BACK, {"now": tx.now, "count": count}).fetchall()
+    if found:
+        tx.execute(consuming.END_WAITS, {"keys": as_json([key for (key,) in found])})
+    return len(found)
+
+
+def expire(tx: Transaction, count: int = PORTION) -> int:
+    """What has outlived its deadline, and is not leased, is given up."""
+    found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": count}).fetchall()
+    if found:
+        for one in standing(tx, [key for (key,) in found]).values():
+            put_aside(tx, one, "ttl_expired")
+    return len(found)
+
+
+def end_leases(tx: Transaction, count: int = PORTION) -> int:
+    """Leases whose time is over end. That is a failure of the first message that each holder had: the others it had not
+    begun."""
+    ended = 0
+    for owner, first, first_of_lanes in tx.execute(consuming.FIRST_ENDS).fetchall():
+        over = {"owner": owner, "until": tx.measured, "count": count}
+        if first is not None and first <= tx.measured:
+            keys = [key for (key,) in tx.execute(consuming.LEASED_BY, over).fetchall()]
+            _end(tx, keys, LEASE_ENDED, is_death=False)
+            ended += len(keys)
+        if first_of_lanes is not None and first_of_lanes <= tx.measured:
+            ended += _each_lane(tx, over, lambda lane: lease_of_lane_ended(tx, lane, policy_of(tx, lane.queue)))
+    return ended
+
+
+def _each_lane(tx: Transaction, which: dict[str, int], end: Callable[[Lane], None]) -> int:
+    keys = [key for (key,) in tx.execute(consuming.LANES_LEASED_BY, which).fetchall()]
+    for lane in filter(None, map(tx.lane, keys)):
+        end(lane)
+    return len(keys)
+
+
+def holder_gone(tx: Transaction, instance: int, name: str, count: int = PORTION) -> int:
+    """Give back what an instance has leased that is gone."""
+    why = f"its consumer is gone: instance {name}"
+    all_of_it = {"owner": instance, "until": FOREVER, "count": count}
+    keys = [key for (key,) in tx.execute(consuming.LEASED_BY, all_of_it).fetchall()]
+    if keys:
+        _end(tx, keys, why, is_death=True)
+    lanes = _each_lane(tx, all_of_it, lambda lane: holder_of_lane_died(tx, lane, policy_of(tx, lane.queue), why))
+    tx.execute(queues.LET_GO_OF_QUEUES, {"key": instance})
+    return max(len(keys), lanes)
+
+
+def policy_of(tx: Transaction, queue: int) -> QueuePolicy:
+    (policy,) = tx.execute(queues.POLICY, {"key": queue}).fetchone()
+    return DEFAULT if policy is None else decoded(policy)
+
+
+def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
+    found = standing(tx, keys)
+    lost = [one for one in found.values() if one.outcome == "delivered"]
+    tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
+    for one in lost:
+        tx.ledger("lost_after_delivery", lane_of(tx, one), position=one.position, reason=why)
+    heads: dict[tuple[int, int | None], Standing] = {}
+    for one in found.values():
+        if one.outcome != "delivered":
+            held_by = (one.queue, one.lessee)
+            heads[held_by] = min(heads.get(held_by, one), one, key=_turn)
+    for one in heads.values():
+        _head_failed(tx, one, why, is_death=is_death)
+    for one in found.values():
+        if one.outcome is None and one.expires_at is not None and one.expires_at <= tx.reached:
+            if tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone() is not None:
+                put_aside(tx, one, "ttl_expired")
+        elif one.outcome is None and one not in heads.values():
+            over_limits(tx, one)
+
+
+def _turn(one: Standing) -> tuple[int, int]:
+    return -(one.priority or 0), one.position
+
+
+def _head_failed(tx: Transaction, one: Standing, why: str, *, is_death: bool) -> None:
+    tx.execute(consuming.DIE if is_death else consuming.FAIL, {"key": one.position, "error": why})
+    failures, deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": one.position}).fetchone()
+    event = "holder_died" if is_death else "lease_ended"
+    tx.ledger(event, lane_of(tx, one), position=one.position, attempt=deaths if is_death else failures, reason=why)
+    if one.is_letter or over_limits(tx, one):
+        return
+    if not is_death or deaths >= MOST_DEATHS:
+        failed(tx, one, failures, why)
+
+
+def over_limits(tx: Transaction, one: Standing) -> bool:
+    """Give a message up that was given back, and was delivered as often as its queue allows; answers whether it was."""
+    most = one.policy.max_deliveries
+    if most is None or one.deliveries < most or one.outcome is not None:
+        return False
+    put_aside(tx, one, "max_deliveries")
+    return True

@@ -1,0 +1,182 @@
+"""Leasing what is ready: messages by themselves, the highest priority first, and runs of ordered groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from wsrm_mq.queue.declaring import Declared, take_for
+from wsrm_mq.queue.expiring import sweep
+from wsrm_mq.queue.policies import FOREVER, ms
+from wsrm_mq.store import consuming
+from wsrm_mq.store.filtering import Filter, fits
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.transaction import Transaction, as_json
+
+MOST_COUNTED: Final = 10_000
+"""What is left in a queue is counted so far."""
+
+
+class Request(NamedTuple):
+    """What a consumer asks for. ``max_bytes``: of bodies in all; a message that is larger comes alone. ``lease``: ms,
+    ``None``: as the queue says. ``consumer``: its name, where one alone may read. ``lessee``: key of its subscription.
+    """
+
+    most: int = 1
+    max_bytes: int | None = None
+    lease: int | None = None
+    wanted: Filter | None = None
+    consumer: str = ""
+    lessee: int | None = None
+
+
+class Seen(NamedTuple):
+    """What a consumer sees of an entry. ``message`` is a key; times in ms since the epoch."""
+
+    position: int
+    queue: int
+    fence: int
+    priority: int
+    deliveries: int
+    failures: int
+    expires_at: int | None
+    lane: int | None
+    number: int | None
+    message: int
+    message_id: str | None
+    type: str | None
+    received_at: int
+    size: int
+    body: bytes | None
+    request: str
+    topic: str | None
+    properties: str | None
+    content_type: str | None
+
+
+class Leased(NamedTuple):
+    """A message that is leased. ``seen`` has the fence of the lease, and this delivery among its deliveries.
+    ``until``: when the lease ends, by the clock that is never set."""
+
+    queue: Declared
+    seen: Seen
+    until: int
+
+
+def lease(tx: Transaction, queues: Sequence[Declared], request: Request) -> list[Leased]:
+    """Lease what is ready in these queues, each queue its share; what one of them has not goes to the others. Raises
+    ``QueueBusy`` where another consumer alone reads one."""
+    sweep(tx)
+    for queue in queues:
+        take_for(tx, queue, request.consumer)
+    found: list[Leased] = []
+    share = max(1, request.most // len(queues))
+    for most in (share, request.most) if len(queues) > 1 else (request.most,):
+        for queue in queues:
+            left = request.most - len(found)
+            if left > 0:
+                found += _lease_of(tx, queue, request._replace(most=min(most, left)), sum(x.seen.size for x in found))
+    return found
+
+
+def ready_in(tx: Transaction, queue: Declared, wanted: Filter | None, count: int) -> list[Seen]:
+    """Up to ``count`` messages by themselves that are ready in a queue, in the order of their delivery."""
+    letters = queue.kind == "dead_letter"
+    statement: str = consuming.LETTERS if letters else consuming.READY
+    values: dict[str, Any] = {}
+    if wanted is not None:
+        statement, values = consuming.ready(fits(wanted), letters=letters)
+    rows = tx.execute(statement, {**values, "queue": queue.key, "now": tx.reached, "count": count}).fetchall()
+    return [Seen(*row) for row in rows]
+
+
+def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int) -> int:
+    """How many messages are ready in a queue, as far as ``MOST_COUNTED``: by themselves, or in a free group."""
+    letters = queue.kind == "dead_letter"
+    statement: str = consuming.COUNT_LETTERS if letters else consuming.COUNT_READY
+    values: dict[str, Any] = {}
+    if wanted is not None:
+        statement, values = consuming.count_ready(fits(wanted), letters=letters)
+    search = {**values, "queue": queue.key, "now": now, "count": MOST_COUNTED}
+    (count,) = db.execute(statement, search).fetchone()
+    (grouped,) = db.execute(consuming.COUNT_GROUPED, {"queue": queue.key}).fetchone()
+    return int(count + (grouped if wanted is None else 0))
+
+
+def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> list[Leased]:
+    policy = queue.policy
+    until = FOREVER
+    if not policy.is_lasting or request.lease is not None:
+        until = tx.measured + (ms(policy.lease or 0) if request.lease is None else request.lease)
+    loose = ready_in(tx, queue, request.wanted, request.most)
+    lanes = [] if request.wanted is not None else _runs(tx, queue, request.most)
+    found: list[Leased] = []
+    taken: list[int] = []
+    for run in _in_turn(loose, lanes):
+        fitting = list(_fitting(run, request.most - len(found), size, request.max_bytes))
+        if not fitting:
+            break
+        size += sum(seen.size for seen in fitting)
+        if run[0].lane is None:
+            taken.append(run[0].position)
+            fitting = [run[0]._replace(fence=run[0].fence + 1, deliveries=run[0].deliveries + 1)]
+        else:
+            fitting = _take_lane(tx, fitting, until, request.lessee)
+        found += (Leased(queue, seen, until) for seen in fitting)
+        if len(fitting) < len(run) or len(found) >= request.most:
+            break
+    if taken:
+        row = {"keys": as_json(taken), "owner": tx.instance, "lessee": request.lessee, "until": until, "now": tx.now}
+        at_most_once = policy.delivery == "at_most_once" and queue.kind != "dead_letter"
+        tx.execute(consuming.HAND_OUT if at_most_once else consuming.LEASE, row)
+        if at_most_once and queue.is_declared:
+            tx.add_unsettled(queue.key, -len(taken), -sum(one.seen.size for one in found if one.seen.lane is None))
+    return found
+
+
+def _runs(tx: Transaction, queue: Declared, count: int) -> list[list[Seen]]:
+    """The beginnings of free groups, each with as much as is wanted."""
+    tx.write_lanes()
+    keys = [key for (key,) in tx.execute(consuming.LEASABLE, {"queue": queue.key, "count": count}).fetchall()]
+    runs = []
+    for key in keys:
+        lane = tx.lane(key)
+        if lane is None or (lane.retry_at is not None and lane.retry_at > tx.now):
+            continue
+        bounds = {"lane": key, "lower": lane.cursor, "upper": lane.deliver_below, "count": count}
+        rows = tx.execute(consuming.RUN_OF_LANE, bounds).fetchall()
+        if rows:
+            runs.append([Seen(*row) for row in rows])
+    return runs
+
+
+def _in_turn(loose: list[Seen], runs: list[list[Seen]]) -> Iterator[list[Seen]]:
+    """Messages by themselves and runs of groups, in the order in which the first of each was put; what has a higher
+    priority before them, and what has a lower one behind."""
+    singles = [[seen] for seen in loose]
+    if not runs:
+        yield from singles
+        return
+    yield from sorted((*singles, *runs), key=lambda run: (-run[0].priority, run[0].position))
+
+
+def _fitting(run: list[Seen], count: int, size: int, max_bytes: int | None) -> Iterator[Seen]:
+    for seen in run[:count]:
+        size += seen.size
+        if max_bytes is not None and size > max_bytes and size > seen.size:
+            return
+        yield seen
+
+
+def _take_lane(tx: Transaction, run: list[Seen], until: int, lessee: int | None) -> list[Seen]:
+    assert run[0].lane is not None
+    lane = tx.lane(run[0].lane)
+    assert lane is not None
+    assert run[-1].number is not None
+    lane.owner, lane.running_since = tx.instance, tx.now
+    lane.fence += 1
+    if lane.retry_at is not None:
+        lane.wait(tx.now, None)
+    row = {"key": lane.id, "below": run[-1].number + 1, "until": until, "lessee": lessee, "now": tx.now}
+    tx.execute(consuming.LEASE_LANE, row)
+    return [seen._replace(fence=lane.fence, deliveries=seen.deliveries + 1) for seen in run]

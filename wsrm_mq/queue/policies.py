@@ -1,0 +1,123 @@
+"""The policy of a queue that is declared: what it promises its producers and consumers.
+
+It is stored with the queue as JSON, without what is as by default. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import msgspec
+
+from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.queue.policy import OnPoison
+from wsrm_mq.queue.policy import QueuePolicy as DispatchPolicy
+
+MAX_PRIORITY: Final = 9
+FOREVER: Final = 253_402_300_799_000
+"""ms since the epoch, the end of year 9999: when a lease ends that lasts until its holder goes."""
+
+
+class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What ``declare`` may say of a queue."""
+
+    lease: float | None = 30.0
+    """How long a consumer has a message to itself; ``None``: as long as it lives."""
+    max_backlog: int | None = None
+    """So many messages one subscription may have leased at a time, whatever it asks for."""
+    max_failures: int | None = 10
+    max_cancels: int | None = None
+    max_deliveries: int | None = None
+    """A message that has failed, was given back, or was delivered so often goes to the dead letters."""
+    retry: tuple[float, ...] = (0, 1, 5, 30, 300)
+    """How long a message waits after its first, second, … failure; after more of them as long as after the last."""
+    ttl: float | None = None
+    """A message that is not settled after so long goes to the dead letters; its own ``ttl`` counts before this."""
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    overflow: Literal["reject", "drop_head", "block"] = "reject"
+    """What becomes of a message that finds no room: its producer is told, the next one to be delivered is a dead letter
+    in its place, or its producer waits."""
+    access: Literal["shared", "exclusive"] = "shared"
+    peek: bool = True
+    leasing: Literal["strict", "sublet"] = "strict"
+    """Whether a consumer may settle what another one has leased."""
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    fairness: Literal["proportional", "fast", "round_robin"] = "proportional"
+    on_poison: Literal["block", "skip"] = "block"
+    """What becomes of an ordered group whose next message has failed for good: it stops, or goes on without it."""
+    dead_letter: bool = True
+    """What is given up is kept among the dead letters; else it is discarded."""
+    journal: bool = False
+    retain: float = 0.0
+    """How long the body of a settled message is kept."""
+    dedupe_window: float = 600.0
+    """So long a message of the same id is the same message."""
+    durability: Literal["recoverable", "relaxed", "express"] = "recoverable"
+    properties: dict[str, str] = {}
+    """XPath by property: what is taken from the body of a SOAP message when it is stored."""
+    barrier: str | None = None
+    """A filter: what fits waits for all before it, and all behind it wait for that."""
+    scope: Literal["node", "site", "enterprise"] = "node"
+
+    def __post_init__(self) -> None:
+        for name in ("max_backlog", "max_failures", "max_cancels", "max_deliveries", "max_messages", "max_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` is {value}; it is at least 1, or None for no bound")
+        for name in ("lease", "ttl", "retain", "dedupe_window", "retry"):
+            value = getattr(self, name)
+            if any(one is not None and one < 0 for one in (value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"`{name}` is {value}; a time is not negative")
+
+    @property
+    def is_lasting(self) -> bool:
+        return self.lease is None or self.delivery == "at_most_once"
+
+    @property
+    def dispatch(self) -> DispatchPolicy:
+        """The same, for the verbs of deliveries: the ladder of a group or of a message by itself."""
+        return _dispatch(self.retry, self.max_failures, self.on_poison)
+
+
+ENDLESS: Final = 10_000
+"""Steps of a ladder that has no end."""
+
+
+@lru_cache(64)
+def _dispatch(retry: tuple[float, ...], max_failures: int | None, on_poison: str) -> DispatchPolicy:
+    steps = (ENDLESS if max_failures is None else max_failures) - 1
+    last = retry[-1] if retry else 0.0
+    ladder = (*retry[:steps], *[last] * (steps - len(retry)))
+    poison = OnPoison.BLOCK if on_poison == "block" else OnPoison.DEAD_LETTER
+    return DispatchPolicy(retry=tuple(ms(step) for step in ladder), connection_on_poison=poison)
+
+
+def ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+@lru_cache(1024)
+def decoded(policy: str) -> QueuePolicy:
+    return msgspec.json.decode(policy, type=QueuePolicy)
+
+
+def encoded(policy: QueuePolicy) -> str:
+    return msgspec.json.encode(policy).decode()
+
+
+def changed(policy: QueuePolicy, options: dict[str, Any]) -> QueuePolicy:
+    """``policy`` with these ``options``. Raises ``ConfigurationError`` for what is none, or no value of it."""
+    unknown = sorted(set(options) - set(QueuePolicy.__struct_fields__))
+    if unknown:
+        known = ", ".join(QueuePolicy.__struct_fields__)
+        raise ConfigurationError(f"A queue has no option `{unknown[0]}`; it has {known}.")
+    values = {name: getattr(policy, name) for name in QueuePolicy.__struct_fields__}
+    try:
+        return msgspec.convert({**values, **options}, QueuePolicy)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ConfigurationError(f"The queue cannot be declared so: {error}.") from None
+
+
+DEFAULT: Final = QueuePolicy()

@@ -1,0 +1,261 @@
+"""Settling what is leased, many leases at once: each is answered by a ``Settlement``, and none raises.
+
+A lease is known by its position and its fence. Where there is no fence the settlement is in no lease's name: it is
+allowed of what is not leased, and in a queue whose leasing is ``sublet`` of all.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from wsrm_mq.queue import failure, settle
+from wsrm_mq.queue.expiring import over_limits
+from wsrm_mq.queue.leaving import TAKEN, Standing, failed, free_lane, lane_of, put_aside, standing
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.policies import FOREVER
+from wsrm_mq.store import consuming, entries
+from wsrm_mq.store.pruning import FREE_BODIES
+from wsrm_mq.store.records import Lane
+from wsrm_mq.store.storable import storable
+from wsrm_mq.store.transaction import Transaction, as_json
+
+
+class Settlement(enum.StrEnum):
+    """What became of an attempt to settle one lease."""
+
+    SETTLED = "settled"
+    ALREADY_SETTLED = "already_settled"
+    NOT_YOURS = "not_yours"
+    """Another consumer has leased it."""
+    LOST = "lost"
+    """The lease had ended, and the message went on."""
+    OUT_OF_ORDER = "out_of_order"
+    """It is in an ordered group, and one before it is not settled."""
+    UNKNOWN = "unknown"
+    """There is no such message any more."""
+
+
+class Lease(NamedTuple):
+    """A lease of the message at ``position``; without ``fence`` it is in no lease's name."""
+
+    position: int
+    fence: int | None = None
+
+
+Settled = list[Settlement]
+Lane1 = Callable[[Transaction, Standing, Lane], Settlement]
+
+
+def ack(tx: Transaction, leases: Sequence[Lease]) -> Settled:
+    """The messages are taken: they are settled as delivered, and bodies are freed that their queue does not keep."""
+    allowed, answers = _judge(tx, leases)
+    loose = [one for one in allowed if one.lane is None or one.is_letter]
+    letters = [one for one in loose if one.is_letter]
+    if keys := [one.position for one in loose if not one.is_letter]:
+        tx.execute(consuming.ACKNOWLEDGE, {"keys": as_json(keys), "now": tx.now})
+    if letters:
+        row = {"keys": as_json([one.position for one in letters]), "reason": TAKEN, "now": tx.now}
+        tx.execute(consuming.TAKE_LETTERS, row)
+        for one in letters:
+            tx.ledger("discarded", lane_of(tx, one), number=one.number, position=one.position, reason=TAKEN)
+    freed = []
+    for one in loose:
+        if one.outcome is None and one.stored_policy is not None:
+            tx.add_unsettled(one.queue, -1, -one.size)
+        if not one.policy.retain and not one.is_letter:
+            freed.append(one.message)
+    for one in allowed:
+        if one.lane is not None and not one.is_letter:
+            answers[one.position] = _in_lane(tx, one, _ack_in_lane)
+            if answers[one.position] is Settlement.SETTLED and one.stored_policy is not None and not one.policy.retain:
+                freed.append(one.message)
+    if freed:
+        tx.execute(FREE_BODIES, (as_json(freed),))
+    return [answers[one.position] for one in leases]
+
+
+def release(tx: Transaction, leases: Sequence[Lease]) -> Settled:
+    """The messages go back to their places ("cancel"): they are ready at once, and their cancels count."""
+    allowed, answers = _judge(tx, leases, only_leased=True)
+    loose = [one for one in allowed if one.lane is None or one.is_letter]
+    if loose:
+        tx.execute(consuming.RELEASE, {"keys": as_json([one.position for one in loose])})
+    for one in loose:
+        most = one.policy.max_cancels
+        if most is not None and one.cancels + 1 >= most and one.outcome is None:
+            put_aside(tx, one, "max_cancels")
+        else:
+            over_limits(tx, one)
+    for one in allowed:
+        if one.lane is not None and not one.is_letter:
+            answers[one.position] = _in_lane(tx, one, _release_in_lane)
+    return [answers[one.position] for one in leases]
+
+
+def nack(tx: Transaction, leases: Sequence[Lease], error: str) -> Settled:
+    """The consumer has failed: the messages wait for the next step of the ladder, and after the last are given up."""
+    allowed, answers = _judge(tx, leases, only_leased=True)
+    for one in allowed:
+        if one.lane is not None and not one.is_letter:
+            answers[one.position] = _in_lane(tx, one, lambda tx, one, lane: _nack_in_lane(tx, one, lane, error))
+            continue
+        tx.execute(consuming.FAIL, {"key": one.position, "error": storable(error)})
+        failures = one.failures + 1
+        tx.ledger("failed", lane_of(tx, one), position=one.position, attempt=failures, reason=storable(error))
+        if not one.is_letter and not over_limits(tx, one):
+            failed(tx, one, failures, error)
+    return [answers[one.position] for one in leases]
+
+
+def reject(tx: Transaction, leases: Sequence[Lease], reason: str = "rejected", error: str | None = None) -> Settled:
+    """The messages are given up at once: they go to the dead letters, for ``reason``; ``error`` says more."""
+    allowed, answers = _judge(tx, leases)
+    for one in allowed:
+        if one.lane is not None and not one.is_letter:
+            answers[one.position] = _in_lane(tx, one, lambda tx, one, lane: _reject_in_lane(tx, one, lane, reason))
+        else:
+            tx.execute(consuming.GIVE_BACK, {"keys": as_json([one.position])})
+            put_aside(tx, one, reason)
+        if error is not None and answers[one.position] is Settlement.SETTLED:
+            tx.execute(consuming.SAY_WHY, {"key": one.position, "error": storable(error)})
+    return [answers[one.position] for one in leases]
+
+
+def expire(tx: Transaction, leases: Sequence[Lease]) -> Settled:
+    """The messages are no longer wanted: they go to the dead letters."""
+    return reject(tx, leases, "forced_expire")
+
+
+def renew(tx: Transaction, leases: Sequence[Lease], lease: int | None = None) -> Settled:
+    """The leases begin anew, for ``lease`` ms, or as long as their queues say. That is no delivery."""
+    allowed, answers = _judge(tx, leases, only_leased=True)
+    for one in allowed:
+        seconds = one.policy.lease
+        until = FOREVER
+        if lease is not None or seconds is not None:
+            until = tx.measured + (round((seconds or 0) * 1000) if lease is None else lease)
+        if one.lane is None or one.is_letter:
+            tx.execute(consuming.RENEW, {"keys": as_json([one.position]), "until": until})
+        else:
+            tx.execute(consuming.RENEW_LANE, {"key": one.lane, "until": until})
+    return [answers[one.position] for one in leases]
+
+
+def hand_back(tx: Transaction, leases: Sequence[Lease]) -> Settled:
+    """Messages that were not begun go back to their places, and nothing is counted."""
+    allowed, answers = _judge(tx, leases, only_leased=True)
+    if keys := [one.position for one in allowed if one.lane is None or one.is_letter]:
+        tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
+    for one in allowed:
+        if one.lane is not None and not one.is_letter:
+            answers[one.position] = _in_lane(tx, one, _back_in_lane)
+    return [answers[one.position] for one in leases]
+
+
+def _judge(
+    tx: Transaction, leases: Sequence[Lease], *, only_leased: bool = False
+) -> tuple[list[Standing], dict[int, Settlement]]:
+    """What may be settled, in the order of positions, and an answer for each lease."""
+    found = standing(tx, [one.position for one in leases])
+    allowed: dict[int, Standing] = {}
+    answers: dict[int, Settlement] = {}
+    for asked in leases:
+        one = found.get(asked.position)
+        if one is None:
+            answers[asked.position] = Settlement.UNKNOWN
+        elif asked.position not in allowed:
+            answer = answers[asked.position] = _may_settle(tx, one, asked.fence, only_leased=only_leased)
+            if answer is Settlement.SETTLED:
+                allowed[asked.position] = one
+    return [allowed[position] for position in sorted(allowed)], answers
+
+
+def _may_settle(tx: Transaction, one: Standing, fence: int | None, *, only_leased: bool) -> Settlement:
+    owner, held = one.owner, one.fence
+    if one.lane is not None and not one.is_letter:
+        lane = tx.lane(one.lane)
+        assert lane is not None
+        owner, held = lane.owner, lane.fence
+    is_over = one.outcome is not None and not one.is_letter
+    if fence is not None and owner is not None and held == fence:
+        return Settlement.SETTLED if not is_over or one.lane is None else Settlement.ALREADY_SETTLED
+    if is_over and (fence is None or fence == held):
+        return Settlement.ALREADY_SETTLED
+    if fence is not None:
+        return Settlement.LOST
+    if owner is None:
+        return Settlement.NOT_YOURS if only_leased else Settlement.SETTLED
+    return Settlement.SETTLED if one.policy.leasing == "sublet" else Settlement.NOT_YOURS
+
+
+# in an ordered group
+
+
+def _in_lane(tx: Transaction, one: Standing, verb: Lane1) -> Settlement:
+    lane = lane_of(tx, one)
+    if lane.owner is None:
+        return Settlement.NOT_YOURS
+    return verb(tx, one, lane)
+
+
+def _is_next(one: Standing, lane: Lane) -> bool:
+    return one.number == lane.cursor
+
+
+def _ack_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
+    if not _is_next(one, lane) or one.number is None:
+        return Settlement.OUT_OF_ORDER
+    settle.settle(tx, _claim(tx, lane), one.position, one.number)
+    if one.stored_policy is not None and lane.is_consumed:
+        tx.add_unsettled(one.queue, -1, -one.size)
+    _end_if_through(tx, lane)
+    return Settlement.SETTLED
+
+
+def _nack_in_lane(tx: Transaction, one: Standing, lane: Lane, error: str) -> Settlement:
+    if not _is_next(one, lane) or one.number is None:
+        return Settlement.OUT_OF_ORDER
+    tail = one.number + 1
+    failure.fail(tx, _claim(tx, lane), one.position, one.number, error, one.policy.dispatch)
+    free_lane(tx, lane, tail)
+    return Settlement.SETTLED
+
+
+def _reject_in_lane(tx: Transaction, one: Standing, lane: Lane, reason: str) -> Settlement:
+    put_aside(tx, one, reason)
+    _end_if_through(tx, lane)
+    return Settlement.SETTLED
+
+
+def _release_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
+    tx.execute(entries.CANCEL, {"key": one.position})
+    _back_in_lane(tx, one, lane)
+    most = one.policy.max_cancels
+    if most is not None and one.cancels + 1 >= most:
+        put_aside(tx, one, "max_cancels")
+    return Settlement.SETTLED
+
+
+def _back_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
+    """It and all that was leased behind it go back together; what is before it stays leased."""
+    assert one.number is not None
+    if _is_next(one, lane):
+        free_lane(tx, lane)
+        return Settlement.SETTLED
+    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
+    tx.execute(consuming.COUNT_RUN, {"lane": lane.id, "lower": one.number, "upper": below})
+    tx.execute(consuming.SHORTEN_LANE, {"key": lane.id, "below": min(one.number, below)})
+    return Settlement.SETTLED
+
+
+def _claim(tx: Transaction, lane: Lane) -> Claim:
+    lane.owner = tx.instance  # it settles in the name of whoever has leased it, where that is allowed
+    return Claim(lane.id, lane.fence)
+
+
+def _end_if_through(tx: Transaction, lane: Lane) -> None:
+    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
+    if lane.cursor >= (below or 0):
+        free_lane(tx, lane)

@@ -1,0 +1,378 @@
+"""Statements on messages that are put and consumed. Parameters are named; ``:keys`` is a JSON list of positions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, or_, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from wsrm_mq.store.compiling import bound, compiled
+from wsrm_mq.store.running import entry_reason, entry_state
+from wsrm_mq.store.tables import dedupe, entry, header, instance, lane, message, queue
+
+p = bindparam
+
+DEFAULT_PRIORITY: Final = 4
+
+# putting
+
+_DEDUPE: Final = insert(dedupe).values({column.name: p(column.name) for column in dedupe.columns})
+ADD_DEDUPE: Final = compiled(
+    _DEDUPE.on_conflict_do_update(
+        index_elements=["queue", "message_id"],
+        set_={"message": _DEDUPE.excluded.message, "until": _DEDUPE.excluded.until},
+    )
+)
+PUT_BEFORE: Final = compiled(
+    select(dedupe.c.message, dedupe.c.until).where(dedupe.c.queue == p("queue"), dedupe.c.message_id == p("message_id"))
+)
+FORGET_PUT: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue"), dedupe.c.message_id == p("message_id")))
+POSITION_IN: Final = compiled(
+    select(entry.c.id).where(
+        entry.c.message == p("message"), func.coalesce(entry.c.origin, entry.c.queue) == p("queue")
+    )
+)
+"""The entry that a message has in a queue, or had before it was a dead letter."""
+MAKE_LEASABLE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(served_at=0))
+
+# what may be leased
+
+_SEEN: Final = (
+    *(entry.c.id, entry.c.queue, entry.c.fence),
+    func.coalesce(entry.c.priority, DEFAULT_PRIORITY).label("entry_priority"),
+    *(entry.c.deliveries, entry.c.failures, entry.c.expires_at),
+    *(entry.c.lane, entry.c.number, message.c.id, message.c.message_id, message.c.action, message.c.received_at),
+    *(message.c.body_size, message.c.body, message.c.environ),
+    *(header.c.topic, header.c.properties, header.c.content_type),
+)
+SEEN: Final = select(*_SEEN).select_from(
+    entry.join(message, message.c.id == entry.c.message).outerjoin(header, header.c.message == message.c.id)
+)
+"""What a consumer sees of an entry. Columns of ``queue.leasing.Seen``."""
+_IS_READY: Final = and_(
+    *(entry.c.priority.is_not(None), entry.c.lane.is_(None), entry.c.outcome.is_(None)),
+    *(entry.c.owner.is_(None), entry.c.hold.is_(None)),
+    or_(entry.c.expires_at.is_(None), entry.c.expires_at > p("now")),
+)
+_IS_LETTER: Final = and_(entry.c.outcome == "dead", entry.c.owner.is_(None))
+_READY: Final = (
+    SEEN.where(entry.c.queue == p("queue"), _IS_READY)
+    .order_by(entry.c.priority.desc(), entry.c.id)
+    .limit(p("count", required=True))
+)
+_LETTERS: Final = (
+    SEEN.where(entry.c.queue == p("queue"), _IS_LETTER).order_by(entry.c.id).limit(p("count", required=True))
+)
+READY: Final = compiled(_READY)
+LETTERS: Final = compiled(_LETTERS)
+"""Dead letters are ready in their queue."""
+_COUNTED: Final = select(entry.c.id).where(entry.c.queue == p("queue")).limit(p("count", required=True))
+
+
+def _count(*where: ColumnElement[bool]) -> Select[int]:
+    return select(func.count()).select_from(_COUNTED.where(*where).subquery())
+
+
+COUNT_READY: Final = compiled(_count(_IS_READY))
+COUNT_LETTERS: Final = compiled(_count(_IS_LETTER))
+_IN_FREE_LANE: Final = and_(
+    lane.c.queue == p("queue"),
+    lane.c.served_at.is_not(None),
+    *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None), lane.c.cursor < lane.c.limit),
+    or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
+)
+COUNT_GROUPED: Final = compiled(select(func.coalesce(func.sum(lane.c.limit - lane.c.cursor), 0)).where(_IN_FREE_LANE))
+"""Messages of free groups, those included that were settled out of their turn."""
+LEASABLE: Final = compiled(
+    select(lane.c.id).where(_IN_FREE_LANE).order_by(lane.c.served_at, lane.c.id).limit(p("count", required=True))
+)
+RUN_OF_LANE: Final = compiled(
+    SEEN.where(
+        *(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.number < p("upper")),
+        entry.c.outcome.is_(None),
+    )
+    .order_by(entry.c.number)
+    .limit(p("count", required=True))
+)
+SEEN_AT: Final = compiled(SEEN.where(entry.c.id == p("key")))
+
+
+def ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
+    """``READY``, or ``LETTERS``, of what a filter wants (``filtering.fits``); with the values of its parameters."""
+    return bound((_LETTERS if letters else _READY).where(wanted))
+
+
+def count_ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
+    """``COUNT_READY``, or ``COUNT_LETTERS``, of what a filter wants; with the values of its parameters."""
+    return bound(_count(_IS_LETTER if letters else _IS_READY, wanted))
+
+
+# leasing and settling
+
+_KEYS: Final = select(func.keys_in(p("keys")).table_valued("value").c.value)
+_THESE: Final = entry.c.id.in_(_KEYS)
+_LEASE: Final = {
+    "owner": p("owner"),
+    "lessee": p("lessee"),
+    "leased_until": p("until"),
+    "running_since": p("now"),
+    "fence": entry.c.fence + 1,
+    "deliveries": entry.c.deliveries + 1,
+}
+_FREE: Final[dict[str, Any]] = {"owner": None, "lessee": None, "leased_until": None, "running_since": None}
+LEASE: Final = compiled(update(entry).where(_THESE).values(_LEASE))
+HAND_OUT: Final = compiled(
+    update(entry).where(_THESE).values({**_LEASE, "outcome": "delivered", "settled_at": p("now")})
+)
+"""At most once: it is settled before it is seen."""
+LEASE_LANE: Final = compiled(
+    update(lane)
+    .where(lane.c.id == p("key"))
+    .values(
+        leased_below=p("below"),
+        leased_until=p("until"),
+        lessee=p("lessee"),
+        served_at=p("now"),
+    )
+)
+SHORTEN_LANE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(leased_below=p("below")))
+FREE_LANE: Final = compiled(
+    update(lane).where(lane.c.id == p("key")).values(leased_below=None, leased_until=None, lessee=None)
+)
+LANE_LEASE: Final = compiled(
+    select(lane.c.leased_below, lane.c.leased_until, lane.c.lessee).where(lane.c.id == p("key"))
+)
+STANDING: Final = compiled(
+    select(
+        *(entry.c.id, entry.c.queue, queue.c.name, entry.c.message, entry.c.lane, entry.c.number),
+        *(entry.c.outcome, entry.c.owner, entry.c.fence, entry.c.lessee, entry.c.expires_at, entry.c.priority),
+        *(entry.c.deliveries, entry.c.failures, entry.c.cancels, message.c.body_size),
+        queue.c.policy,
+    )
+    .join(message, message.c.id == entry.c.message)
+    .join(queue, queue.c.id == entry.c.queue)
+    .where(_THESE)
+)
+"""Columns of ``queue.settling.Standing``."""
+ACKNOWLEDGE: Final = compiled(
+    update(entry).where(_THESE).values({**_FREE, "outcome": "delivered", "settled_at": p("now"), "hold": None})
+)
+TAKE_LETTERS: Final = compiled(
+    update(entry).where(_THESE).values({**_FREE, "outcome": "discarded", "reason": p("reason"), "settled_at": p("now")})
+)
+GIVE_BACK: Final = compiled(update(entry).where(_THESE).values(_FREE))
+RELEASE: Final = compiled(update(entry).where(_THESE).values({**_FREE, "cancels": entry.c.cancels + 1}))
+FAIL: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"))
+    .values({**_FREE, "failures": entry.c.failures + 1, "deaths": 0, "last_error": p("error")})
+)
+DIE: Final = compiled(
+    update(entry)
+    .where(entry.c.id == p("key"))
+    .values(
+        {
+            **_FREE,
+            "deaths": entry.c.deaths + 1,
+            "failures": entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
+            "last_error": p("error"),
+        }
+    )
+)
+SAY_WHY: Final = compiled(update(entry).where(entry.c.id == p("key")).values(last_error=p("error")))
+HOLD: Final = compiled(update(entry).where(entry.c.id == p("key")).values(hold=p("hold")))
+RENEW: Final = compiled(update(entry).where(_THESE).values(leased_until=p("until")))
+RENEW_LANE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(leased_until=p("until")))
+COUNT_RUN: Final = compiled(
+    update(entry)
+    .where(
+        *(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.number < p("upper")),
+        entry.c.outcome.is_(None),
+    )
+    .values(deliveries=entry.c.deliveries + 1)
+)
+"""Of a lane that is given back: these were handed out."""
+
+# what comes of time and of deaths
+
+DUE_WAITS: Final = compiled(
+    select(entry.c.id)
+    .where(entry.c.hold == p("hold"), entry.c.outcome.is_(None), entry.c.retry_at <= p("now"))
+    .order_by(entry.c.retry_at)
+    .limit(p("count", required=True))
+)
+NEXT_WAIT: Final = compiled(
+    select(func.min(entry.c.retry_at)).where(entry.c.hold == p("hold"), entry.c.outcome.is_(None))
+)
+TURNED_BACK: Final = compiled(
+    select(entry.c.id)
+    .where(entry.c.hold == "backoff", entry.c.outcome.is_(None), entry.c.retry_from > p("now"))
+    .limit(p("count", required=True))
+)
+"""What waits from a time on that is still to come: the clock was stepped back."""
+END_WAITS: Final = compiled(update(entry).where(_THESE).values(hold=None, retry_from=None, retry_at=None))
+EXPIRED: Final = compiled(
+    select(entry.c.id)
+    .outerjoin(lane, lane.c.id == entry.c.lane)
+    .where(
+        *(entry.c.expires_at.is_not(None), entry.c.outcome.is_(None), entry.c.owner.is_(None)),
+        entry.c.expires_at <= p("now"),
+        or_(lane.c.leased_below.is_(None), entry.c.number >= lane.c.leased_below),
+    )
+    .order_by(entry.c.expires_at)
+    .limit(p("count", required=True))
+)
+NEXT_EXPIRY: Final = compiled(
+    select(func.min(entry.c.expires_at)).where(
+        *(entry.c.expires_at.is_not(None), entry.c.outcome.is_(None), entry.c.owner.is_(None))
+    )
+)
+
+
+def _first_end(of: Any) -> ColumnElement[int | None]:
+    leases = select(func.min(of.c.leased_until)).where(of.c.owner == instance.c.id, of.c.leased_until.is_not(None))
+    return leases.scalar_subquery()
+
+
+def _leased_by(of: Any) -> str:
+    leases = select(of.c.id).where(
+        *(of.c.owner == p("owner"), of.c.leased_until.is_not(None), of.c.leased_until <= p("until"))
+    )
+    return compiled(leases.order_by(of.c.leased_until).limit(p("count", required=True)))
+
+
+FIRST_ENDS: Final = compiled(
+    select(instance.c.id, _first_end(entry), _first_end(lane)).where(instance.c.ended_at.is_(None))
+)
+"""Of each instance that has not ended: when the first of its leases ends, and of its groups."""
+LEASED_BY: Final = _leased_by(entry)
+LANES_LEASED_BY: Final = _leased_by(lane)
+"""Leases of an instance that end up to a time."""
+NEXT_LANE_WAIT: Final = compiled(
+    select(func.min(lane.c.retry_at)).where(
+        lane.c.served_at.is_not(None),
+        *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None)),
+        lane.c.cursor < lane.c.limit,
+        or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
+        lane.c.retry_at > p("now"),
+    )
+)
+
+
+def _has_lease(of: Any) -> ColumnElement[bool]:
+    return select(of.c.id).where(of.c.owner == instance.c.id, of.c.leased_until.is_not(None)).exists()
+
+
+HOLDERS: Final = compiled(
+    select(instance.c.id, instance.c.name, instance.c.pid, instance.c.ended_at.is_not(None)).where(
+        or_(_has_lease(entry), _has_lease(lane))
+    )
+)
+"""Instances that have leases: key, name, process, whether they have ended."""
+
+# looking at queues
+
+_IN_QUEUE: Final = and_(entry.c.queue == p("queue"), entry.c.priority.is_not(None), entry.c.outcome.is_(None))
+_STATE: Final = entry_state(p("now"))
+_REASON: Final = func.coalesce(entry_reason(p("now")), "")
+_PEEKED: Final = SEEN.add_columns(
+    *(case((entry.c.outcome.is_not(None), entry.c.outcome), else_=_STATE), _REASON, entry.c.last_error),
+    *(func.coalesce(entry.c.reason, ""), entry.c.settled_at, entry.c.leased_until),
+).outerjoin(lane, lane.c.id == entry.c.lane)
+_PEEK: Final = _PEEKED.where(entry.c.id > p("after"), _IN_QUEUE).order_by(entry.c.id).limit(p("count", required=True))
+_PEEK_LETTERS: Final = (
+    _PEEKED.where(entry.c.id > p("after"), entry.c.queue == p("queue"), entry.c.outcome == "dead")
+    .order_by(entry.c.id)
+    .limit(p("count", required=True))
+)
+PEEK: Final = compiled(_PEEK)
+PEEK_LETTERS: Final = compiled(_PEEK_LETTERS)
+PEEK_AT: Final = compiled(
+    _PEEKED.where(
+        entry.c.id == p("key"),
+        entry.c.queue == p("queue"),
+        or_(entry.c.outcome.is_(None), entry.c.outcome == "dead"),
+    )
+)
+
+
+def peek(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
+    """``PEEK``, or ``PEEK_LETTERS``, of what a filter wants (``filtering.fits``); with the values of its parameters."""
+    return bound((_PEEK_LETTERS if letters else _PEEK).where(wanted))
+
+
+UNSETTLED_IN: Final = compiled(
+    select(entry.c.id)
+    .where(_IN_QUEUE, entry.c.id >= p("lower"), entry.c.id <= p("upper"))
+    .order_by(entry.c.id)
+    .limit(p("count", required=True))
+)
+
+
+def unsettled_in(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
+    """``UNSETTLED_IN`` of what a filter wants (``filtering.fits``); with the values of its parameters."""
+    chosen = select(entry.c.id).where(_IN_QUEUE, entry.c.id >= p("lower"), entry.c.id <= p("upper"), wanted)
+    return bound(chosen.order_by(entry.c.id).limit(p("count", required=True)))
+
+
+STATES: Final = compiled(
+    select(_STATE, _REASON, func.count(), func.sum(message.c.body_size), func.min(message.c.received_at))
+    .select_from(entry)
+    .join(message, message.c.id == entry.c.message)
+    .outerjoin(lane, lane.c.id == entry.c.lane)
+    .where(_IN_QUEUE)
+    .group_by(_STATE, _REASON)
+)
+"""What is not settled in a queue, by state and reason: messages, bytes, when the oldest came."""
+LETTERS_OF: Final = compiled(
+    select(func.count())
+    .select_from(entry.join(queue, queue.c.id == entry.c.queue))
+    .where(queue.c.parent == p("queue"), queue.c.kind == "dead_letter", entry.c.outcome == "dead")
+)
+DECLARED_QUEUES: Final = compiled(select(queue.c.name).where(queue.c.policy.is_not(None)).order_by(queue.c.name))
+LEASED_IN: Final = compiled(
+    select(
+        instance.c.name,
+        instance.c.pid,
+        select(func.count())
+        .where(entry.c.owner == instance.c.id, entry.c.leased_until.is_not(None), entry.c.queue == p("queue"))
+        .scalar_subquery()
+        + select(func.count())
+        .where(lane.c.owner == instance.c.id, lane.c.leased_until.is_not(None), lane.c.queue == p("queue"))
+        .scalar_subquery(),
+    )
+)
+"""Who has leased something of a queue: name and process of an instance, and how many messages and groups."""
+REDRIVE: Final = compiled(
+    update(entry)
+    .where(_THESE, entry.c.outcome == "dead")
+    .values(
+        **_FREE,
+        queue=p("queue"),
+        origin=None,
+        outcome=None,
+        reason=None,
+        settled_at=None,
+        confirmed_at=None,
+        expires_at=None,
+        hold=None,
+        retry_from=None,
+        retry_at=None,
+        failures=0,
+        cancels=0,
+        deaths=0,
+    )
+)
+FREE_LETTERS: Final = compiled(
+    select(entry.c.id)
+    .where(entry.c.queue == p("queue"), entry.c.outcome == "dead", entry.c.owner.is_(None), entry.c.id > p("after"))
+    .order_by(entry.c.id)
+    .limit(p("count", required=True))
+)
+PURGE: Final = compiled(
+    update(entry).where(_THESE).values({**_FREE, "outcome": "purged", "reason": p("reason"), "settled_at": p("now")})
+)
+FORGET_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue")))
+"""Of a queue that is deleted."""
+OLD_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.until <= p("now")))
