@@ -250,6 +250,8 @@ DAMAGES = {
     "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives": (
         "UPDATE entry SET owner = 1 WHERE number = 2"
     ),
+    "what is leased has an owner, and waits for nothing": "UPDATE entry SET leased_until = 5 WHERE number = 2",
+    "a declared queue counts what is not settled in it": "UPDATE queue SET policy = '{}', messages = 1",
     "a settled entry has one outcome, a time, and may be acknowledged": "UPDATE entry SET named = 0 WHERE number = 1",
     "a dead entry lies in a dead-letter queue, with reason and origin": (
         "UPDATE entry SET outcome = 'dead', settled_at = 1 WHERE number = 2"

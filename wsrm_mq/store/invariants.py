@@ -175,15 +175,14 @@ INVARIANTS: Final = (
         )""",
     ),
     Invariant(
-        "a sequence is run by an instance that has not ended, unless that had leased it",
+        "a sequence is run by an instance that has not ended",
         "lane",
         """SELECT s.id, 'instance ' || s.owner FROM lane s LEFT JOIN instance i ON i.id = s.owner
         WHERE s.id BETWEEN :lower AND :upper AND s.owner IS NOT NULL
           AND s.leased_until IS NULL AND (i.id IS NULL OR i.ended_at IS NOT NULL)""",
     ),
     Invariant(
-        "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives, "
-        "or one that is leased",
+        "an entry has a number in a lane, or neither; only a loose one that is not settled has an owner, which lives",
         "entry",
         """SELECT e.id, coalesce('lane ' || e.lane, 'no lane') || coalesce(', number ' || e.number, ', no number')
             || coalesce(', owner ' || e.owner, ', no owner')
