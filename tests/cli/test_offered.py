@@ -14,7 +14,6 @@ import pytest
 from tests.cli.conftest import HOUR, Service
 from tests.support.commands import Wsrm, document
 from tests.views.test_losses import BRIEF, ENDINGS, FATES, One, replays_before_its_turn
-from wsrm_mq.cli import status
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.queue.operate import hold
 from wsrm_mq.queue.policy import QueuePolicy
@@ -142,10 +141,7 @@ SOME_STATES = [(state, place) for state in ("blocks", "dead", "waiting") for pla
 
 
 @pytest.mark.parametrize(("state", "where"), [*ALL_STATES, *SOME_STATES])
-def test_what_is_proposed_can_be_typed(
-    service: Service, wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch, state: str, where: str
-) -> None:
-    monkeypatch.setattr(status, "SAMPLE_SECONDS", 0.001)
+def test_what_is_proposed_can_be_typed(service: Service, wsrm: Wsrm, somewhere: Path, state: str, where: str) -> None:
     befallen(service, *STATES[state])
     whole, place = somewhere / "whole", PLACES[where](wsrm, somewhere / "wsrm.db")
     whole.mkdir()

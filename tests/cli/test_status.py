@@ -12,15 +12,9 @@ import pytest
 
 from tests.cli.conftest import Service
 from tests.support.commands import Wsrm, document
-from wsrm_mq.cli import status
 from wsrm_mq.queue.ending import expire_due
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
-
-
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "SAMPLE_SECONDS", 0.01)
 
 
 def test_it_shows_what_there_is(service: Service, wsrm: Wsrm) -> None:

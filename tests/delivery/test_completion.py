@@ -205,7 +205,7 @@ def test_threads_bounds_how_many_two_way_operations_run_at_a_time(make: Make, se
 def test_what_follows_a_message_that_failed_is_run(make: Make, stored: Stored, options: dict[str, Any]) -> None:
     service = Failing()
     service.may_go.clear()
-    middleware = make(service, max_waiting=8, hold_wait=3.0, **options)
+    middleware = make(service, max_waiting=8, hold_wait=2.0, **options)
 
     async def conversation(identifier: str) -> list[int]:
         requests = [asyncio.ensure_future(timed(middleware, two_way(identifier, number))) for number in (1, 2, 3)]

@@ -78,7 +78,7 @@ def test_what_cannot_be_stored_is_a_failure_that_is_counted_and_in_the_end_block
     make: Make, outcome: Callable[[], Outcome], reply_to: str
 ) -> None:
     calls = Calls(outcome)
-    wsrm = make(calls, retry=[0.01, 0.01], hold_wait=1.0)
+    wsrm = make(calls, retry=[0.01, 0.01], hold_wait=0.3)
     identifier = wsrm.create()
     for number in (1, 2, 3):
         wsrm.put(identifier, number, reply_to=reply_to)
@@ -108,6 +108,7 @@ def test_a_one_way_message_that_was_taken_is_settled_though_its_remark_cannot_be
 
 
 @pytest.mark.parametrize("reply_to", ["none", TWO_WAY], ids=["one-way", "two-way"])
+@pytest.mark.usefixtures("quick_watch")
 def test_what_breaks_off_each_run_of_a_message_is_counted_too_and_in_the_end_blocks(make: Make, reply_to: str) -> None:
     """Whatever it is, and wherever it comes from: here the call itself raises, which it never should."""
 

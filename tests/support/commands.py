@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from wsrm_mq.cli import program
+from wsrm_mq.cli import program, status
 
 Wsrm = Callable[..., Result]
 
@@ -26,8 +26,9 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def wsrm() -> Wsrm:
-    """Run a command in this process: ``wsrm("sequence", "list")``."""
+def wsrm(monkeypatch: pytest.MonkeyPatch) -> Wsrm:
+    """Run a command in this process: ``wsrm("sequence", "list")``. `status` does not wait for its second look."""
+    monkeypatch.setattr(status, "SAMPLE_SECONDS", 0.01)
 
     def run(*arguments: object, **options: Any) -> Result:
         return CliRunner().invoke(program, [str(argument) for argument in arguments], prog_name="wsrm-mq", **options)
