@@ -91,7 +91,7 @@ class Proxy:
         self.exchanges: list[Exchange] = []
         self._copies: list[threading.Thread] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def port(self) -> int:

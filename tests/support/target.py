@@ -78,7 +78,7 @@ def serving(target: Target, host: str = "127.0.0.1", port: int = 0, key: Path | 
         server.socket = context.wrap_socket(server.socket, server_side=True)
     target.port = server.server_port
     target.url = f"http://{host}:{target.port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield target
