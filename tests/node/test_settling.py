@@ -409,3 +409,22 @@ def test_who_waits_is_woken_by_a_put_in_another_process(node: Node, program: Pro
     one.stdin.flush()
     (message,) = node.receive("orders", wait=10)
     assert time.time() - float(message.body) < 1
+
+
+def test_a_dead_letter_of_a_group_goes_back_as_the_last_of_it(node: Node) -> None:
+    node.declare("orders", max_failures=1, on_poison="skip")
+    node.put_many("orders", [1, 2], group="a")
+    node.receive("orders")[0].nack("bad")
+    assert node.dead("orders").redrive() == 1
+    assert [one.json() for one in node.receive("orders", 9)] == [2, 1]
+
+
+def test_dead_letters_are_discarded_or_go_to_another_queue(node: Node) -> None:
+    node.declare("other")
+    node.put_many("orders", range(3))
+    node.reject(node.receive("orders", 3))
+    dead = node.dead("orders")
+    first, *_ = dead.peek()
+    assert dead.discard([first.position]) == 1
+    assert dead.redrive(to="other") == 2
+    assert [one.json() for one in node.receive("other", 9)] == [1, 2]

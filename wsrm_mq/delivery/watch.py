@@ -22,7 +22,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import lanes, queues
-from wsrm_mq.store.instances import Neighbours
+from wsrm_mq.store.instances import MAY_BE_READY, Neighbours
 from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.loose import NEXT_LOOSE_RETRY, RUNNABLE_LOOSE
 from wsrm_mq.store.port import Presence
@@ -128,7 +128,8 @@ class Watch:
                 positions = {word for word in words if word.isdigit()}
                 for position in positions:
                     self._waiters.notify(int(position))
-                if not self._stopping.is_set() and (self._busy or not words or words - positions):
+                is_told = bool(words - positions - {MAY_BE_READY})
+                if not self._stopping.is_set() and (self._busy or not words or is_told):
                     self.look()
                     self._trouble.over()
             except StoreError as error:

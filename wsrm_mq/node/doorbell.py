@@ -10,12 +10,10 @@ from typing import Final
 from wsrm_mq.errors import StoreError
 from wsrm_mq.queue import expiring
 from wsrm_mq.store import consuming, queues
-from wsrm_mq.store.instances import Neighbours
+from wsrm_mq.store.instances import MAY_BE_READY, Neighbours
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
-WORD: Final = "queue"
-"""What instances tell each other where something may be ready."""
 POLL_SECONDS: Final = 1.0
 SOONEST_SECONDS: Final = 0.002
 
@@ -39,7 +37,7 @@ class Doorbell:
         self.ring()
         presence = self._store.presence
         if presence is not None:
-            self._store.instances.wake([presence.name], WORD)
+            self._store.instances.wake([presence.name], MAY_BE_READY)
         self._thread.join()
 
     @property
@@ -56,7 +54,7 @@ class Doorbell:
         """Wake who waits, here and in other processes."""
         self.ring()
         with suppress(StoreError):  # they look by themselves soon
-            self._store.wake(word=WORD)
+            self._store.wake(word=MAY_BE_READY)
 
     def wait(self, since: int, seconds: float) -> bool:
         """Wait until it has rung more often than ``since``, or for so long; answers whether it has."""
@@ -110,12 +108,15 @@ class Doorbell:
         with self._store.reader() as db:
             holders = db.execute(consuming.HOLDERS).fetchall()
             back = db.execute(consuming.TURNED_BACK, {"now": self._store.clock(), "count": 1}).fetchone()
+            forgotten = db.execute(consuming.DUE_TO_BE_FORGOTTEN, {"now": self._store.reached()}).fetchone()
         gone = [one for one in holders if one[0] != self._store.instance and self._is_gone(*one)]
         for key, name, _pid, _has_ended in gone:
             while self._store.call(lambda tx, key=key, name=name: _take_over(tx, key, name)):  # type: ignore[misc]
                 continue
         if back is not None:
             self._store.call(expiring.end_turned_back)
+        if forgotten is not None:
+            self._store.call(expiring.forget_put_before)
         if gone or back is not None:
             self.tell()
 

@@ -295,8 +295,7 @@ class Node:
         if open_one is not None:
             open_one.verbs.append(lambda tx: _all_kept(messages, verb(tx, leases)))
             return [Settlement.SETTLED] * len(leases)
-        answers = self.call(lambda tx: verb(tx, leases), wakes=wakes)
-        return _all_kept(messages, answers)
+        return _all_kept(messages, self.call(lambda tx: verb(tx, leases), wakes=wakes, keep=True))
 
     def ack_at(self, queue: str, position: int) -> Settlement:
         """Settle the message at ``position`` as taken, in no lease's name: what another consumer has leased is not
@@ -352,14 +351,15 @@ class Node:
 
     # the store
 
-    def call(self, verb: Callable[[Unit], R], *, size: int = 0, wakes: bool = False) -> R:
-        """Run a verb in a transaction. ``wakes``: something may be ready then."""
+    def call(self, verb: Callable[[Unit], R], *, size: int = 0, wakes: bool = False, keep: bool = False) -> R:
+        """Run a verb in a transaction. ``wakes``: something may be ready then. ``keep``: it is tried until it is
+        stored, also where the disk is full."""
         if self._pid != os.getpid():
             raise StoreUnavailable(
                 f"{self.store.path}: the node was opened in another process, of which this one is a fork.",
                 "Call `connect` in the child.",
             )
-        result = self.store.call(verb, size=size)
+        result = self.store.call(verb, size=size, keep=keep)
         if wakes:
             self.doorbell.tell()
         return result

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import QueueBusy
-from wsrm_mq.queue import dead_letters as operate
 from wsrm_mq.queue import settling
-from wsrm_mq.queue.dead_letters import BY_OPERATOR
+from wsrm_mq.queue.dead_letters import BY_OPERATOR, redrive
 from wsrm_mq.queue.declaring import Declared, declared
 from wsrm_mq.queue.leaving import Standing, free_lane, lane_of, put_aside, standing
 from wsrm_mq.queue.ownership import move_past
@@ -70,8 +69,10 @@ def purge(tx: Transaction, queue: Declared, lower: int = 0, upper: int = _LAST, 
 def redrive_letters(tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None) -> int:
     """Put dead letters back into the queue that they came from, or into ``to``, to be tried as if for the first time;
     those of a wrapped service are delivered to that again. Answers how many."""
-    target = None if to is None else declared(tx, to)
-    return _each_letter(tx, letters, positions, lambda one: _redrive(tx, one, target))
+    key = None if to is None else declared(tx, to).key
+    return _each_letter(
+        tx, letters, positions, lambda one: redrive(tx, one.position, actor=ACTOR, reason=REDRIVEN, to=key)
+    )
 
 
 def discard_letters(tx: Transaction, letters: str, positions: Sequence[int] | None) -> int:
@@ -94,17 +95,6 @@ def _each_letter(
         if len(found) < PIECE:
             return count
         after = found[-1]
-
-
-def _redrive(tx: Transaction, one: Standing, target: Declared | None) -> None:
-    lane = lane_of(tx, one)
-    if one.priority is None or one.lane is not None:
-        operate.redrive(tx, one.position, actor=ACTOR, reason=REDRIVEN)
-        return
-    home = lane.queue if target is None else target.key
-    tx.execute(consuming.REDRIVE, {"keys": as_json([one.position]), "queue": home})
-    tx.add_unsettled(home, 1, one.size)
-    tx.ledger("redriven", lane, position=one.position, actor=ACTOR)
 
 
 def received(tx: Transaction, queue: Declared, message_id: str) -> Settlement:

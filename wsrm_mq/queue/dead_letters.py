@@ -13,11 +13,11 @@ from typing import Final
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.ownership import settle_cursor
-from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
+from wsrm_mq.queue.replaying import REPLAYED, add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
-from wsrm_mq.store import entries, repairs
+from wsrm_mq.store import consuming, entries, repairs
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import Transaction, as_json
 
 Act = Callable[..., None]
 """``act(tx, position, actor=, reason=)``. Raises ``NotFound``, or ``NotAllowed`` with what to do instead; then nothing
@@ -35,12 +35,20 @@ _INSTEAD: Final = {
 """What can be done with a message of each outcome, or reason, where another act was asked for."""
 
 
-def redrive(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
-    """Deliver a dead letter again, under its key: a new message, which is a dead letter again if it fails for good."""
+def redrive(tx: Transaction, position: int, *, actor: str, reason: str, to: int | None = None) -> None:
+    """Deliver a dead letter again, under its key: a new message, which is a dead letter again if it fails for good. One
+    that is consumed by itself goes back to its queue, or to that with the key ``to``; of a group it is the last."""
     one = stored(tx, position)
     _check(tx, one, "dead")
     check_body(one)
-    add_replay(tx, position, replays_of(tx, one.lane, one.home))
+    if not one.lane.is_consumed:
+        add_replay(tx, position, replays_of(tx, one.lane, one.home))
+    elif one.lane.kind == "group":
+        append_again(tx, one)
+    else:
+        home = one.home if to is None else to
+        tx.execute(consuming.REDRIVE, {"keys": as_json([position]), "queue": home})
+        tx.add_unsettled(home, 1, one.size)
     _write_down(tx, "redriven", one, actor, reason)
 
 
@@ -71,6 +79,7 @@ def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     lane.blocked = None
     lane.wait(tx.now, None)
     tx.execute(entries.BEGIN_LADDER, {"key": position})
+    tx.execute(consuming.HOLD, {"key": position, "hold": None})
     _write_down(tx, "retried", one, actor, reason)
 
 

@@ -52,6 +52,14 @@ def end_turned_back(tx: Transaction, count: int = PORTION) -> int:
     return len(found)
 
 
+def forget_put_before(tx: Transaction, count: int = PORTION) -> int:
+    """What was put under an id of its sender's is no longer known by that."""
+    found = tx.execute(consuming.FORGOTTEN, {"now": tx.reached, "count": count}).fetchall()
+    for queue, message_id in found:
+        tx.execute(consuming.FORGET_PUT, {"queue": queue, "message_id": message_id})
+    return len(found)
+
+
 def expire(tx: Transaction, count: int = PORTION) -> int:
     """What has outlived its deadline, and is not leased, is given up."""
     found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": count}).fetchall()

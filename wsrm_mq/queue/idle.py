@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.store import queues
+from wsrm_mq.store import consuming, queues
+from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import Transaction, as_json
 
 
 def make_idle(tx: Transaction, lane: Lane) -> bool:
@@ -24,6 +25,10 @@ def make_idle(tx: Transaction, lane: Lane) -> bool:
             "the service if no process lives: it finds out within seconds. Then try again."
         )
     take_from_dead(tx, lane)
+    if isinstance(lane, LooseEntry):
+        tx.execute(consuming.GIVE_BACK, {"keys": as_json([lane.position])})
+    else:
+        tx.execute(consuming.FREE_LANE, {"key": lane.id})
     return True
 
 

@@ -103,6 +103,7 @@ def add_entry(tx: Transaction, queue: Declared, one: Put, message: int, *, came_
         "retry_from": None,
         "retry_at": wait,
         "hold": None if wait is None else "scheduled",
+        "replay_of": None,
     }
     if came_with:
         row["id"] = message

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.creation import new_identifier
-from wsrm_mq.queue.withdrawing import check_body, stored, withdraw
+from wsrm_mq.queue.withdrawing import Stored, check_body, stored, withdraw
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import repairs
+from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
@@ -74,3 +75,19 @@ def add_replay(tx: Transaction, position: int, replays: Lane) -> int:
         "replay_of": position,
     }
     return tx.add_replay(row)
+
+
+def append_again(tx: Transaction, one: Stored) -> int:
+    """Have a dead letter of an ordered group delivered again, as the last of that group; answers the new position."""
+    withdraw(tx, one, REPLAYED)
+    row = {
+        "queue": one.home,
+        "message": one.message,
+        "lane": one.lane.id,
+        "number": one.lane.append(tx.now),
+        "priority": DEFAULT_PRIORITY,
+        **dict.fromkeys(("expires_at", "retry_from", "retry_at", "hold")),
+        "replay_of": one.position,
+    }
+    tx.add_unsettled(one.home, 1, one.size)
+    return tx.add_put(row)

@@ -94,7 +94,18 @@ ENTRIES: Final = BulkInsert(
     "settled_at",
 )
 PUT: Final = BulkInsert(
-    entry, "id", "queue", "message", "lane", "number", "priority", "expires_at", "retry_from", "retry_at", "hold"
+    entry,
+    "id",
+    "queue",
+    "message",
+    "lane",
+    "number",
+    "priority",
+    "expires_at",
+    "retry_from",
+    "retry_at",
+    "hold",
+    "replay_of",
 )
 HEADERS: Final = BulkInsert(header)
 REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "lane", "number", "wants_reply", "replay_of")

@@ -375,4 +375,12 @@ PURGE: Final = compiled(
 )
 FORGET_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue")))
 """Of a queue that is deleted."""
-OLD_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.until <= p("now")))
+_OLD: Final = (
+    select(dedupe.c.queue, dedupe.c.message_id)
+    .outerjoin(entry, and_(entry.c.message == dedupe.c.message, entry.c.queue == dedupe.c.queue))
+    .where(dedupe.c.until <= p("now"), or_(entry.c.id.is_(None), entry.c.outcome.is_not(None)))
+    .order_by(dedupe.c.until)
+)
+DUE_TO_BE_FORGOTTEN: Final = compiled(_OLD.limit(1))
+FORGOTTEN: Final = compiled(_OLD.limit(p("count", required=True)))
+"""What was put under an id long enough ago, and is settled: it may be asked for by that until then."""

@@ -7,6 +7,8 @@ from typing import Final
 
 from wsrm_mq.store.port import Instances
 
+MAY_BE_READY: Final = "queue"
+"""The word of a doorbell for consumers: something may be ready for them."""
 MISSING_SECONDS: Final = 5.0
 """A lock file that is missing for so long is taken for a death: several polls of a watch."""
 

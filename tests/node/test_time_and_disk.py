@@ -1,0 +1,97 @@
+"""Clocks that are set, disks that are full, and many processes that write."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import wsrm_mq
+from tests.conftest import Mount
+from tests.node.conftest import Connect
+from tests.support.disk import MIB, Disk
+from wsrm_mq.errors import StoreFull
+from wsrm_mq.node import Node
+from wsrm_mq.store.invariants import all_findings
+
+Program = Callable[[str], subprocess.Popen[str]]
+HOUR = 3_600
+
+
+@pytest.mark.scenario("Q-110")
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_a_step_of_the_clock_neither_ends_a_lease_nor_keeps_one(
+    node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    node.declare("orders", lease=1.0)
+    node.put("orders", b"one", ttl=600)
+    assert len(node.receive("orders")) == 1
+    began = time.monotonic()
+    told = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: told() + step * 10**9)
+    other = connect()
+    assert other.receive("orders", wait=0.3) == []
+    (again,) = other.receive("orders", wait=10)
+    assert 0.9 < time.monotonic() - began < 5
+    assert again.ack() == "settled"
+    assert node.dead("orders").peek() == []
+
+
+@pytest.mark.scenario("Q-111")
+def test_on_a_full_disk_a_put_is_refused_and_what_is_leased_can_be_settled(mount: Mount) -> None:
+    disk = Disk(mount("-t", "tmpfs", "-o", "size=16m", "tmpfs"))
+    with wsrm_mq.connect(disk.point / "store.db") as node:
+        node.put_many("orders", [b"x" * 1000] * 5)
+        batch = node.receive("orders", 2)
+        disk.fill()
+        with pytest.raises(StoreFull):
+            node.put_many("orders", [b"x" * MIB] * 14)
+        assert node.ack(batch) == ["settled", "settled"]
+        kept = node.stats("orders").messages
+        disk.make_room()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                node.put("orders", b"again")
+                break
+            except StoreFull:
+                time.sleep(0.1)
+        assert node.stats("orders").messages == kept + 1
+        with node.store.reader() as db:
+            assert list(all_findings(db)) == []
+
+
+@pytest.mark.scenario("Q-109")
+def test_eight_processes_put_and_none_finds_the_store_locked(node: Node, program: Program) -> None:
+    node.declare("orders")
+    put = """
+took = []
+for n in range(60):
+    began = time.perf_counter()
+    node.put('orders', b'x' * 200)
+    took.append(time.perf_counter() - began)
+print(sorted(took)[-2])
+"""
+    begun = [program(put) for _ in range(8)]
+    slow = [float(one.communicate(timeout=120)[0]) for one in begun]
+    assert [one.returncode for one in begun] == [0] * 8
+    assert node.stats("orders").messages == 480
+    assert min(slow) < 2.5  # how long it takes on a quiet machine the bench says
+
+
+def test_what_was_put_under_an_id_is_forgotten_when_it_is_settled_and_its_window_over(path: Path) -> None:
+    with wsrm_mq.connect(path) as node:
+        node.declare("orders", dedupe_window=0.1)
+        node.put("orders", b"one", message_id="a")
+        node.put("orders", b"two", message_id="b")
+        node.receive("orders")[0].ack()
+        deadline = time.monotonic() + 10
+        left = []
+        while time.monotonic() < deadline and left != [("b",)]:
+            time.sleep(0.1)
+            with node.store.reader() as db:
+                left = db.execute("SELECT message_id FROM dedupe").fetchall()
+        assert left == [("b",)]
