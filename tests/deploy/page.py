@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.fleet import group_lives
 from tests.support.orders_server import within
 from tests.support.pages import Shell, Typed, session
 from tests.support.stored import Stored
@@ -75,14 +76,6 @@ def _words(command: str) -> list[str]:
     """Of a command line, its program from the environment of the tests."""
     program, *arguments = shlex.split(command)
     return [str(Path(sys.executable).parent / program), *arguments]
-
-
-def _is_gone(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 class Page:
@@ -212,7 +205,9 @@ class Page:
         for process in self._processes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=20)
-            assert within(10, partial(_is_gone, process.pid), bool), "a worker has the port still"
+            assert not within(10, partial(group_lives, process.pid), lambda lives: not lives), (
+                "a worker has the port still"
+            )
         self._processes.clear()
 
     def follow(self) -> None:

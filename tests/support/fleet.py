@@ -121,7 +121,7 @@ class _Process:
         """Wait until all of it has ended."""
         assert self._process is not None
         self._process.wait(seconds)
-        assert within(seconds, lambda: _lives(self.pid), lambda lives: not lives) is False, "workers go on"
+        assert within(seconds, lambda: group_lives(self.pid), lambda lives: not lives) is False, "workers go on"
         self._process = None
 
     def stop(self) -> None:
@@ -153,7 +153,7 @@ class _Process:
         self._place.close()
 
 
-def _lives(group: int) -> bool:
+def group_lives(group: int) -> bool:
     """Whether a process of the group goes on. One that has ended may wait for its parent to take notice of that."""
     for process in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has gone meanwhile
