@@ -1,0 +1,84 @@
+"""The messages that one subscription has leased."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from wsrm_mq.node.backlog import Backlog
+
+
+@dataclass
+class Message:
+    position: int
+    leased_until: int | None = 30_000
+    lane: int | None = None
+
+
+def backlog(*messages: Message, granted: int = 10, lease: int | None = 30_000) -> Backlog[Message]:
+    made: Backlog[Message] = Backlog(granted, lease)
+    made.arrive(messages)
+    return made
+
+
+@pytest.mark.scenario("Q-055", "Q-056")
+@pytest.mark.invariant("I9")
+def test_what_waits_and_what_is_at_the_consumer_counts_until_it_is_settled() -> None:
+    queue = backlog(Message(1), Message(2), granted=4)
+    assert queue.room == 2
+    first = queue.hand_over(0)
+    assert first is not None
+    assert (first.position, queue.room, queue.has_next) == (1, 2, True)
+    queue.settled(1)
+    queue.settled(1)
+    assert queue.room == 3
+
+
+def test_a_message_whose_lease_is_over_is_not_handed_over() -> None:
+    queue = backlog(Message(1, 100), Message(2, 101), Message(3, None))
+    second = queue.hand_over(100)
+    assert second is not None
+    assert second.position == 2
+    third = queue.hand_over(1_000_000)
+    assert third is not None
+    assert third.position == 3
+    assert queue.hand_over(0) is None
+    assert queue.unsettled == 2
+
+
+def test_leases_of_what_waits_are_renewed_when_half_of_them_is_over_and_others_are_not() -> None:
+    queue = backlog(Message(1, 300), Message(2, 300), Message(3, 500), lease=300)
+    queue.hand_over(0)
+    assert queue.renewed_at == 150
+    assert queue.to_renew(149) == []
+    (second,) = queue.to_renew(150)
+    assert second.position == 2
+    second.leased_until = 450
+    assert queue.renewed_at == 300
+
+
+def test_a_lease_that_lasts_until_its_holder_goes_is_never_renewed() -> None:
+    queue = backlog(Message(1, None), lease=None)
+    assert queue.renewed_at is None
+    assert queue.to_renew(10**12) == []
+
+
+def test_a_group_that_was_given_back_waits_here_no_longer() -> None:
+    queue = backlog(Message(1, lane=7), Message(2), Message(3, lane=7))
+    queue.hand_over(0)
+    queue.group_returned(7)
+    queue.group_returned(None)
+    second = queue.hand_over(0)
+    assert second is not None
+    assert second.position == 2
+    assert not queue.has_next
+
+
+def test_what_is_left_is_told_apart_by_whether_the_consumer_has_it() -> None:
+    queue = backlog(Message(1), Message(2), Message(3))
+    queue.hand_over(0)
+    waiting, handed = queue.leave()
+    assert [one.position for one in waiting] == [2, 3]
+    assert [one.position for one in handed] == [1]
+    assert queue.room == 10

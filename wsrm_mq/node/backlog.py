@@ -1,0 +1,89 @@
+"""The messages that one subscription has leased: never more than were granted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+
+class Leased(Protocol):
+    """``leased_until``: ms of the clock of leases; ``None``: the lease lasts until its holder goes. ``lane``: key of
+    its ordered group."""
+
+    leased_until: int | None
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def lane(self) -> int | None: ...
+
+
+T = TypeVar("T", bound=Leased)
+
+
+class Backlog(Generic[T]):
+    """Messages that wait for their turn at the consumer, in order, and those that it has. ``lease``: ms that a lease
+    lasts, ``None``: until its holder goes."""
+
+    def __init__(self, granted: int, lease: int | None) -> None:
+        self.granted = granted
+        self._lease = lease
+        self._waiting: deque[T] = deque()
+        self._handed: dict[int, T] = {}
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._waiting) + len(self._handed)
+
+    @property
+    def room(self) -> int:
+        return self.granted - self.unsettled
+
+    @property
+    def has_next(self) -> bool:
+        return bool(self._waiting)
+
+    def arrive(self, messages: Iterable[T]) -> None:
+        self._waiting.extend(messages)
+
+    def hand_over(self, now: int) -> T | None:
+        """The next message, whose lease lasts; those whose lease is over are left out, as others may have them."""
+        while self._waiting:
+            message = self._waiting.popleft()
+            if message.leased_until is None or message.leased_until > now:
+                self._handed[message.position] = message
+                return message
+        return None
+
+    def settled(self, position: int) -> None:
+        """The consumer has this one no longer; also of one that it never had."""
+        self._handed.pop(position, None)
+
+    def group_returned(self, lane: int | None) -> None:
+        """What waits of an ordered group was given back with a message before it."""
+        if lane is not None:
+            self._waiting = deque(message for message in self._waiting if message.lane != lane)
+
+    @property
+    def renewed_at(self) -> int | None:
+        """When leases of what waits are to be renewed: half of the first is over then. ``None``: none is to be."""
+        if self._lease is None:
+            return None
+        ends = (message.leased_until for message in self._waiting if message.leased_until is not None)
+        first = min(ends, default=None)
+        return None if first is None else first - self._lease // 2
+
+    def to_renew(self, now: int) -> list[T]:
+        """Those that wait and whose lease is half over."""
+        if self._lease is None:
+            return []
+        half = self._lease // 2
+        return [one for one in self._waiting if one.leased_until is not None and one.leased_until - half <= now]
+
+    def leave(self) -> tuple[list[T], list[T]]:
+        """What has waited, and what the consumer has: nothing is here from now on."""
+        waiting, handed = list(self._waiting), list(self._handed.values())
+        self._waiting.clear()
+        self._handed.clear()
+        return waiting, handed
