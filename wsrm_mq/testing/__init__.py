@@ -18,12 +18,18 @@ and ``Reply`` reads the answers. ``with Lifespan(application):`` starts and stop
 """
 
 from wsrm_mq.testing.clock import ManualClock
-from wsrm_mq.testing.delivered import Undelivered, wait_until_delivered
 from wsrm_mq.testing.envelopes import FRESH, EnvelopeFactory, Operation
 from wsrm_mq.testing.in_process import ASGIWire, Lifespan, WSGIWire
 from wsrm_mq.testing.lossy import Fate, Line, LossyWire, Traffic
 from wsrm_mq.testing.reply import Ack, Created, Place, Reply, ReplyFault
-from wsrm_mq.testing.sender import Refused, RMSender, Unacknowledged, shuffled_windows
+from wsrm_mq.testing.sender import (
+    Refused,
+    RMSender,
+    Unacknowledged,
+    Undelivered,
+    shuffled_windows,
+    wait_until_delivered,
+)
 from wsrm_mq.testing.wire import HTTPAnswer, HTTPWire, Wire, http_request
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 

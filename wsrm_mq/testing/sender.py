@@ -8,12 +8,13 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.testing.delivered import wait_until_delivered
 from wsrm_mq.testing.envelopes import EnvelopeFactory
 from wsrm_mq.testing.reply import Reply
 from wsrm_mq.testing.wire import HTTPAnswer, Wire
@@ -23,7 +24,7 @@ W = TypeVar("W", bound=Wire)
 _ACCEPTED = (200, 202)
 _LATER = 503
 _PAUSE_SECONDS = 0.02
-"""Between two tries of a message that is wanted at once."""
+"""The time between two tries of a message, and between two looks at the store."""
 
 
 class Refused(Exception):
@@ -259,3 +260,48 @@ def shuffled_windows(last: int, window: int, seed: int, twice: float = 0.1) -> I
         numbers += [n for n in numbers if chance.random() < twice]
         chance.shuffle(numbers)
         yield from numbers
+
+
+# delivery: an acknowledgement says only that a message is stored
+
+
+class Undelivered(Exception):
+    """A message was not delivered in time, or never will be; says why, as ``wsrm-mq sequence explain`` does."""
+
+
+def wait_until_delivered(
+    store: str | os.PathLike[str], sequence: str, numbers: Collection[int], *, seconds: float = 10
+) -> None:
+    """Wait until the service has taken these numbers of a sequence. Raises ``Undelivered`` after ``seconds``, and at
+    once where one was put aside, was answered with a fault, or stops its sequence for good."""
+    from wsrm_mq.store.store import store_path
+
+    path, end = store_path(store), time.monotonic() + seconds
+    while not _are_delivered(path, sequence, set(numbers), is_late=time.monotonic() > end):
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _are_delivered(path: Path, identifier: str, wanted: set[int], *, is_late: bool) -> bool:
+    from wsrm_mq.store.driver import connect_looker, snapshot
+    from wsrm_mq.views.query import parse
+    from wsrm_mq.views.reading import messages, sequence
+    from wsrm_mq.views.sentences import explanation
+    from wsrm_mq.views.verdict import Cause, judge
+
+    with closing(connect_looker(path)) as db, snapshot(db):
+        found = {one.number: one for one in messages(db, parse(f"seq:{identifier}")) if one.number in wanted}
+        missing = [number for number in sorted(wanted) if number not in found or found[number].state != "delivered"]
+        faulted = [number for number, one in found.items() if one.state == "delivered" and one.reason is not None]
+        if not missing and not faulted:
+            return True
+        verdict = judge(db, sequence(db, identifier), time.time_ns() // 1_000_000)
+    is_over = any(one.state != "delivered" and one.settled_at is not None for one in found.values())
+    if is_late or is_over or faulted or verdict.cause is Cause.BLOCKED:
+        told = [
+            f"number {number}: {one.state}, {one.reason}, {one.last_error}"
+            if (one := found.get(number))
+            else f"number {number} never came"
+            for number in (*missing, *faulted)
+        ]
+        raise Undelivered("\n".join((explanation(verdict).sentence, *told)))
+    return False
