@@ -106,10 +106,12 @@ class ServerProcess:
 
 
 def settled(store: Path) -> None:
-    """Wait until every sequence of the store is settled and given back."""
+    """Wait until every sequence of the store, which may be that of an older commit, is settled and given back."""
     db = sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30)
     try:
-        while db.execute('SELECT 1 FROM lane WHERE cursor < "limit" OR owner IS NOT NULL LIMIT 1').fetchone():
+        has_lanes = db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'lane'").fetchone()
+        table = "lane" if has_lanes else "sequence"
+        while db.execute(f'SELECT 1 FROM {table} WHERE cursor < "limit" OR owner IS NOT NULL LIMIT 1').fetchone():
             time.sleep(_POLL_SECONDS)
     finally:
         db.close()
