@@ -139,13 +139,11 @@ def info(place: Place, is_json: bool) -> None:
 
 
 def _measured(db: Database, place: Place) -> dict[str, Any]:
-    from wsrm_mq.store.driver import space
+    from wsrm_mq.store.driver import log_bytes, revision, space
     from wsrm_mq.store.identity import identify
-    from wsrm_mq.store.sqlite.schema import revision
     from wsrm_mq.views.contents import contents
     from wsrm_mq.views.instances import live_instances
 
-    wal = place.path.with_name(place.path.name + "-wal")
     found = contents(db)
     oldest = found.oldest_undelivered
     return {
@@ -155,7 +153,7 @@ def _measured(db: Database, place: Place) -> dict[str, Any]:
         "unconfirmed": unconfirmed(place, db),
         "size": place.path.stat().st_size,
         "reclaimable": space(db).reclaimable,
-        "wal_size": wal.stat().st_size if wal.exists() else 0,
+        "wal_size": log_bytes(place.path),
         **found._asdict(),
         "oldest_undelivered": oldest._asdict() if oldest is not None else None,
         "instances": [one._asdict() for one in live_instances(db)],

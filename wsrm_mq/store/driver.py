@@ -15,7 +15,7 @@ from wsrm_mq.store.sqlite.connection import (
     translate,
     why_not_written,
 )
-from wsrm_mq.store.sqlite.files import FileIds, beside, clock_file, content_of, is_locked, keep_private
+from wsrm_mq.store.sqlite.files import FileIds, beside, clock_file, content_of, is_locked, keep_private, log_bytes
 from wsrm_mq.store.sqlite.looking import connect_looker, temporary_copy
 from wsrm_mq.store.sqlite.presence import InstanceFiles as instances_of
 from wsrm_mq.store.sqlite.reserve import Reserve, is_spent

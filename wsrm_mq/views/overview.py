@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from sqlalchemy import Integer, bindparam, case, exists, func, literal, not_, or_, select, union_all
@@ -18,7 +17,7 @@ from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
-from wsrm_mq.store.driver import file_of, is_spent, space
+from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, known_instances, live_instances
@@ -219,8 +218,8 @@ def overview(db: Database, now: int) -> Overview:
         faulted=dict(db.execute(_FAULTED, {"since": now - FAULTED_WITHIN}).fetchall()),
         faulted_in_all=db.execute(_FAULTED_IN_ALL).fetchone()[0],
         refused=refused,
-        file_bytes=_size(path),
-        wal_bytes=_size(path.with_name(path.name + "-wal")),
+        file_bytes=path.stat().st_size if path.exists() else 0,
+        wal_bytes=log_bytes(path),
         disk_free=disk.f_bavail * disk.f_frsize,
         is_reserve_spent=is_spent(path),
         used_bytes=space(db).used,
@@ -232,13 +231,6 @@ def overview(db: Database, now: int) -> Overview:
         newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
         newest_sequences=newest,
     )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 # verdicts

@@ -26,9 +26,11 @@ from typing import Final
 from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from wsrm_mq.files import sync_directory
 from wsrm_mq.store import identity
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import presence
 from wsrm_mq.store.sqlite.connection import connect_reader, named, store_errors
-from wsrm_mq.store.sqlite.files import is_locked
+from wsrm_mq.store.sqlite.files import is_locked, log_bytes
+from wsrm_mq.store.sqlite.space import space
 
 STEP_PAGES: Final = 1024
 MAX_LOG_GROWTH: Final = 1024 * 1024 * 1024
@@ -94,10 +96,8 @@ def _names(target: Path) -> Iterator[Path]:
     yield from (target.with_name(target.name + suffix) for suffix in _BESIDE)
 
 
-def _refuse_full(source: sqlite3.Connection, target: Path) -> None:
-    (pages,) = source.execute("PRAGMA page_count").fetchone()
-    (page_size,) = source.execute("PRAGMA page_size").fetchone()
-    needed = pages * page_size + LEAST_FREE
+def _refuse_full(source: Database, target: Path) -> None:
+    needed = space(source).size + LEAST_FREE
     free = shutil.disk_usage(target.parent).free
     if free < needed:
         raise _full(target, f"the copy needs {needed} bytes, {free} are free")
@@ -145,11 +145,10 @@ def _remove(part: Path) -> None:
 
 
 def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress, max_log_growth: int) -> None:
-    log = path.with_name(path.name + "-wal")
-    log_before = _size(log)
+    log_before = log_bytes(path)
 
     def look(_status: int, remaining: int, pages: int) -> None:
-        if _size(log) - log_before > max_log_growth:
+        if log_bytes(path) - log_before > max_log_growth:
             raise StoreError(
                 f"{path}: its write-ahead log grew by more than {max_log_growth} bytes meanwhile; no copy was made.",
                 "Make the copy when less is written, or to a faster disk.",
@@ -166,13 +165,6 @@ def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress
             source.backup(copy, pages=STEP_PAGES, progress=look)
         finally:
             source.execute("ROLLBACK")
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _finish(part: Path, verify: Verify, now: int) -> None:

@@ -45,6 +45,19 @@ def beside(store: Path) -> Path:
     return store.with_name(store.name + ".d")
 
 
+def parts(store: Path) -> tuple[Path, Path, Path]:
+    """The file of the store at ``store``, its write-ahead log, and the index of the log."""
+    return store, store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm")
+
+
+def log_bytes(store: Path) -> int:
+    """The size of a store's write-ahead log; 0 if there is none."""
+    try:
+        return parts(store)[1].stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def witness_file(store: Path) -> Path:
     """The file that says which store was in use here, and how far it was; see ``witness``."""
     return beside(store) / "witness"
@@ -71,7 +84,7 @@ def keep_private(store: Path, events: Events) -> None:
     """Take other users' permissions on the store's files away, loudly: messages are in them. Raises
     ``StoreUnavailable`` where a link stands beside the store: what is written there would be somewhere else."""
     home = beside(store)
-    files = [store, *(store.with_name(f"{store.name}{suffix}") for suffix in ("-wal", "-shm")), home]
+    files = [*parts(store), home]
     if home.is_dir() and not home.is_symlink():
         files += home.iterdir()
     for file in files:
@@ -114,10 +127,10 @@ def is_locked(file: Path) -> bool | None:
 
 def file_ids(path: Path) -> FileIds:
     """The ids of a store's file, of its log and of the log's index, ``None`` for a file that is not there."""
-    return file_id(path), file_id(f"{path}-wal"), file_id(f"{path}-shm")
+    return tuple(map(file_id, parts(path)))
 
 
-def file_id(path: Path | str) -> FileId:
+def file_id(path: Path) -> FileId:
     """Device and inode of what stands at ``path`` now; ``None``: nothing does."""
     try:
         there = os.stat(path)
@@ -189,7 +202,7 @@ def lost(path: Path) -> StoreUnconfirmed | None:
 
 def put_back(path: Path) -> str:
     """How an operator makes the rescued store the store again."""
-    rescued, wal, shm, store = map(shlex.quote, map(str, (rescued_path(path), f"{path}-wal", f"{path}-shm", path)))
+    rescued, store, wal, shm = map(shlex.quote, map(str, (rescued_path(path), *parts(path))))
     return f"Stop the service, then: rm -f {wal} {shm} && mv {rescued} {store}"
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.sqlite.connection import Connection, CopyConnection, connect_reader, only_reading, store_errors
-from wsrm_mq.store.sqlite.files import is_locked
+from wsrm_mq.store.sqlite.files import is_locked, log_bytes, parts
 
 _FOR_WANT_OF_PERMISSION: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _PREFIX: Final = "wsrm-mq-look-"
@@ -47,7 +47,7 @@ def connect_looker(path: Path, *, may_copy: bool = True) -> Connection:
                 f"{path}: may not be read by this user: {', '.join(refused)}.",
                 "Look as the user that the service runs as, or as root.",
             ) from error
-        if _beside(path, "-shm").exists():
+        if parts(path)[2].exists():
             raise
     with store_errors(path):
         return _copied(path) if _has_log(path) else only_reading(path, "mode=ro&immutable=1")
@@ -55,24 +55,16 @@ def connect_looker(path: Path, *, may_copy: bool = True) -> Connection:
 
 def _not_readable(path: Path) -> list[str]:
     """Names of the files of a store that this user may not read."""
-    files = (path, _beside(path, "-wal"), _beside(path, "-shm"))
-    return [one.name for one in files if one.exists() and not os.access(one, os.R_OK, effective_ids=True)]
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+    return [one.name for one in parts(path) if one.exists() and not os.access(one, os.R_OK, effective_ids=True)]
 
 
 def _has_log(path: Path) -> bool:
-    try:
-        return _beside(path, "-wal").stat().st_size > _LOG_HEADER
-    except FileNotFoundError:
-        return False
+    return log_bytes(path) > _LOG_HEADER
 
 
 def _copied(path: Path) -> Connection:
     """A connection that reads a copy of the file and its log, which no process has open."""
-    files = [path, _beside(path, "-wal")]
+    files = parts(path)[:2]
     with _room(path, lambda: sum(file.stat().st_size for file in files), "its log is to be read") as (place, lock):
         for file in files:
             shutil.copyfile(file, place / file.name)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import connect_writer, store_errors
-from wsrm_mq.store.sqlite.files import beside, is_locked, removed
+from wsrm_mq.store.sqlite.files import beside, is_locked, parts, removed
 
 STEPS: Final = 10_000
 """The number of SQLite's instructions between two looks at the clock."""
@@ -73,7 +73,7 @@ def dangling(db: Database, table: str) -> Iterator[tuple[int | None, str]]:
 
 def openers(path: Path) -> list[Opener]:
     """The other processes that have the store open, as far as this user may look at them."""
-    wanted = {f"{os.path.realpath(path)}{suffix}" for suffix in ("", "-wal", "-shm")}
+    wanted = set(map(str, parts(Path(os.path.realpath(path)))))
     found = []
     for process in PROC.glob("[0-9]*"):
         pid = int(process.name)
@@ -109,12 +109,13 @@ def dropped_pages(path: Path) -> int:
     opens the store; where another one lives, what it just writes is no loss: 0."""
     if removed(path):  # what stands there is refused, and the log beside it may be of another file
         return 0
-    written = _written(path.with_name(f"{path.name}-wal")) if path.exists() else 0
+    _file, log, index_file = parts(path)
+    written = _written(log) if path.exists() else 0
     if not written or any(map(is_locked, beside(path).glob("*.lock"))):
         return 0
     with closing(connect_writer(path)) as db, store_errors(path):
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the index is made anew from what is committed
-        with path.with_name(f"{path.name}-shm").open("rb") as index:
+        with index_file.open("rb") as index:
             (committed,) = _INDEX.unpack(index.read(_INDEX.size))
     return max(0, written - int(committed))
 
