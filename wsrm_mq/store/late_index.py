@@ -1,13 +1,13 @@
-"""Indexes that are filled later: which messages came on a connection, and which entries a lane has, settled ones
-too. What a delivery needs is what is not settled: that has an index of its own, ``entry_live``, written with every
-message and small.
+"""Two indexes that are filled later: the messages of a connection, and the entries of a lane, settled ones too. A
+delivery needs neither of them: unsettled entries have an index of their own, ``entry_live``, which is written with
+every message and small.
 
-Few ask for what they say, and each connection, each lane has a leaf of its own in them: kept with every message,
-they would be two pages more for each, and a tenth of the CPU at eight connections. So they are brought forward
-afterwards, many rows at a time in their own order. A watermark says how far each is. What came behind that is looked
-for in the rows themselves: a few thousand at most while a process serves, for the further it is behind, the larger is a
-piece. Both parts are read in one statement or one transaction, so an answer is right at any moment, whatever writes
-meanwhile or has died.
+Each connection and each lane has its own leaf in these indexes. Written with every message, they cost 4 to 8 % more CPU
+and 6 to 16 % of the rate at 1 to 32 connections; a restart and a large gap are as fast either way. So they are brought
+forward afterwards, many rows at a time in their own order, and a watermark says how far each is. Rows behind the
+watermark are found in the tables themselves: a few thousand at most while a process serves, because a larger backlog is
+indexed in larger pieces. One statement or one transaction reads both parts, so an answer is right at any moment,
+although others write meanwhile or a process has died.
 """
 
 from __future__ import annotations
