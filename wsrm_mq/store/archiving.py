@@ -1,4 +1,4 @@
-"""SQL of what archives hold of a store. Plain text, as in ``pruning``.
+"""Statements on archives: the rows of a store that they hold.
 
 What was archived may change later: an operator confirms, restores or redrives it. Each of these acts is a row of the
 ledger about it, so what the ledger tells of behind an archive's ``ledger`` counts as not archived any more.

@@ -1,4 +1,4 @@
-"""SQL of frozen plans: what a plan is made of, and how far it has come. Plain text, as in ``pruning``."""
+"""Statements on frozen plans: the messages that a plan is made of, and how far it has come."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""SQL of retention: what may go, and how it goes. A ``?`` is a JSON list of keys where nothing else is said.
-
-The statements are plain text: a command line that only looks must not pay for the import of SQLAlchemy.
-"""
+"""Statements of retention: the search for rows that may go, and their deletion. A ``?`` is a JSON list of keys if
+nothing else is said."""
 
 from __future__ import annotations
 
