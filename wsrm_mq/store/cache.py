@@ -120,7 +120,7 @@ class Cache:
         self.queues: OrderedDict[str, int] = OrderedDict()
         """Keys by name, the first that was asked for first out."""
         self.queue_rows: dict[str, tuple[Any, ...]] = {}
-        """Of declared queues, by name: what is consumed is asked for these."""
+        """Rows of declared queues by name, which every verb on a consumed queue reads."""
         self.served: set[int] = set()
         """Keys of queues that the process may run. No other takes one of them away while this one lives."""
         self.has_slot: Callable[[int], bool] = lambda _taken: True

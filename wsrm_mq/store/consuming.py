@@ -49,7 +49,7 @@ _SEEN: Final = (
 SEEN: Final = select(*_SEEN).select_from(
     entry.join(message, message.c.id == entry.c.message).outerjoin(header, header.c.message == message.c.id)
 )
-"""What a consumer sees of an entry. Columns of ``queue.leasing.Seen``."""
+"""The columns of ``queue.leasing.Seen``: an entry as a consumer sees it."""
 _IS_READY: Final = and_(
     *(entry.c.priority.is_not(None), entry.c.lane.is_(None), entry.c.outcome.is_(None)),
     *(entry.c.owner.is_(None), entry.c.hold.is_(None)),
@@ -192,7 +192,7 @@ COUNT_RUN: Final = compiled(
     )
     .values(deliveries=entry.c.deliveries + 1)
 )
-"""Of a lane that is given back: these were handed out."""
+"""Count a delivery of each entry that was handed out of a lane, which is given back."""
 
 # what comes of time and of deaths
 
@@ -210,7 +210,7 @@ TURNED_BACK: Final = compiled(
     .where(entry.c.hold == "backoff", entry.c.outcome.is_(None), entry.c.retry_from > p("now"))
     .limit(p("count", required=True))
 )
-"""What waits from a time on that is still to come: the clock was stepped back."""
+"""Entries whose wait begins in the future: the clock was stepped back."""
 END_WAITS: Final = compiled(update(entry).where(_THESE).values(hold=None, retry_from=None, retry_at=None))
 EXPIRED: Final = compiled(
     select(entry.c.id)
@@ -245,7 +245,7 @@ def _leased_by(of: Any) -> str:
 FIRST_ENDS: Final = compiled(
     select(instance.c.id, _first_end(entry), _first_end(lane)).where(instance.c.ended_at.is_(None))
 )
-"""Of each instance that has not ended: when the first of its leases ends, and of its groups."""
+"""Each instance that has not ended, with the times at which the first of its leases of entries ends, and of lanes."""
 LEASED_BY: Final = _leased_by(entry)
 LANES_LEASED_BY: Final = _leased_by(lane)
 """Leases of an instance that end up to a time."""
@@ -324,7 +324,7 @@ STATES: Final = compiled(
     .where(_IN_QUEUE)
     .group_by(_STATE, _REASON)
 )
-"""What is not settled in a queue, by state and reason: messages, bytes, when the oldest came."""
+"""The unsettled messages of a queue by state and reason: their number, their bytes, and the time of the oldest."""
 LETTERS_OF: Final = compiled(
     select(func.count())
     .select_from(entry.join(queue, queue.c.id == entry.c.queue))
@@ -374,7 +374,7 @@ PURGE: Final = compiled(
     update(entry).where(_THESE).values({**_FREE, "outcome": "purged", "reason": p("reason"), "settled_at": p("now")})
 )
 FORGET_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue")))
-"""Of a queue that is deleted."""
+"""Forget the ids of messages in a queue that is deleted."""
 _OLD: Final = (
     select(dedupe.c.queue, dedupe.c.message_id)
     .outerjoin(entry, and_(entry.c.message == dedupe.c.message, entry.c.queue == dedupe.c.queue))
@@ -383,4 +383,4 @@ _OLD: Final = (
 )
 DUE_TO_BE_FORGOTTEN: Final = compiled(_OLD.limit(1))
 FORGOTTEN: Final = compiled(_OLD.limit(p("count", required=True)))
-"""What was put under an id long enough ago, and is settled: it may be asked for by that until then."""
+"""Settled messages that were put under an id, whose id need not be known any more."""

@@ -46,7 +46,7 @@ SAVED_COLUMNS: Final = (
     "on_hold_since",
 )
 LEASED: Final = ("served_at", "leased_below", "leased_until", "lessee")
-"""What only a lane has that consumers lease: see ``leasing``."""
+"""Columns that only a lane has that consumers lease; see ``queue.leasing``."""
 PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
 """Columns of ``sequence`` that the protocol changes."""
 ADD_LANE: Final = compiled(

@@ -94,7 +94,7 @@ class LooseEntry(Lane):
 
     position: int = 0
     priority: int | None = None
-    """Of one that is consumed, and no application is called with."""
+    """The priority of an entry that is consumed; ``None``: an application is called with it."""
 
     @property
     def is_consumed(self) -> bool:

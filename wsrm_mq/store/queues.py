@@ -17,7 +17,7 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
 
 
 DECLARED: Final = ("policy", "messages", "bytes", "last_position", "last_put_at", "owner", "holder")
-"""What only a queue has that was declared: see ``consuming``."""
+"""Columns that only a declared queue has; see ``consuming``."""
 ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id", *DECLARED)).returning(queue.c.id))
 QUEUE_ROW: Final = compiled(
     select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy).where(

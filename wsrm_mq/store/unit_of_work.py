@@ -33,7 +33,7 @@ class Session(NamedTuple):
     """The instances of the store, to be asked whether one lives."""
     tally: Tally | None = None
     steady: Callable[[], int] | None = None
-    """What leases are measured by, ms since the epoch; ``None``: the time of day."""
+    """The clock that measures leases, ms since the epoch; ``None``: the time of day."""
 
 
 class UnitOfWork:
@@ -60,7 +60,7 @@ class UnitOfWork:
         self._put: list[Row] = []
         self._headers: list[Row] = []
         self._unsettled: dict[int, list[int]] = {}
-        """What declared queues have more of, or less, that is not settled: messages and bytes."""
+        """The change in unsettled messages, and in their bytes, by declared queue."""
         self._last_put: dict[int, int] = {}
         """Positions by the keys of declared queues."""
         self._measured: int | None = None
@@ -173,7 +173,7 @@ class UnitOfWork:
         return int(found[0])
 
     def add_unsettled(self, queue: int, messages: int, size: int) -> None:
-        """So many messages more, of ``size`` bytes in all, are not settled in a declared queue; or less."""
+        """Count ``messages`` more as unsettled in a declared queue, of ``size`` bytes in all. Both may be negative."""
         counted = self._unsettled.setdefault(queue, [0, 0])
         counted[0] += messages
         counted[1] += size

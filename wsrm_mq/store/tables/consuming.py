@@ -24,7 +24,7 @@ index("client_live", client.c.instance, where="ended_at IS NULL")
 subscription: Final = table(
     "subscription",
     given_key(),
-    # Of a durable one: its queue goes by it.
+    # The name of a durable one, which names its queue too.
     Column("name", Text),
     Column("client", Number, ForeignKey("client.id")),
     Column("queue", Number, ForeignKey("queue.id"), nullable=False),

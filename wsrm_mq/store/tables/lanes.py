@@ -89,7 +89,7 @@ index(
     lane.c.retry_at,
     where=f"served_at IS NULL AND {_DELIVERABLE}",
 )
-# What a consumer may lease, and what is leased.
+# Lanes that a consumer may lease, and lanes that are leased.
 index("lane_leasable", lane.c.queue, lane.c.served_at, where=f"served_at IS NOT NULL AND {_DELIVERABLE}")
 index("lane_leased", lane.c.owner, lane.c.leased_until, where="leased_until IS NOT NULL")
 index("lane_discarding", lane.c.id, where="discarding = 1")

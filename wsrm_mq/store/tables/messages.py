@@ -21,7 +21,7 @@ queue: Final = table(
     Column("application", Text),
     # JSON of a ``queue.policies.QueuePolicy``: it was declared, and is consumed. NULL: an endpoint's, or the system's.
     Column("policy", Text),
-    # Of a declared queue: what is not settled in it.
+    # A declared queue counts its unsettled messages, and their bytes.
     Column("messages", Number, nullable=False, server_default="0"),
     Column("bytes", Number, nullable=False, server_default="0"),
     # The last that was put there, and when.
@@ -89,7 +89,8 @@ entry: Final = table(
     Column("owner", Number),
     Column("fence", Number, nullable=False, server_default="0"),
     Column("running_since", Number),
-    # Of what is consumed, and no application is called with: 0 to 9, the highest first. In a lane it says only that.
+    # The priority of an entry that is consumed: 0 to 9, the highest first. In a lane it says only that it is consumed.
+    # NULL: an application is called with it.
     Column("priority", Number),
     # When the lease of it ends, by the clock that is never set; whose lease it is, where that is a subscription's.
     Column("leased_until", Number),
@@ -113,7 +114,7 @@ index(
 # The loose ones that an application is called with, and which of them run.
 index("entry_loose", entry.c.retry_at, where="priority IS NULL AND lane IS NULL AND outcome IS NULL")
 index("entry_owned", entry.c.owner, where="owner IS NOT NULL AND leased_until IS NULL")
-# What is consumed: ready, leased, with a deadline, waiting.
+# Entries that are consumed: ready, leased, with a deadline, waiting.
 index(
     "entry_ready",
     *(entry.c.queue, entry.c.priority.desc(), entry.c.id),
@@ -152,7 +153,7 @@ loose: Final = table(
     Column("assurance", Text, nullable=False),
 )
 
-# What a consumer sees beside the body of a message that was put, or of which properties were taken.
+# Facts that a consumer sees beside the body, of a message that was put, or of which properties were taken.
 header: Final = table(
     "header",
     Column("message", Number, ForeignKey("message.id"), primary_key=True, autoincrement=False),
@@ -171,7 +172,7 @@ header: Final = table(
     Column("client", Text),
 )
 
-# Which messages were put under an id of their sender's, for a while: another of that id is the same message.
+# Messages that were put under an id of their sender's, for a while: another one of that id is the same message.
 dedupe: Final = table(
     "dedupe",
     Column("queue", Number, ForeignKey("queue.id"), primary_key=True, autoincrement=False),

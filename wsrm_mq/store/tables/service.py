@@ -16,8 +16,8 @@ identity: Final = table(
     Column("mark", Number, nullable=False),
     # This file is a copy of that time, and was not adopted since.
     Column("copied_at", Number),
-    # What was to be added to the clock that is never set, for the time of day, when the first process began that has
-    # the store: by it the processes agree when a lease ends.
+    # The difference between the time of day and the clock that is never set, when the first process of the store began:
+    # by it the processes agree when a lease ends.
     Column("clock_offset", Number),
 )
 
