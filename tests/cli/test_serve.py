@@ -9,6 +9,8 @@ import re
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -333,27 +335,33 @@ def test_it_keeps_no_more_connections_than_the_system_lets_it(serve: Serve, some
 # what cannot be served
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "text"),
-    [
-        ("shop", 2, "'shop' names no application; write MODULE:ATTRIBUTE"),
-        (":app", 2, "names no application"),
-        ("stores:app", 2, "there is no module stores in "),
-        ("shop.inner:app", 2, "there is no module shop.inner in "),
-        ("shop:application", 2, "shop has no attribute application."),
-        ("shop:number", 2, "shop:number is no application: it cannot be called."),
-        ("needs:app", 2, "needs needs a_module_of_tomorrow, which is not installed."),
-    ],
-)
-def test_an_application_that_is_not_there_is_told_in_words(
-    shell: Shell, somewhere: Path, name: str, status: int, text: str
-) -> None:
+SERVING_EACH = """
+import json, sys
+from click.testing import CliRunner
+from wsrm_mq.cli import program
+told = [CliRunner().invoke(program, ["serve", name, "--port", "0"]) for name in sys.argv[1:]]
+print(json.dumps([[one.exit_code, one.stderr] for one in told]))
+"""
+NOT_THERE = {
+    "shop": "'shop' names no application; write MODULE:ATTRIBUTE",
+    ":app": "names no application",
+    "stores:app": "there is no module stores in ",
+    "shop.inner:app": "there is no module shop.inner in ",
+    "shop:application": "shop has no attribute application.",
+    "shop:number": "shop:number is no application: it cannot be called.",
+    "needs:app": "needs needs a_module_of_tomorrow, which is not installed.",
+}
+
+
+def test_an_application_that_is_not_there_is_told_in_words(somewhere: Path) -> None:
     (somewhere / "shop.py").write_text(APPLICATION)
     (somewhere / "needs.py").write_text("import a_module_of_tomorrow")
-    done = shell("serve", name, "--port", "0")
-    assert done.returncode == status
-    assert text in done.stderr.decode()
-    assert b"Traceback" not in done.stderr
+    command = [sys.executable, "-c", SERVING_EACH, *NOT_THERE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    for (name, text), (status, told) in zip(NOT_THERE.items(), json.loads(done.stdout), strict=True):
+        assert status == 2, name
+        assert text in told, name
+        assert "Traceback" not in told, name
     assert not (somewhere / "wsrm.db").exists()
 
 
