@@ -337,7 +337,8 @@ def test_a_part_of_a_queue_is_purged_and_the_ledger_says_so(node: Node) -> None:
 
 @pytest.mark.scenario("Q-019")
 def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect) -> None:
-    node.put_many("orders", range(3))
+    node.put_many("orders", range(4))
+    node.receive("orders")[0].reject()
     other = connect()
     other.receive("orders")
     with pytest.raises(QueueBusy, match="process"):
@@ -345,8 +346,9 @@ def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect) -
     assert node.stats("orders").messages == 3
     assert node.delete("orders", force=True).settled == 3
     assert node.keys() == []
-    assert [event for event, _reason in events(node)] == ["purged"] * 3
-    assert node.put("orders", b"anew") == 4
+    assert [event for event, _reason in events(node)] == ["dead", *["purged"] * 3]
+    assert node.put("orders", b"anew") == 5
+    assert node.dead("orders").peek() == []
 
 
 @pytest.mark.scenario("Q-021")

@@ -139,8 +139,10 @@ def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: b
         _take_all_back(tx, queue)
     cleared = purge(tx, queue, reason="queue_deleted")
     tx.execute(consuming.FORGET_DEDUPE, {"queue": queue.key})
-    tx.execute(queues.UNDECLARE, {"key": queue.key, "name": f"{queue.name}#{queue.key}"})
-    tx.forget_queue_name(queue.name)
+    letters = tx.execute(queues.DEAD_LETTERS, {"parent": queue.key}).fetchone()
+    for key, name in ((queue.key, queue.name), *([] if letters is None else [(letters[0], f"{queue.name}#dead")])):
+        tx.execute(queues.UNDECLARE, {"key": key, "name": f"{name}#{queue.key}"})
+        tx.forget_queue_name(name)
     return cleared
 
 

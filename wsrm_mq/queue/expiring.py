@@ -21,6 +21,7 @@ from wsrm_mq.queue.leaving import (
 )
 from wsrm_mq.queue.policies import DEFAULT, FOREVER, QueuePolicy, decoded
 from wsrm_mq.store import consuming, entries, queues
+from wsrm_mq.store.pruning import FREE_BODIES
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 
@@ -112,6 +113,8 @@ def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
     found = standing(tx, keys)
     lost = [one for one in found.values() if one.outcome == "delivered"]
     tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
+    if lost:
+        tx.execute(FREE_BODIES, (as_json([one.message for one in lost if not one.policy.retain]),))
     for one in lost:
         tx.ledger("lost_after_delivery", lane_of(tx, one), position=one.position, reason=why)
     heads: dict[tuple[int, int | None], Standing] = {}
