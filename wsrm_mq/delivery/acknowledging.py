@@ -31,7 +31,7 @@ from wsrm_mq.store.store import Store
 BATCH: Final = 200
 TOLD_EVERY_SECONDS: Final = 60.0
 WAITS_SECONDS: Final = 30.0
-"""So long what is not stored waits for a host that is left alone."""
+"""Seconds that a message that is not stored waits for a host that is left alone."""
 _FAILURES: Final = 256
 _WAITING: Final = 1_000
 """Messages that may be on their way, or wait for that."""
@@ -50,7 +50,7 @@ class _Unstored(NamedTuple):
 
 
 class Acknowledging:
-    """Of one process. ``look`` is a chore of its watch."""
+    """Sends acknowledgements and faults for one process. ``look`` is a chore of its watch."""
 
     def __init__(self, store: Store, post: Patient, hearing: Hearing, policy_of: PolicyOf, events: Events) -> None:
         self._store = store

@@ -104,7 +104,7 @@ class Application:
         self._call = call
         self._policy_of = policy_of
         self._environs: dict[str, Environ] = {}
-        """What the messages of a client have in common: to be copied."""
+        """The environs that the messages of a client have in common, by the kept request: to be copied."""
         self._rewrite: Rewrite | None = {"pass": None, "demote": demote, "strip": strip}[headers]
 
     def __call__(self, delivery: Delivery) -> Outcome:
@@ -212,7 +212,7 @@ class Application:
         return Outcome(ServiceReply(status, headers, content, place, outgoing_message=leaving))
 
     def _of_fault(self, delivery: Delivery, fault: ServiceFault, answered: str, content: bytes) -> Outcome | None:
-        """What follows from a SOAP fault; ``None``: it is the answer that the sender waits for."""
+        """The outcome that a SOAP fault means; ``None``: the fault is the answer that the sender waits for."""
         policy = self._policy_of(delivery.partner)
         code = storable(fault.code, _CODE_LENGTH) if fault.code is not None else None
         told = f"{answered} with a fault: {excerpt(content)}"

@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 0.05
 
 
 class Completion(Protocol):
-    """What a request hears of the message that it waits for. Called in the dispatcher's threads: nothing may block."""
+    """Tells a request of the message that it waits for. Called in the dispatcher's threads: nothing may block."""
 
     def calling(self) -> None:
         """The application is called from now on: its time uses up none of the request's patience."""

@@ -19,7 +19,7 @@ RUN_LENGTH: Final = 64
 
 
 class _Bounds(NamedTuple):
-    """What ``RUN_BOUNDS`` answers of a sequence."""
+    """The row that ``RUN_BOUNDS`` answers for a lane."""
 
     cursor: int
     limit: int
@@ -50,7 +50,7 @@ class _Bounds(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What ``RUN`` answers of a message; ``RUN_REPLAYS`` has the last two columns too."""
+    """The row that ``RUN`` answers for a message; ``RUN_REPLAYS`` has the last two columns too."""
 
     position: int
     number: int

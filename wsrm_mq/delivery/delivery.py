@@ -13,8 +13,8 @@ from wsrm_mq.store.channels import Channel
 
 
 class Key(NamedTuple):
-    """What the application knows a message by: identifier and number that it came under, and the plan that makes it a
-    new one."""
+    """The key by which the application knows a message: identifier and number that it came under, and the plan that
+    makes it a new one."""
 
     identifier: str
     number: int
@@ -72,7 +72,7 @@ class Outcome:
     error: str | None = None
     remark: str | None = None
     diagnosis: Diagnosis = UNKNOWN
-    """Of an error, or of what the remark is about."""
+    """The diagnosis of the error, or of the fault that the remark is about."""
     is_known: bool = False
     """The application says that it had done it before."""
     is_sent: bool = False

@@ -110,7 +110,7 @@ class Dispatcher:
         """The sequence that was fetched last."""
         store.writer.bound(self.has_slot, left_alone)
         self._dropped: set[Claim] = set()
-        """What no hand had at the last look."""
+        """The claims that no hand had at the last look."""
 
     def stop(self, timeout: float | None = None) -> bool:
         """Let every thread finish its message, settle it and give its sequence back. Answers whether all did so
@@ -149,7 +149,7 @@ class Dispatcher:
         return False
 
     def takes_later(self, taken: int = 0) -> bool:
-        """What is deliverable is left to the next thread that comes back. Answers whether one has come back by now."""
+        """Leave deliverable lanes to the next thread that comes back. Answers whether one has come back by now."""
         self._are_left = True  # before the look: a thread that comes back looks at this after it is free
         return taken < self.pool.free
 
@@ -275,8 +275,8 @@ class Dispatcher:
         return on_hold_since is None and (discard_from is None or number < discard_from)
 
     def _messages(self, run: _Run) -> Iterator[tuple[Delivery, bool]]:
-        """What to run: each message, and whether it is the last one known. Those in memory since their commit are not
-        read again (the first loop); without the first one, the store is read (the second loop)."""
+        """Yields each message to run, and whether it is the last one known. Messages in memory since their commit are
+        not read again (the first loop); without the first one, the store is read (the second loop)."""
         claim, delivery, completion = run
         if completion is not None and delivery is not None:
             yield delivery, True

@@ -17,7 +17,8 @@ _LOOKS: Final = 10
 
 
 class Gaps:
-    """Of one process. ``look`` is a chore of its watch. ``timeout``: ms that a gap may stay open."""
+    """Looks for gaps that stay open, for one process. ``look`` is a chore of its watch. ``timeout``: ms that a gap may
+    stay open."""
 
     def __init__(self, store: Store, timeout: int, ask: Callable[[DueAcknowledgement], None] | None) -> None:
         """``ask`` sends what is not stored; without it no source is asked."""

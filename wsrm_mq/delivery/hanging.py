@@ -24,7 +24,7 @@ from wsrm_mq.remembered import Recent
 from wsrm_mq.shares import Shares
 
 HUNG_SECONDS: Final = 1.0
-"""What fails more quickly keeps no thread from others."""
+"""Seconds; a request that fails more quickly keeps no thread from others."""
 SOON_SECONDS: Final = 0.05
 """The least for which a host is left alone that is being tried."""
 KNOWN: Final = 64

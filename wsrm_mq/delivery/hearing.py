@@ -24,7 +24,7 @@ HandOver = Callable[[Receipt], object]
 
 
 class Hearing:
-    """Of one process."""
+    """Hears answers for one process."""
 
     def __init__(self, store: Store, policy_of: PolicyOf, events: Events, hand_over: HandOver) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Hearing:
 
 
 def tell_of_wrong(events: Events, receipt: Receipt) -> None:
-    """What rode along and was in error."""
+    """Tell of the acknowledgements and AckRequested headers of a request that were in error."""
     for fault in receipt.other_faults:
         events.tell("ack_requested.unknown", sequence=fault.identifier)
     for fault in receipt.wrong_acknowledgements:

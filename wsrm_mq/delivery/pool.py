@@ -49,7 +49,7 @@ class Pool(Generic[W]):
         self._told_exhausted = float("-inf")
         self.is_stopping = False
         self.is_put_off = False
-        """What is given waits for ``look_after``: an event loop sends its answers first. A thread that is woken while
+        """Given items wait for ``look_after``: an event loop sends its answers first. A thread that is woken while
         the loop runs fights with it for the interpreter's lock, which costs a tenth of the CPU and of the rate."""
 
     @property
@@ -84,7 +84,7 @@ class Pool(Generic[W]):
             self._at_work.pop(threading.current_thread(), None)
 
     def in_hand(self) -> list[W]:
-        """What was given and is not done."""
+        """The items that were given and are not done."""
         with self._lock:
             return [*self.waiting, *self._at_work.values()]
 

@@ -52,14 +52,14 @@ class Post(Protocol):
 
 
 class Posted(NamedTuple):
-    """What came of it."""
+    """The outcome of a request that was posted."""
 
     failure: str | None = None
     """Why it was not taken; ``None``: it was."""
     code: str | None = None
-    """Of the fault that it was answered with, as that was written."""
+    """The code of the fault that it was answered with, as that was written."""
     said: Said | None = None
-    """What the answer says of sequences; ``None``: nothing."""
+    """The elements of the answer that are about sequences; ``None``: there are none."""
     unreadable: str | None = None
     """Why an answer that should be an envelope could not be read."""
     left_alone: float | None = None

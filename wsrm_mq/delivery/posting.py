@@ -1,4 +1,4 @@
-"""What leaves in a request of this side's own: a stored message is posted, with what is true when it leaves.
+"""A stored message leaves in a request of this side's own, with the acknowledgements that are true when it leaves.
 
 It is called for a delivery as the application is, and what comes of it is recorded the same way.
 """

@@ -13,7 +13,8 @@ _BYTES: Final = 16 * 1024 * 1024
 
 
 class Prefetch:
-    """By sequence and number. Bounded in messages and bytes; a body in a file is not kept, it would keep the file."""
+    """Messages by lane and number. They are bounded in messages and bytes; a body in a file is not kept, it would keep
+    the file."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +42,7 @@ class Prefetch:
             return delivery
 
     def drop(self, sequence: int) -> None:
-        """What follows is run from the store, or by another process."""
+        """Forget the messages of a lane: what follows is run from the store, or by another process."""
         if sequence not in self._kept:
             return
         with self._lock:

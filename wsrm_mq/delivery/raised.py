@@ -1,4 +1,4 @@
-"""What an exception tells operators: its type, where in the application it was raised, and what it says.
+"""An exception as it is told to operators: its type, where in the application it was raised, and what it says.
 
 It may be one that cannot even be asked for its text or its name: nothing here raises.
 """

@@ -1,4 +1,4 @@
-"""What comes of a delivery is recorded, whatever it is.
+"""The outcome of a delivery is recorded, whatever it is.
 
 An outcome is stored by one verb, and what follows is done on its commit: requests that wait are woken, the claim goes
 on. Where the outcome itself is what cannot be stored (a text that is none, an answer that is too large), a second verb
@@ -39,7 +39,7 @@ from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.write_queue import Verb
 
 _UNSTORABLE: Final = Diagnosis("unstorable")
-"""Of an attempt whose outcome could not be stored."""
+"""The diagnosis of an attempt whose outcome could not be stored."""
 _LONGEST: Final = 500
 _TAKEN: Final = "the service took the message, and its answer could not be stored"
 _BROKE_OFF: Final = "its run broke off"
@@ -59,8 +59,8 @@ class Give(Protocol):
 
 
 class Recording:
-    """Of one dispatcher. ``give`` hands a claim on, perhaps with its next message; ``on_release``: one was given
-    back."""
+    """Records outcomes for one dispatcher. ``give`` hands a claim on, perhaps with its next message; ``on_release``:
+    one was given back."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Recording:
         self._on_release = on_release
         self._on_retry = on_retry
         self.claims: set[Claim] = set()
-        """Those in its hands: they go on when what is to be written with them is."""
+        """The claims in its hands: they go on when what is to be written with them is."""
 
     def record(
         self,
@@ -190,7 +190,8 @@ class Recording:
             self._give(claim, self._prefetch.take(claim.lane, done.next_number))
 
     def _tell_unsent(self, delivery: Delivery, outcome: Outcome) -> None:
-        """What is no envelope can leave on the response to its request, and in no request of this side's own."""
+        """Tell of a reply that is no envelope: it can leave on the response to its request, and in no request of this
+        side's own."""
         reply = outcome.reply
         if reply is None or not reply.body or reply.outgoing_message is not None or delivery.is_waited_for:
             return
@@ -221,7 +222,7 @@ class Recording:
     # it is not
 
     def recover(self, claim: Claim, broken: Unrecorded, *, ran_ahead: bool) -> None:
-        """What came of a delivery could not be stored: record that. ``ran_ahead``: messages behind it may have been
+        """Record that the outcome of a delivery could not be stored. ``ran_ahead``: messages behind it may have been
         called."""
         delivery, _outcome, error = broken
         self._prefetch.drop(claim.lane)

@@ -1,4 +1,4 @@
-"""What the wrapped application answered, as it can be stored and sent on: of HTTP, expanded, of a bounded size.
+"""The answer of the wrapped application, as it can be stored and sent on: of HTTP, expanded, of a bounded size.
 
 An application is held to what a server would hold it to: what could not be sent is an error of it, and counts as one.
 """

@@ -1,4 +1,5 @@
-"""What a destination answers, as HTTP responses: rendered from what was committed, never from what was about to be."""
+"""The answers of a destination, as HTTP responses: rendered from what was committed, never from what was about to
+be."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from wsrm_mq.versions import SOAPVersion
 
 RETRY_AFTER_SECONDS: Final = 5
 MOST_RANGES: Final = 512
-"""Of all acknowledgements in one answer: a short request is not to get a huge answer."""
+"""The most ranges of all acknowledgements in one answer: a short request is not to get a huge answer."""
 
 LINES: Final = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 """Status lines."""
@@ -56,7 +57,7 @@ EMPTY: Final = Answer(202)
 
 
 def plain(status: int, text: str, *fields: tuple[str, str]) -> Answer:
-    """What is said to people."""
+    """A text for people."""
     return Answer(status, f"{text}\n".encode(), (*fields, *_TEXT))
 
 
@@ -204,7 +205,7 @@ def replied(
 
 
 def fetched(found: Fetched) -> Answer:
-    """What a MakeConnection is answered: a message, and whether more waits. It is no answer of an application, so a
+    """The answer to a MakeConnection: a message, and whether more waits. It is no answer of an application, so a
     fault has the status 200 too (MC-007)."""
     terms, told = found.terms, within(found.acknowledgements, None)
     fragment = fetched_headers(terms.soap, terms.rm, found.place, told, is_pending=found.is_pending)

@@ -1,4 +1,4 @@
-"""What is remembered of one client: of requests from one place, to one path, with the same HTTP headers.
+"""A client, as it is remembered: requests from one place, to one path, with the same HTTP headers.
 
 A client's requests are all alike but for their bodies, and so are most of its messages. A front finds the client by
 what is the same in its requests; what follows from that is made once, which gives about 20 µs a request.
@@ -20,13 +20,13 @@ _KINDS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What the configuration says of the sender of a request."""
+    """The configuration of the sender of a request."""
 
     policy: QueuePolicy
     name: str | None = None
     """The partner section that fits."""
     stack: str | None = None
-    """What it runs, where that is said."""
+    """The stack that it runs, where that is said."""
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
     operations: Operations | None = None
@@ -45,7 +45,7 @@ class Client:
     """A front finds it by ``environ``, or what that is made from."""
 
     environ: Environ
-    """What is the same in its requests, in the words of WSGI."""
+    """The part that is the same in its requests, in the words of WSGI."""
     kept: str
     """The part of it that a replay needs, as JSON."""
     queue: str
@@ -57,11 +57,11 @@ class Client:
     """Who sends its requests (the principal), and what the configuration says of that; ``None``: a hook is asked each
     time."""
     arrivals: dict[tuple[object, ...], Arrival] = field(default_factory=dict)
-    """By their kind, what messages have in common. It gives 6 µs and a dozen calls a message."""
+    """The parts that messages have in common, by their kind. It gives 6 µs and a dozen calls a message."""
 
     @property
     def who(self) -> str | None:
-        """What it may have of what there is little of is counted by: its principal where the server names it, else its
+        """The key by which its shares are counted: its principal where the server names it, else its
         address."""
         return (self.identity and self.identity[0]) or self.address
 

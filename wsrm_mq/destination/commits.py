@@ -1,4 +1,4 @@
-"""What is committed for a request, made of what its headers say."""
+"""The verbs that are committed for a request, made of its headers."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def acknowledging(commit: Commit) -> Commit:
 
 
 def last_reply(headers: Headers, to: EndpointReference | None) -> OutgoingMessage:
-    """What answers a LastMessage without a body, should it be the offered sequence's last message too. ``None``: on the
-    response."""
+    """The message that answers a LastMessage without a body, should it be the offered sequence's last message too.
+    ``None``: on the response."""
     assert headers.rm is not None
     assert headers.addressing is not None
     body = last_message(headers.soap, headers.addressing, headers.rm, headers.message_id, to)

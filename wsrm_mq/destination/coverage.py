@@ -139,7 +139,7 @@ def asks_for_wsdl(environ: Environ) -> bool:
 
 
 def question(environ: Environ) -> Environ:
-    """What the application is asked in place of ``environ``, which asks for a WSDL."""
+    """The request that the application gets in place of ``environ``, which asks for a WSDL."""
     asked = {**environ, "REQUEST_METHOD": "GET"}
     for name in _CGI_UNASKED:
         asked.pop(name, None)

@@ -344,7 +344,7 @@ class RMDestination:
     # finish: what it came to
 
     def finish(self, commit: Commit, receipt: Receipt, run: RunForRequest) -> Answer | Forward | Wait:
-        """What is left of a request whose verb is committed. To be called where the commit is told: here it is decided
+        """Do the rest for a request whose verb is committed. To be called where the commit is told: here it is decided
         who runs the message, and the dispatcher has its work before the sender is answered."""
         delivery = None
         if isinstance(receipt, MessageReceipt) and receipt.runs_here:

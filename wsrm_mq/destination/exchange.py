@@ -1,4 +1,4 @@
-"""What passes between a front and the RM Destination: what to commit for a request, and in the end what is left to do.
+"""The values that pass between a front and the RM Destination: the verb to commit for a request, and the rest to do.
 Nothing here acts."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
     @property
     def who(self) -> str:
-        """What its limits are counted by: the principal, without one the address."""
+        """The key by which limits are counted: the principal, without one the address."""
         return self.principal or self.client.address or ""
 
 
@@ -39,7 +39,7 @@ class Forward(NamedTuple):
     headers: Headers
     one_way: bool = False
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
-    """What AckRequested headers on it asked for: it goes out with the application's answer."""
+    """The acknowledgements that AckRequested headers on it asked for: they go out with the application's answer."""
 
     @property
     def is_answered_here(self) -> bool:
@@ -74,11 +74,11 @@ class Wait(NamedTuple):
     bounded: bool = True
     """It waits for other messages: such waits are few at a time."""
     others: tuple[SequenceAcknowledgement, ...] = ()
-    """What AckRequested headers asked of other sequences: the answer takes it along."""
+    """The acknowledgements of other sequences that AckRequested headers asked for: the answer takes them along."""
 
 
 def delivery_of(commit: Commit, receipt: MessageReceipt) -> Delivery:
-    """What was stored, for a run that need not read it again."""
+    """The message that was stored, for a run that need not read it again."""
     arrival = commit.arrival
     assert arrival is not None
     assert receipt.position is not None

@@ -116,7 +116,7 @@ def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
 
 
 def _spool(source: Any, length: int | None, spool: Spool, begun: bytes) -> Body:
-    """What is left of a body of which ``begun`` was read."""
+    """The whole body, of which ``begun`` was read."""
     spool.add(begun)
     while length is None or spool.size < length:
         piece = source.read(_PIECE if length is None else min(_PIECE, length - spool.size))

@@ -1,4 +1,4 @@
-"""What a scan found."""
+"""The headers that a scan found."""
 
 from __future__ import annotations
 

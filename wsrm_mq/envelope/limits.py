@@ -1,4 +1,4 @@
-"""What an incoming envelope may cost us, as numbers."""
+"""Limits on the size of an incoming envelope and of its parts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class Limits:
     depth: int = 100
     elements: int = 5_000
     attributes: int = 200
-    """Of one element."""
+    """Attributes of one element."""
     identifier_bytes: int = 1_024
-    """Of a sequence identifier, in UTF-8."""
+    """Bytes of a sequence identifier, in UTF-8."""
     parameter_bytes: int = 8_192
-    """Of all reference parameters of one endpoint reference."""
+    """Bytes of all reference parameters of one endpoint reference."""
     part_header_bytes: int = 16 * 1024
-    """Of the MIME headers of one part of a multipart/related body."""
+    """Bytes of the MIME headers of one part of a multipart/related body."""
     parts: int = 1_000
-    """Of a multipart/related body, in front of the root part and with it."""
+    """Parts of a multipart/related body, in front of the root part and with it."""
     ack_requested: int = 16
     """AckRequested headers of one request; as many SequenceAcknowledgement headers are looked at."""
     body_depth: int = 1_000
-    """Of a body that is read to its end to see whether it is well-formed; the three below too."""
+    """Depth of a body that is read to its end to see whether it is well-formed; so the two below."""
     body_names: int = 20_000
     """Different names of elements and attributes: a parser keeps each."""
     tag_bytes: int = 1024 * 1024
-    """Of one tag or comment: a parser holds it as a whole, and begins anew with every piece of it."""
+    """Bytes of one tag or comment: a parser holds it as a whole, and begins anew with every piece of it."""
     body_bytes: int = 64 * 1024 * 1024
-    """Of a body after ``expand``."""
+    """Bytes of a body after ``expand``."""
     expansion_ratio: int = 200
     """Expanded to compressed; looked at from the first mebibyte on."""
     strict_addressing: bool = False

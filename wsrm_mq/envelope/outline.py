@@ -35,7 +35,8 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class Outline:
-    """What the pass has seen so far: complete after ``read_outline``, and of use to a fault if that raised.
+    """The elements that the pass has seen so far: complete after ``read_outline``, and of use to a fault if that
+    raised.
 
     Tags and attribute names are expanded names. ``body`` is Body itself; its only child is empty unless it is
     an RM element. ``elements`` is their number, ``read`` the bytes that were read. ``first_in_body`` is the byte

@@ -62,7 +62,7 @@ def fetched_headers(
     *,
     is_pending: bool,
 ) -> bytes:
-    """Those of ``reply_headers``, and whether more waits to be fetched (MC-006)."""
+    """The blocks of ``reply_headers``, and one that says whether more waits to be fetched (MC-006)."""
     return reply_headers(soap, rm, place, acks) + message_pending(is_pending).encode()
 
 
@@ -95,7 +95,7 @@ def sequence_acknowledgement(
 
 @lru_cache(64)
 def _acknowledgement_around(soap: SOAPVersion, addressing: AddressingVersion, rm: RMVersion) -> list[str]:
-    """What stands before, between and after MessageID and the acknowledgements of such an envelope."""
+    """The text before, between and after MessageID and the acknowledgements of such an envelope."""
     action = rm.action("SequenceAcknowledgement")
     headers = addressing_headers(addressing, action, None, message_id=_VALUE)
     return envelope(soap, headers + _VALUE, "").decode().split(_VALUE)

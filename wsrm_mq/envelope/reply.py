@@ -110,7 +110,7 @@ def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
 
 
 def excerpt(fault: bytes) -> str:
-    """What a fault says to people: the text of its Body without the tags."""
+    """The words of a fault for people: the text of its Body without the tags."""
     body = _BODY.search(fault)
     begin = 0 if body is None else body.start()
     return " ".join(_TAG.sub(" ", fault[begin : begin + 4_000].decode("utf-8", "replace")).split())[:500]

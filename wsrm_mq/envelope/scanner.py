@@ -43,12 +43,12 @@ Match = Callable[[bytes, int], re.Match[bytes] | None]
 
 
 class _Alike(NamedTuple):
-    """What messages have in common: their headers, and the bytes around each of the fields."""
+    """The parts that messages have in common: their headers, and the bytes around each of the fields."""
 
     headers: Headers
     """But for the fields."""
     before: bytes
-    """What stands before the first field."""
+    """The bytes before the first field."""
     fields: list[tuple[bytes, Match, bytes]]
     """(local name, what its text has to match, what follows it), in the order of the document."""
 
@@ -62,7 +62,7 @@ class Scanner:
         self._known: dict[tuple[str, str | None, bytes], _Alike] = {}
 
     def scan(self, source: Source, content_type: str, soap_action: str | None = None) -> Headers:
-        """What ``scan`` answers, and raises."""
+        """Answers and raises as ``scan`` does."""
         first = _FIELD.search(source, 0, self._longest) if isinstance(source, bytes) else None
         if first is None or len(content_type) + len(soap_action or "") > _LONGEST:  # the sender chooses them
             return scan(source, content_type, soap_action, self._limits)
@@ -102,7 +102,7 @@ class Scanner:
 
 
 def _alike(source: bytes, first_in_body: int | None, headers: Headers) -> _Alike | None:
-    """What to remember of a message; ``None`` where its three values are not three plain texts, each in the only
+    """The parts of a message to remember; ``None`` where its three values are not three plain texts, each in the only
     element of its name."""
     if first_in_body is None or headers.sequence is None or headers.offset:
         return None

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 WHITE_SPACE: Final = " \t\r\n"
-"""What XML calls white space; ``str.strip()`` alone would take more."""
+"""The white space of XML; ``str.strip()`` alone would take more."""
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPECIAL: Final = re.compile("[&<>\r]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

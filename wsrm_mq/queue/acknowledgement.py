@@ -24,13 +24,13 @@ from wsrm_mq.store.transaction import Transaction
 _COLLECTED_FOR: Final = 200
 """How long acknowledgements are collected that are sent by themselves, in ms, where no interval is configured."""
 _UNCONFIRMED: Final = 1_000
-"""So many of the newest replies are looked at for an acknowledgement: more callers than a client has."""
+"""The number of the newest replies that are looked at for an acknowledgement: more callers than a client has."""
 
 
 def acknowledged(
     db: Database, record: SequenceRecord, policy: QueuePolicy, used: Callable[[], int], number: int | None = None
 ) -> SequenceAcknowledgement:
-    """What an acknowledgement of this sequence says now, on the response to its message ``number`` or on another one;
+    """The acknowledgement of this sequence as it is now, on the response to its message ``number`` or on another one;
     the room that is left too where ``policy`` wants that. ``used`` answers how many bytes of the store hold
     something."""
     said = record.value.acknowledgement()

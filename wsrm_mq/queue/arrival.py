@@ -1,4 +1,4 @@
-"""What passes between a front and the store: a message that arrived, and what became of a request, as committed; and
+"""The values that pass between a front and the store: a message that arrived, and a receipt of its commit; and
 the sequence that a sender speaks of."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Sender(NamedTuple):
 
     @property
     def who(self) -> str:
-        """What its limits are counted by: the principal, without one the address."""
+        """The key by which limits are counted: the principal, without one the address."""
         return self.principal or self.peer or ""
 
 
@@ -98,13 +98,14 @@ class Arrival(NamedTuple):
     empty_last: bool = False
     ack_requested: tuple[AckRequested, ...] = ()
     last_reply: Callable[[EndpointReference | None], OutgoingMessage] | None = None
-    """Of a 1.0 LastMessage without a body: the one that answers it, where the source has offered a sequence."""
+    """For a 1.0 LastMessage without a body: makes the message that answers it, where the source has offered a
+    sequence."""
     waits: bool = False
     """A request waits here for what becomes of it: its answer depends on that."""
 
 
 class Receipt:
-    """What became of a request, as committed. What is not said holds for most."""
+    """The outcome of a request, as committed. The defaults hold for most requests."""
 
     act: Act | None = None
     fault: Fault | None = None
@@ -112,12 +113,12 @@ class Receipt:
     outcome: str = "refused"
     """The same in a word, as it is counted; see ``store.counting.RECEIVED``."""
     acknowledgement: SequenceAcknowledgement | None = None
-    """Of the sequence that the request is about."""
+    """The acknowledgement of the sequence that the request is about."""
     others: tuple[SequenceAcknowledgement, ...] = ()
-    """What AckRequested headers asked for, of other sequences."""
+    """The acknowledgements of other sequences that AckRequested headers asked for."""
     other_faults: tuple[Fault, ...] = ()
     wrong_acknowledgements: tuple[Fault, ...] = ()
-    """What acknowledgements on it have in error, that are about sequences sent from here."""
+    """The errors of acknowledgements on the request, which are about sequences sent from here."""
     lane: int = 0
     """Key of the lane that it is about."""
     claim: Claim | None = None
@@ -139,16 +140,16 @@ class Receipt:
 
 
 class MessageReceipt(Receipt):
-    """Of a message."""
+    """The receipt of a message."""
 
     position: int | None = None
     settled: bool = False
     given: SequenceHeader | None = None
     """The place that a message without WS-RM got."""
     partner: str | None = None
-    """Of the sequence: its policy rules retries."""
+    """The partner of the sequence, whose policy rules retries."""
     at_most_once: bool = False
-    """What the sequence was granted, whatever the policy says by now."""
+    """Whether the sequence was granted so, whatever the policy says by now."""
     is_late: bool = False
     """An operator had forced the sequence past it."""
     runs_here: bool = False
@@ -165,7 +166,7 @@ class MessageReceipt(Receipt):
 
 
 class CreateReceipt(Receipt):
-    """Of a CreateSequence."""
+    """The receipt of a CreateSequence."""
 
     created: InboundSequence | None = None
     """The sequence that answers it."""
@@ -175,7 +176,7 @@ class CreateReceipt(Receipt):
 
 
 class EndReceipt(Receipt):
-    """Of a CloseSequence or TerminateSequence."""
+    """The receipt of a CloseSequence or TerminateSequence."""
 
     unfinished: int | None = None
     """Position of the last message that runs or may run and is not named yet."""

@@ -1,4 +1,4 @@
-"""What a run leaves that broke off, or whose process died: a free lane, and marks on what it may have called."""
+"""A run that broke off, or whose process died, leaves a free lane, and marks on the messages it may have called."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class Diagnosis(NamedTuple):
     ``unstorable``; ``not_sent`` of what this side sends, ``not_told`` of an end that is not told again,
     ``never_answered`` of what could not be sent for so long that it is given up."""
     code: str | None = None
-    """Of the SOAP fault that the application answered, as it wrote it."""
+    """The code of the SOAP fault that the application answered, as it wrote it."""
     exception: str | None = None
     """The type of what was raised, as ``module.name``; one of Python's own goes by its name."""
     place: str | None = None
@@ -19,7 +19,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """What the ledger keeps of it. A failure without a SOAP fault goes by its kind."""
+        """The columns of the ledger that keep it. A failure without a SOAP fault goes by its kind."""
         return {"fault": self.code or self.kind or None, "exception": self.exception, "place": self.place}
 
 

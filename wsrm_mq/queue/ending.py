@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsrm_mq.queue.counts import count_unsettled_of
 from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.outbound import end_outbound
-from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
+from wsrm_mq.queue.ownership import count_unsettled, count_unsettled_of, settle_cursor
 from wsrm_mq.sequence.inbound import GaveUp, Input, Step, TimePassed, receive
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import entries, lanes
@@ -21,7 +20,8 @@ from wsrm_mq.store.transaction import Transaction
 
 
 def step_of(tx: Transaction, record: SequenceRecord, event: Input, **asked: Any) -> Step:
-    """What ``receive`` answers now: the clock ends the sequence first, as far as it is believed."""
+    """Answers the protocol step of ``receive`` as of now: the clock ends the sequence first, as far as it is
+    believed."""
     return receive(record.value, event, tx.now, reached=tx.reached, **asked)
 
 

@@ -17,7 +17,7 @@ from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
 _PUT_ASIDE: Final = (ANSWERED_WITH_FAULT, NEVER_ANSWERED)
-"""What has failed so is no longer tried."""
+"""Kinds of failures after which a message is no longer tried."""
 
 
 class Aftermath(enum.Enum):

@@ -15,7 +15,7 @@ from wsrm_mq.store.gaps import GAP_OPEN
 from wsrm_mq.store.transaction import Transaction
 
 _MOST_ASKED: Final = 128
-"""So many numbers are asked for at a time: the first ones."""
+"""The most numbers that are asked for at a time: the first ones."""
 
 
 def tell_gaps(tx: Transaction, keys: list[int]) -> list[DueAcknowledgement]:

@@ -1,4 +1,4 @@
-"""What an endpoint says in its answer to a request of this side's own: as good as in a request of its own.
+"""An endpoint may speak in its answer to a request of this side's own: that is as good as a request of its own.
 
 It speaks for the partner whose sequence the request was about, and for no other (SEC-003).
 """
@@ -20,7 +20,7 @@ from wsrm_mq.versions import RMVersion
 
 
 class Said(NamedTuple):
-    """What an answer says of sequences, in the version ``rm``."""
+    """The elements of an answer that are about sequences, in the version ``rm``."""
 
     rm: RMVersion
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()

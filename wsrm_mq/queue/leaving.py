@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsrm_mq.queue.broken_run import take_from_dead
-from wsrm_mq.queue.counts import count_unsettled_of
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.failure import after_failure
-from wsrm_mq.queue.ownership import free, move_past, settle_cursor
+from wsrm_mq.queue.ownership import count_unsettled_of, free, move_past, settle_cursor
 from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, decoded
 from wsrm_mq.store import consuming, entries
 from wsrm_mq.store.entries import LOOSE_NUMBER

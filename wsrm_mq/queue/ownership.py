@@ -38,7 +38,7 @@ class Claim(NamedTuple):
     """Its key; 0: the claim is on a loose entry."""
     fence: int
     is_outgoing: bool = False
-    """What it has is sent, not delivered to the application."""
+    """Its messages are sent, not delivered to the application."""
     entry: int = 0
     """Position of the loose entry."""
 
@@ -92,12 +92,12 @@ def claim_loose(tx: Transaction, position: int) -> Claim | None:
 
 
 def lane_of(tx: Transaction, held: Claim) -> Lane | None:
-    """What a claim is on; ``None`` where it is gone."""
+    """The lane or loose entry that a claim is on; ``None`` where it is gone."""
     return tx.loose_entry(held.entry) if held.entry else tx.lane(held.lane)
 
 
 def still_mine(tx: Transaction, held: Claim) -> Lane:
-    """What a claim is on, or ``FenceLost``."""
+    """The lane or loose entry that a claim is on. Raises ``FenceLost`` where the claim holds no longer."""
     lane = lane_of(tx, held)
     if lane is None or lane.owner != tx.instance or lane.fence != held.fence:
         what = f"message {held.entry}" if held.entry else f"sequence {held.lane}"
@@ -200,9 +200,16 @@ def settle_cursor(tx: Transaction, lane: Lane) -> None:
 
 
 def count_unsettled(tx: Transaction, lane: Lane, lower: int) -> int:
-    """Of the numbers from ``lower`` on."""
+    """Counts the unsettled numbers from ``lower`` on."""
     (count,) = tx.execute(entries.COUNT_UNSETTLED, {"lane": lane.id, "lower": lower}).fetchone()
     return int(count)
+
+
+def count_unsettled_of(tx: Transaction, lane: Lane, position: int, more: int) -> None:
+    """The message at ``position`` is settled (-1), or not any more (1): a declared queue counts those that are not."""
+    if lane.is_consumed:
+        (size,) = tx.execute(entries.SIZE, {"key": position}).fetchone()
+        tx.add_unsettled(lane.queue, more, more * size)
 
 
 def move_past(tx: Transaction, lane: Lane, number: int) -> None:

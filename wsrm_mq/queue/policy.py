@@ -1,4 +1,4 @@
-"""What a queue promises and how it behaves when its application fails."""
+"""The promises of a queue, and its behaviour when its application fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_RANGES: Final = 4_096
 
 
 class OnPoison(enum.StrEnum):
-    """What happens to a message whose last try failed."""
+    """The end of a message whose last try failed."""
 
     BLOCK = "block"
     """The sequence stops there until an operator resumes or skips."""
@@ -27,7 +27,7 @@ class OnPoison(enum.StrEnum):
 
 
 class OnFault(enum.StrEnum):
-    """What happens to a one-way message that the application answered with a fault which is its sender's."""
+    """The end of a one-way message that the application answered with a fault which is its sender's."""
 
     SETTLE = "settle"
     """It is settled as delivered, and remarked upon."""

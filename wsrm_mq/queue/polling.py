@@ -1,4 +1,4 @@
-"""What waits until its endpoint fetches it by MakeConnection: it is lent to one request at a time.
+"""A message may wait until its endpoint fetches it by MakeConnection: it is lent to one request at a time.
 
 A numbered message waits until it is acknowledged: it is lent again after ``LENT_FOR``. Any other is gone with the first
 request whose connection took it. What is never fetched is forgotten with the sequence that it is about.
@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
 
     position: int
     terms: Terms | OutboundTerms
-    """Of the sequence that it is about."""
+    """The terms of the sequence that it is about."""
     content_type: str
     body: bytes
     place: SequenceHeader | None
@@ -41,7 +41,7 @@ class Fetched(NamedTuple):
 
 
 class FetchReceipt(Receipt):
-    """Of a MakeConnection. Without ``fetched`` the acknowledgements in ``others`` are all that waits."""
+    """The receipt of a MakeConnection. Without ``fetched`` the acknowledgements in ``others`` are all that waits."""
 
     fetched: Fetched | None = None
 

@@ -25,12 +25,12 @@ from wsrm_mq.store.transaction import Transaction
 MOST_REMAINING: Final = 4_096
 """The largest BufferRemaining that is told."""
 _FEW: Final = 64
-"""So many messages that are not in the index are gone through as they are: that costs less than to index them."""
+"""A number of messages up to which those not in the index are gone through as they are: that costs less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What may be held, beside what ``Bounds`` says of numbers; ``None`` is no bound. Sizes in bytes."""
+    """Bounds on held messages, beside those of ``Bounds`` on numbers; ``None`` is no bound. Sizes in bytes."""
 
     max_sequences: int | None = 10_000
     """Open sequences of one peer: of a principal, without one of an address (SEC-009)."""

@@ -1,4 +1,4 @@
-"""What this side says of its own accord: a stored message that leaves in a request of its own, or waits to be fetched.
+"""This side speaks of its own accord by a stored message that leaves in a request of its own, or waits to be fetched.
 
 It is an entry like any other, in a lane of kind ``outgoing`` that leads to one endpoint, written in the transaction
 that makes it true. So it has its attempts, retries, dead letter and owner as what is delivered to the application has
@@ -40,7 +40,7 @@ class OutgoingMessage(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What was written of a message that is to leave."""
+    """The entry that was written for a message that is to leave."""
 
     position: int | None
     claim: Claim | None = None

@@ -52,7 +52,7 @@ class Settled(NamedTuple):
     next_number: int
     """Where the sequence goes on, if it was not released."""
     acknowledgement: SequenceAcknowledgement | None = None
-    """What an acknowledgement says now, if that was asked for."""
+    """The acknowledgement as it is now, if that was asked for."""
     reply_header: SequenceHeader | None = None
     """The place that the reply has got in the offered sequence."""
     sends: Claim | None = None
@@ -66,11 +66,11 @@ class Settled(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What came of a delivery that went well, as far as it is written down."""
+    """The outcome of a delivery that went well, as far as it is written down."""
 
     reply: ServiceReply | None = None
     remark: str | None = None
-    """What the application did not like about it, with its ``diagnosis``."""
+    """The fault with which the application answered it, with its ``diagnosis``."""
     diagnosis: Diagnosis = UNKNOWN
     is_known: bool = False
     """The application had done it before."""
@@ -143,7 +143,8 @@ def _told(
     settled: Settled,
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None,
 ) -> Settled:
-    """What a sequence has to say of it: an acknowledgement, and the end of the offered one behind the last reply."""
+    """``settled`` with that which only a sequence has: an acknowledgement, and the end of the offered one behind the
+    last reply."""
     acknowledgement = terminates = None
     if acknowledge is not None and record.acks_to is None:
         acknowledgement = acknowledge(tx, record)
@@ -217,7 +218,7 @@ class Settlement:
     outcome: str
     reply: ServiceReply | None
     acknowledgement: SequenceAcknowledgement | None
-    """What an acknowledgement of its sequence says now; ``None``: that is sent by itself."""
+    """The acknowledgement of its sequence as it is now; ``None``: that is sent by itself."""
     outgoing_position: int | None = None
     """Position of the reply as it waits to be fetched, should it not leave on a response."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.queue.counts import count_unsettled_of
 from wsrm_mq.queue.idle import make_idle
-from wsrm_mq.queue.ownership import settle_cursor
+from wsrm_mq.queue.ownership import count_unsettled_of, settle_cursor
 from wsrm_mq.store import entries, repairs
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.records import Lane

@@ -50,7 +50,7 @@ class Disposition(enum.StrEnum):
 
 
 class Late(enum.StrEnum):
-    """What becomes of a missing number that arrives after an operator forced the sequence past its gap."""
+    """The end of a missing number that arrives after an operator forced the sequence past its gap."""
 
     ACCEPT = "accept"
     """It is delivered at once, out of order, marked late."""
@@ -111,7 +111,7 @@ class InboundSequence(NamedTuple):
         return self.expected == highest + 1 and self.last_number in (None, highest)
 
     def acknowledgement(self) -> SequenceAcknowledgement:
-        """What an acknowledgement says now: every accepted number but the unnamed; once final, every one."""
+        """The acknowledgement as it is now: every accepted number but the unnamed; once final, every one."""
         final = self.state is not State.CREATED
         named = self.received if final or not self.unnamed.ranges else self.received.without(self.unnamed)
         return SequenceAcknowledgement(self.terms.identifier, named.ranges, final=final and self.terms.rm.has_none)
@@ -344,7 +344,7 @@ def forced(sequence: InboundSequence, to: int, late: Late) -> Step:
 
 
 def _move(sequence: InboundSequence, trigger: Trigger, event: Input, now: int) -> Step:
-    """What the table says of anything but an accepted message."""
+    """The step that the table says, of anything but an accepted message."""
     answer, state = TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger]
     act, fault = (answer, None) if isinstance(answer, Act) else (None, _fault(sequence, answer, state, event))
     if fault is not None and sequence.state in ENDED:

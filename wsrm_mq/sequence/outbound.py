@@ -32,7 +32,7 @@ from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, S
 
 @dataclass(frozen=True, slots=True)
 class OutboundTerms:
-    """What was agreed when the sequence was created; it never changes. Times in ms since the epoch."""
+    """The terms that were agreed when the sequence was created; they never change. Times in ms since the epoch."""
 
     identifier: str
     rm: RMVersion

@@ -35,7 +35,7 @@ OUTBOUND_ENDED: Final = frozenset((OutboundState.TERMINATED, OutboundState.EXPIR
 
 
 class OutboundTrigger(enum.Enum):
-    """What an event means for a sequence, once it has been compared with what is known."""
+    """The meaning of an event for a sequence, once it has been compared with what is known."""
 
     MESSAGE = "a message is to get a number"
     MESSAGE_BEYOND_LAST = "a message is to get a number, and the last one is given"

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 
 class DeliveryState(enum.StrEnum):
-    """What the delivery of a sequence does now."""
+    """The state of a lane's delivery."""
 
     HELD = "held"
     """An operator holds it: nothing more of it is delivered until an operator resumes it."""

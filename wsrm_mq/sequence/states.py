@@ -39,7 +39,7 @@ ENDED: Final = frozenset((State.TERMINATED, State.EXPIRED, State.REFUSED, State.
 
 
 class Trigger(enum.Enum):
-    """What an event means for a sequence, once its number has been compared with what is known."""
+    """The meaning of an event for a sequence, once its number has been compared with what is known."""
 
     NEW = "a number not received before"
     LAST = "a new number that carries LastMessage"

@@ -1,4 +1,5 @@
-"""What a sequence is created with: the terms that were agreed, which never change, and what one sequence may hold."""
+"""The values that a sequence is created with: the terms that were agreed, which never change, and what one sequence may
+hold."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 
 class DeliveryAssurance(enum.StrEnum):
-    """What the destination promises its application (WS-RM 1.1 §2.4). ``ordered`` is separate."""
+    """The promise of the destination to its application (WS-RM 1.1 §2.4). ``ordered`` is separate."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -21,7 +22,7 @@ class DeliveryAssurance(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What was agreed when the sequence was created; it never changes. Times in ms since the epoch."""
+    """The terms that were agreed when the sequence was created; they never change. Times in ms since the epoch."""
 
     identifier: str
     rm: RMVersion
@@ -34,7 +35,7 @@ class Terms:
     inactivity: int | None = None
     """A sequence without traffic ends after this many ms."""
     incomplete_reason: str = "first_gap"
-    """What the messages behind the first gap are dead-lettered with, where the behavior discards them."""
+    """The reason with which the messages behind the first gap are dead-lettered, where the behavior discards them."""
 
     @property
     def skips_gaps(self) -> bool:
@@ -46,7 +47,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one sequence may hold. Room is checked on acceptance; ``None`` is no bound."""
+    """Bounds on the messages that one sequence may hold. Room is checked on acceptance; ``None`` is no bound."""
 
     max_held: int | None = None
     """Messages that wait behind a gap (Q-051)."""
