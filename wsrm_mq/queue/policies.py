@@ -56,7 +56,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """So long a message of the same id is the same message."""
     durability: Literal["recoverable", "relaxed", "express"] = "recoverable"
     properties: dict[str, str] = {}
-    """XPath by property: what is taken from the body of a SOAP message when it is stored."""
+    """An XPath or a path into JSON by property: what is taken from a body when it is stored (``promoting``)."""
     barrier: str | None = None
     """A filter: what fits waits for all before it, and all behind it wait for that."""
     scope: Literal["node", "site", "enterprise"] = "node"

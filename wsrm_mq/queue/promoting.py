@@ -20,6 +20,7 @@ from wsrm_mq.queue.filters import LONGEST, NAME, is_storable
 Scalar = str | int | float | bool
 
 _JSON_PATH: Final = re.compile(r"\$(?:\.[^.\[\]$]+)+")
+_CHARSET: Final = re.compile(r""";\s*charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE | re.ASCII)
 _LARGEST: Final = 2**63 - 1
 
 
@@ -61,6 +62,12 @@ def promote(expressions: Mapping[str, str], body: bytes, charset: str | None = N
     source = _Body(body, charset)
     found = {name: _scalar(_compiled(expression)(source)) for name, expression in expressions.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def charset_of(content_type: str | None) -> str | None:
+    """The charset that a content type names."""
+    found = _CHARSET.search(content_type or "")
+    return None if found is None else found[1]
 
 
 def refuse_unusable(expressions: Mapping[str, str]) -> None:

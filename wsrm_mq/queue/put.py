@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, QuotaExceeded
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leaving import put_aside, standing
 from wsrm_mq.queue.policies import ms
+from wsrm_mq.queue.promoting import charset_of, promote
 from wsrm_mq.store import consuming
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.records import Lane
@@ -60,8 +62,18 @@ def put(tx: Transaction, queue: Declared, one: Put) -> int:
         if known is not None:
             return known
     make_room(tx, queue, len(one.body))
-    message = add_message(tx, one)
+    message = add_message(tx, _with_promoted(one, queue.policy.properties))
     return add_entry(tx, queue, one, message, came_with=True)
+
+
+def _with_promoted(one: Put, expressions: Mapping[str, str]) -> Put:
+    """The message with the properties too that its queue promotes: they go before those that it was put with."""
+    found = promote(expressions, one.body, charset_of(one.header.content_type)) if expressions else {}
+    if not found:
+        return one
+    said = json.loads(one.header.properties or "{}")
+    properties = json.dumps({**said, **found}, ensure_ascii=False)
+    return one._replace(header=one.header._replace(properties=properties))
 
 
 def put_many(tx: Transaction, queue: Declared, many: Sequence[Put]) -> list[int]:
