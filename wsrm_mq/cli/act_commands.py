@@ -13,12 +13,13 @@ import click
 from wsrm_mq.acts import ACTS, Act, Argument, Kind
 from wsrm_mq.acts.sequences import SUBJECT as SEQUENCE
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import careful, carry_out, login, reason_given, signed, will
+from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.exits import Exit, Stopped
-from wsrm_mq.cli.output import as_json, fields, is_terminal, say
-from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking
+from wsrm_mq.cli.output import as_json, fields, is_terminal, result, say
+from wsrm_mq.cli.place import POSITION, Place, in_store, looking
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.replay import Done
@@ -41,7 +42,7 @@ def add_acts(group: click.Group) -> None:
 
 
 def _on_sequences(act: Act) -> click.Command:
-    def command(place: Place, is_json: bool, words: tuple[str, ...], **options: Any) -> None:
+    def command(place: Place, care: Care, words: tuple[str, ...], **given: Any) -> None:
         from wsrm_mq.replay import which_sequences
         from wsrm_mq.views.naming import shortened
 
@@ -50,7 +51,7 @@ def _on_sequences(act: Act) -> click.Command:
             shorter = shortened(db, chosen[:NAMED]) if is_terminal() else {}
             return chosen, ", ".join(shorter.get(name, name) for name in chosen[:NAMED])
 
-        _run(act, place, is_json, choose, **options)
+        _run(act, place, care, choose, given)
 
     metavar, count = ("SEQUENCE", 1) if act.is_for_one else ("SEQUENCE...", -1)
     complete = completing.sequences if act.is_for_one else completing.query
@@ -70,12 +71,12 @@ def _as_words(_context: click.Context, _parameter: click.Parameter, given: str |
 
 
 def _on_messages(act: Act) -> click.Command:
-    def command(place: Place, is_json: bool, query: str, everything: bool, **options: Any) -> None:
+    def command(place: Place, care: Care, query: str, everything: bool, **given: Any) -> None:
         def choose(_db: Database) -> tuple[list[int], str]:
             positions = _positions(place, act, query, everything)
-            return positions, _counted(act, len(positions))
+            return positions, counted(len(positions), _NOUNS[act.subject])
 
-        _run(act, place, is_json, choose, **options)
+        _run(act, place, care, choose, given)
 
     everything = click.option("--all", "everything", is_flag=True, help="Every message that it fits.")
     examples = "".join(f"\n  wsrm-mq {act.subject} {act.name} {one}" for one in act.examples)
@@ -94,10 +95,7 @@ def _positions(place: Place, act: Act, query: str, everything: bool) -> list[int
     return fitting(place.path, act, query)
 
 
-def _counted(act: Act, count: int) -> str:
-    from wsrm_mq.views.sentences import counted
-
-    return counted(count, act.subject.replace("-", " "))
+_NOUNS: Final = {"message": "message", "dead-letter": "dead letter"}
 
 
 # options
@@ -105,7 +103,7 @@ def _counted(act: Act, count: int) -> str:
 
 def _command(act: Act, help_: str, callback: Callable[..., None], *, is_query: bool) -> click.Command:
     made = click.command(act.name, cls=Asking if is_query else click.Command, help=help_)
-    return made(in_store(json_option(careful(signed(callback)))))
+    return made(in_store(acting(callback)))
 
 
 def _with_arguments(act: Act, command: Callable[..., None]) -> Callable[..., None]:
@@ -147,36 +145,22 @@ def _values(act: Act, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(
-    act: Act,
-    place: Place,
-    is_json: bool,
-    choose: Callable[[Database], tuple[list[Any], str]],
-    *,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
-    **given: Any,
+    act: Act, place: Place, care: Care, choose: Callable[[Database], tuple[list[Any], str]], given: dict[str, Any]
 ) -> None:
     """Do an act as a command. ``choose`` answers the things that it is done to, and what they are called."""
     from wsrm_mq.views.instances import live_instances
 
-    how = _values(act, given)
-    why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
+    how, why = _values(act, given), care.why()
     with looking(place) as db:
         things, called = choose(db)
-        is_served = bool(live_instances(db))
+        when, later = ("now", "") if live_instances(db) else _AT_START
     is_one, of_sequences = len(things) == 1, act.subject == SEQUENCE
-    if of_sequences and not is_one:
-        others = ", …" if len(things) > NAMED else ""
-        called = f"{act.to_many.format(**given)} {len(things)} sequences: {called}{others}"
 
     def told(result: Any) -> str:
-        text = called
-        if is_one or not of_sequences:
-            when, later = ("now", "") if is_served else _AT_START
-            text = act.does(result, how).format(these=called, when=when, later=later)
-        return place.told(text)
+        if of_sequences and not is_one:
+            others = ", …" if len(things) > NAMED else ""
+            return f"{act.to_many.format(**given)} {len(things)} sequences: {called}{others}"
+        return place.told(act.does(result, how).format(these=called, when=when, later=later))
 
     def perform(is_dry: bool) -> list[Done]:
         done = _performed(act, place, things, dry_run=is_dry, **why, **how)
@@ -184,15 +168,26 @@ def _run(
 
     def tell(done: list[Done] | None) -> None:
         if things:
-            will(told(done[0].result if done and is_one else None), dry_run)
+            will(told(done[0].result if done and is_one else None), care.dry_run)
 
     if not things:
-        say(f"No {act.subject.replace('-', ' ')} fits.")
-    done = carry_out(place, perform, tell, dry_run=dry_run, yes=yes or not things, is_rehearsed=is_one)
+        say(f"No {_NOUNS[act.subject]} fits.")
+        care = care._replace(yes=True)
+    done = carry_out(place, care, perform, tell, is_rehearsed=is_one)
     if of_sequences and is_one:
-        _tell_of_one(act, done[0], told(done[0].result), how, dry_run, is_json)
+        if not care.dry_run:
+            say(f"Done: {told(done[0].result)}.")
+        answer = {"sequence": done[0].thing, **act.answer(done[0].result, how), "dry_run": care.dry_run}
+        result(place.is_json, answer if not place.is_json else _jsonable(answer))
+        return
+    refused = [one for one in done if one.refused]
+    if of_sequences:
+        _tell_of_sequences(act, place, done, refused, how, care.dry_run)
     else:
-        (_tell_of_sequences if of_sequences else _tell_of_messages)(act, len(things), done, how, dry_run, is_json)
+        _tell_of_messages(act, place, len(things), refused, care.dry_run)
+    if refused:
+        noun = "sequence" if of_sequences else "message"
+        raise Stopped(f"refused: {len(refused)} of {counted(len(things), noun)}.", Exit.REFUSED)
 
 
 _AT_START: Final = ("when the service starts", "; it goes on when the service starts")
@@ -221,54 +216,31 @@ def _performed(act: Act, place: Place, things: list[Any], **how: Any) -> Iterato
 # telling
 
 
-def _tell_of_one(act: Act, one: Done, told: str, how: dict[str, Any], dry_run: bool, is_json: bool) -> None:
-    if not dry_run:
-        say(f"Done: {told}.")
-    answer = {"sequence": one.thing, **act.answer(one.result, how), "dry_run": dry_run}
-    if is_json:
-        as_json(**_jsonable(answer))
-    else:
-        fields(answer.items())
-
-
 def _tell_of_sequences(
-    act: Act, count: int, done: list[Done], how: dict[str, Any], dry_run: bool, is_json: bool
+    act: Act, place: Place, done: list[Done], refused: list[Done], how: dict[str, Any], dry_run: bool
 ) -> None:
-    refused = [one for one in done if one.refused]
     changed = [one for one in done if not one.refused]
-    if is_json:
+    if place.is_json:
         as_json(
             done=[{"sequence": one.thing, **_jsonable(act.answer(one.result, how))} for one in changed],
             refused=[{"sequence": one.thing, "why": one.refused} for one in refused],
             dry_run=dry_run,
         )
-    else:
-        fields({"sequences": count, "done": len(changed), "refused": len(refused), "dry_run": dry_run}.items())
-        fields(("refused", one.refused) for one in refused)
-    _stop_where_refused(len(refused), count, "sequence")
+        return
+    fields({"sequences": len(done), "done": len(changed), "refused": len(refused), "dry_run": dry_run}.items())
+    fields(("refused", one.refused) for one in refused)
 
 
-def _tell_of_messages(
-    act: Act, count: int, done: list[Done], _how: dict[str, Any], dry_run: bool, is_json: bool
-) -> None:
+def _tell_of_messages(act: Act, place: Place, count: int, refused: list[Done], dry_run: bool) -> None:
     from wsrm_mq.replay.acts import REPORTED
 
-    refused = [one for one in done if one.refused]
+    told = refused[:REPORTED]
     document = {"act": act.name, "messages": count, "done": count - len(refused), "refusals": len(refused)}
-    if is_json:
-        told = [{"position": one.thing, "why": one.refused} for one in refused[:REPORTED]]
-        as_json(**document, refused=told, dry_run=dry_run)
-    else:
-        fields({**document, "dry_run": dry_run}.items())
-        fields((f"refused {one.thing}", one.refused) for one in refused[:REPORTED])
-    _stop_where_refused(len(refused), count, "message")
-
-
-def _stop_where_refused(refused: int, count: int, noun: str) -> None:
-    from wsrm_mq.views.sentences import counted
-
-    if refused:
-        raise Stopped(f"refused: {refused} of {counted(count, noun)}.", Exit.REFUSED)
+    if place.is_json:
+        as_json(**document, refused=[{"position": one.thing, "why": one.refused} for one in told], dry_run=dry_run)
+        return
+    fields({**document, "dry_run": dry_run}.items())
+    fields((f"refused {one.thing}", one.refused) for one in told)
 
 
 def _jsonable(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import getpass
 import os
 import sys
 from collections.abc import Callable
-from typing import Final, TypeVar
+from functools import wraps
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -27,9 +28,37 @@ def careful(command: C) -> C:
 
 def signed(command: C) -> C:
     """``--actor`` and ``--reason``."""
-    actor = click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
     reason = click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given.")
-    return reason(actor(command))
+    return reason(actor_option(command))
+
+
+def actor_option(command: C) -> C:
+    """``--actor``."""
+    option = click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
+    return option(command)
+
+
+class Care(NamedTuple):
+    """How an operator acts."""
+
+    dry_run: bool
+    yes: bool
+    actor: str
+    reason: str | None
+
+    def why(self) -> dict[str, Any]:
+        """Who acts and why, for the ledger. Raises ``NotAllowed`` where no reason is given; a dry run needs none."""
+        return {"actor": self.actor, "reason": reason_given(self.reason, self.dry_run)}
+
+
+def acting(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of ``careful`` and ``signed``; the command is called with the ``Care`` that they mean."""
+
+    @wraps(command)
+    def with_care(*args: Any, dry_run: bool, yes: bool, actor: str | None, reason: str | None, **own: Any) -> None:
+        command(*args, care=Care(dry_run, yes, actor or login(), reason), **own)
+
+    return careful(signed(with_care))
 
 
 PLACEHOLDERS: Final = ("TEXT", "FILE", "NEW", "OLD", "...", "…")
@@ -49,11 +78,10 @@ def reason_given(reason: str | None, is_dry: bool = False) -> str:
 
 def carry_out(
     place: Place,
+    care: Care,
     do: Callable[[bool], R],
     tell: Callable[[R | None], None],
     *,
-    dry_run: bool,
-    yes: bool,
     is_rehearsed: bool = True,
     unconfirmed: bool = False,
 ) -> R:
@@ -62,14 +90,14 @@ def carry_out(
     ``is_rehearsed`` then. ``unconfirmed``: the act works also on a store that no service can start on."""
     from wsrm_mq.store.rehearsal import refuse_unwritable
 
-    if dry_run:
+    if care.dry_run:
         result = do(True)
         tell(result)
         return result
-    if not yes:
+    if not care.yes:
         refuse_unwritable(place.path, unconfirmed=unconfirmed)
         tell(do(True) if is_rehearsed else None)
-    ask("", yes)
+    ask("", care.yes)
     return do(False)
 
 

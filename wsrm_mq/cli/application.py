@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import click
 
-from wsrm_mq.cli.acts import PLACEHOLDERS, careful, carry_out, login, reason_given, signed, will
+from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, carry_out, will
 from wsrm_mq.cli.output import as_json, say
-from wsrm_mq.cli.place import Place, in_store, json_option
+from wsrm_mq.cli.place import Place, in_store
 
 
 @click.command()
 @in_store
-@json_option
-@careful
-@signed
+@acting
 @click.argument("old")
 @click.argument("new")
 def application(
     place: Place,
-    is_json: bool,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
+    care: Care,
     old: str,
     new: str,
 ) -> None:
@@ -37,24 +31,24 @@ def application(
     from wsrm_mq.store.store import run_once
     from wsrm_mq.store.transaction import Transaction
 
-    why = reason_given(reason, dry_run)
+    why = care.why()
     if new in PLACEHOLDERS or old in PLACEHOLDERS:
         raise click.UsageError(f"{old} {new}: OLD and NEW stand for the two names; `none` is one without a name.")
 
     def verb(tx: Transaction) -> int:
-        return rename(tx, _name(old), _name(new), why, actor or login())
+        return rename(tx, _name(old), _name(new), **why)
 
     def do(is_dry: bool) -> int:
         return run_once(place.path, verb, dry_run=is_dry)
 
     def tell(count: int | None) -> None:
-        will(f"give {new} the queues of {old}: {count}", dry_run)
+        will(f"give {new} the queues of {old}: {count}", care.dry_run)
 
-    count = carry_out(place, do, tell, dry_run=dry_run, yes=yes)
-    if not dry_run:
+    count = carry_out(place, care, do, tell)
+    if not care.dry_run:
         say(f"{new} has the queues of {old}: {count}.")
-    if is_json:
-        as_json(old=old, new=new, queues=count, dry_run=dry_run)
+    if place.is_json:
+        as_json(old=old, new=new, queues=count, dry_run=care.dry_run)
 
 
 def _name(word: str) -> str | None:

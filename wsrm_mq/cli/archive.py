@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
+from wsrm_mq.cli.acts import Care, acting, actor_option, ask, login, reason_given, signed
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table
@@ -22,6 +22,7 @@ from wsrm_mq.cli.place import (
     now_ms,
 )
 from wsrm_mq.errors import StoreError
+from wsrm_mq.views.words import counted
 
 SHOWN: Final = 20
 """So many differences are told."""
@@ -34,8 +35,7 @@ def archive() -> None:
 
 @archive.command("list")
 @in_store
-@json_option
-def list_(place: Place, is_json: bool) -> None:
+def list_(place: Place) -> None:
     """Show the archives that hold what the store has.
 
     Only archives that were confirmed are shown.
@@ -47,7 +47,7 @@ def list_(place: Place, is_json: bool) -> None:
 
     with looking(place) as db:
         found = archives(db)
-    if is_json:
+    if place.is_json:
         as_json(archives=[one._asdict() for one in found])
         return
     columns = (key("archive"), "manifest", when("read"), when("confirmed"), "by", "positions", Column("place", None))
@@ -87,16 +87,14 @@ def show(is_json: bool, directory: Path) -> None:
 
 @archive.command()
 @in_store
-@json_option
 @directory_argument
 @click.option("--all", "whole", is_flag=True, help="Compare what was compared before, too.")
 @click.option("--no-confirm", is_flag=True, help="Do not tell the store.")
-@click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
+@actor_option
 @click.pass_context
 def verify(
     context: click.Context,
     place: Place,
-    is_json: bool,
     directory: Path,
     whole: bool,
     no_confirm: bool,
@@ -114,7 +112,6 @@ def verify(
     from wsrm_mq.archive.batches import verified
     from wsrm_mq.archive.manifest import load, locked
     from wsrm_mq.export.pieces import opened
-    from wsrm_mq.views.sentences import counted
 
     load(directory)
     with locked(directory), opened(place.path) as db:
@@ -123,7 +120,7 @@ def verify(
         known, wrong = verified(directory, known, db, now_ms(), whole=whole)
     is_confirmed = not (wrong or no_confirm) and tell_store(place.path, directory, actor or login())
     found = [one._asdict() for one in wrong]
-    if is_json:
+    if place.is_json:
         told = {"differences": found, "confirmed": is_confirmed, "not_read": skipped}
         as_json(archive=known.archive, manifest=known.number, **told)
     elif wrong:
@@ -159,17 +156,13 @@ def tell_store(store: Path, directory: Path, actor: str) -> bool:
 @directory_argument
 @click.option("--message-id", metavar="ID", help="The message with this wsa:MessageID, wherever it was replayed to.")
 @click.option("--partner", metavar="NAME", help="All sequences of this partner, with their messages.")
-@careful
-@signed
+@acting
 def forget(
     is_json: bool,
     directory: Path,
     message_id: str | None,
     partner: str | None,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
+    care: Care,
 ) -> None:
     """Take messages out of an archive for good.
 
@@ -183,11 +176,10 @@ def forget(
     from wsrm_mq.archive.forgetting import doomed
     from wsrm_mq.archive.forgetting import forget as forget_them
     from wsrm_mq.archive.manifest import load, locked
-    from wsrm_mq.views.sentences import counted
 
     if (message_id is None) == (partner is None):
         raise click.UsageError("say what: --message-id ID, or --partner NAME.")
-    why = reason_given(reason, dry_run)
+    why = care.why()
     load(directory)
     with locked(directory):
         known = load(directory)
@@ -196,24 +188,23 @@ def forget(
             f"{counted(found.positions.count(), 'message', 'messages')} and "
             f"{counted(found.sequences.count(), 'sequence', 'sequences')}"
         )
-        if dry_run:
+        if care.dry_run:
             say(f"This would take {what} out of {directory}. Nothing was changed.")
             rows: dict[str, int] = {}
         else:
-            ask(f"This takes {what} out of {directory} for good.", yes)
-            known, rewritten = forget_them(directory, known, found, actor=actor or login(), reason=why, now=now_ms())
+            ask(f"This takes {what} out of {directory} for good.", care.yes)
+            known, rewritten = forget_them(directory, known, found, **why, now=now_ms())
             rows = rewritten.rows
             say(f"Forgotten: {what}. {counted(len(rewritten.before), 'file', 'files')} written anew.")
     if is_json:
-        as_json(archive=known.archive, manifest=known.number, rows=rows, dry_run=dry_run)
+        as_json(archive=known.archive, manifest=known.number, rows=rows, dry_run=care.dry_run)
 
 
 @archive.command()
 @in_store
-@json_option
 @manifest_argument
-@click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
-def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> None:
+@actor_option
+def confirm(place: Place, manifest: Path, actor: str | None) -> None:
     """Let retention delete what an archive holds. MANIFEST is its directory, or its manifest copied to this machine.
 
     The archive has to be verified. Where `retain_until_archived` is set, messages are kept until this is done.
@@ -229,16 +220,16 @@ def confirm(place: Place, is_json: bool, manifest: Path, actor: str | None) -> N
         pass
     held = held_by(manifest)
     run_once(place.path, lambda tx: archiving.confirm(tx, held, actor=actor or login()))
-    _result(is_json, archive=held.archive, manifest=held.number, place=held.place)
+    if place.is_json:
+        as_json(archive=held.archive, manifest=held.number, place=held.place)
     say(f"{place.path}: what manifest {held.number} of {held.place} holds may be deleted when its retain is over.")
 
 
 @archive.command()
 @in_store
-@json_option
 @click.argument("named", metavar="ARCHIVE")
 @signed
-def withdraw(place: Place, is_json: bool, named: str, actor: str | None, reason: str | None) -> None:
+def withdraw(place: Place, named: str, actor: str | None, reason: str | None) -> None:
     """Say that an archive is lost. ARCHIVE is the beginning of its id, or the place that it was confirmed at.
 
     What it alone held counts as not archived any more.
@@ -256,7 +247,8 @@ def withdraw(place: Place, is_json: bool, named: str, actor: str | None, reason:
     with looking(place) as db:
         found = find_archive(db, named)
     run_once(place.path, lambda tx: archiving.withdraw(tx, found.archive, actor=actor or login(), reason=why))
-    _result(is_json, archive=found.archive)
+    if place.is_json:
+        as_json(archive=found.archive)
     say(f"{place.path}: archive {found.archive} does not count any more.")
 
 
@@ -264,8 +256,3 @@ def _check_parquet() -> None:
     from wsrm_mq.export.formats import format_named
 
     format_named("parquet")  # says which extra has it
-
-
-def _result(is_json: bool, **document: Any) -> None:
-    if is_json:
-        as_json(**document)

@@ -7,7 +7,8 @@ import click
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, known, when
 from wsrm_mq.cli.output import as_json, say, table
-from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, one_look
+from wsrm_mq.cli.place import POSITION, Place, in_store, one_look
+from wsrm_mq.views.words import first_line
 
 REASON = 200
 """So many characters of a reason fit a line."""
@@ -20,15 +21,12 @@ def audit() -> None:
 
 @audit.command("list", cls=Asking)
 @in_store
-@json_option
 @click.option("--actor", metavar="NAME", help="Only what this operator did.")
 @click.option("--since", metavar="TIME", help="Only what was done since then: 2026-11-01T10:00 (UTC), or 2h ago.")
 @click.option("--before", metavar="KEY", type=POSITION, help="Only what was done before the act with this key.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @query_argument
-def list_(
-    place: Place, is_json: bool, query: str, actor: str | None, since: str | None, before: int | None, limit: int
-) -> None:
+def list_(place: Place, query: str, actor: str | None, since: str | None, before: int | None, limit: int) -> None:
     """List the acts of operators, the newest last.
 
     \b
@@ -37,14 +35,13 @@ def list_(
     """
     from wsrm_mq.views.audit import acts
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.sentences import first_line
 
     asked = place.query(query).having(actor=actor, since=since)
     with one_look(place) as db:
         found = acts(db, asked, before=before, limit=limit)
         shorter = shortened(db, (one.sequence for one in found))
     is_full = len(found) == limit
-    if is_json:
+    if place.is_json:
         as_json(acts=[one._asdict() for one in found], next=found[0].key if is_full else None)
         return
     table(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wsrm_mq.cli.place import Place, in_store, looking
+from wsrm_mq.cli.place import Place, in_store_without_json, looking
 from wsrm_mq.cli.sight import see
 from wsrm_mq.errors import WSRMError
 from wsrm_mq.events.inert import inert
@@ -82,7 +82,7 @@ _THRESHOLD: Final = {"multiple": True, "metavar": "NAME=RANGE", "callback": _thr
 
 
 @click.command(cls=Plugin)
-@in_store
+@in_store_without_json
 @click.option("-w", "--warning", help="Threshold for WARNING. Repeatable; an empty range is none.", **_THRESHOLD)  # type: ignore[arg-type]
 @click.option("-c", "--critical", help="Threshold for CRITICAL. Repeatable.", **_THRESHOLD)  # type: ignore[arg-type]
 @click.pass_context

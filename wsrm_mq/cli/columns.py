@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wsrm_mq.events.inert import inert
+from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -67,7 +68,7 @@ def end_of(name: str, *, rank: int = 0) -> Column:
 
 def when(name: str, *, rank: int = 0) -> Column:
     """A time, in ms since the epoch."""
-    return Column(name, None, rank=rank, whole=_moment, short=_short_moment, unit=" UTC")
+    return Column(name, None, rank=rank, whole=moment, short=_short_moment, unit=" UTC")
 
 
 _STYLES: Final = {
@@ -93,15 +94,9 @@ def word(name: str, *, rank: int = 0) -> Column:
     return Column(name, None, rank=rank, styles=_STYLES)
 
 
-def _moment(at: int) -> str:
-    from wsrm_mq.views.sentences import moment
-
-    return moment(at)
-
-
 def _short_moment(at: int) -> str:
     """Without its year where that is plain, else without the time of day."""
-    full = _moment(at)
+    full = moment(at)
     return full[5:19] if abs(time.time() - at / 1000) < PLAIN_SECONDS else full[:10]
 
 

@@ -7,7 +7,8 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import BEHIND, Place, in_store, json_option, one_look
+from wsrm_mq.cli.place import BEHIND, Place, in_store, one_look
+from wsrm_mq.views.words import moment
 
 
 @click.group()
@@ -17,9 +18,8 @@ def connection() -> None:
 
 @connection.command("list")
 @in_store
-@json_option
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
-def list_(place: Place, is_json: bool, limit: int) -> None:
+def list_(place: Place, limit: int) -> None:
     """List connections, those that sent something last first.
 
     \b
@@ -29,7 +29,7 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 
     with one_look(place) as db:
         found = connections(db, limit=limit)
-    if is_json:
+    if place.is_json:
         as_json(connections=[one._asdict() for one in found])
         return
     table(
@@ -45,11 +45,10 @@ def list_(place: Place, is_json: bool, limit: int) -> None:
 
 @connection.command()
 @in_store
-@json_option
 @click.argument("name", shell_complete=completing.connections)
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
-def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None:
+def show(place: Place, name: str, after: int, limit: int) -> None:
     """Show a connection and its messages in the order of receipt.
 
     \b
@@ -58,14 +57,13 @@ def show(place: Place, is_json: bool, name: str, after: int, limit: int) -> None
     from wsrm_mq.views import connections, reading
     from wsrm_mq.views.naming import shortened
     from wsrm_mq.views.query import parse
-    from wsrm_mq.views.sentences import moment
 
     with one_look(place) as db:
         found = connections.connection(db, connections.find_connection(db, name))
         messages = list(reading.messages(db, parse("", connection=found.name), after=after, limit=limit))
         shorter = shortened(db, (one.sequence for one in messages))
     is_full = len(messages) == limit
-    if is_json:
+    if place.is_json:
         as_json(
             connection=found._asdict(),
             messages=[one._asdict() for one in messages],

@@ -11,7 +11,8 @@ from wsrm_mq.cli.columns import end_of, key, known, when
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, one_look
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, one_look
+from wsrm_mq.views.words import moment
 
 
 @click.group("dead-letter")
@@ -21,11 +22,10 @@ def dead_letter() -> None:
 
 @dead_letter.command("list", cls=Asking)
 @in_store
-@json_option
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @query_argument
-def list_(place: Place, is_json: bool, query: str, after: int, limit: int) -> None:
+def list_(place: Place, query: str, after: int, limit: int) -> None:
     """List dead letters in the order of receipt. Those that alarm are not confirmed.
 
     QUERY says which: words such as queue:/orders reason:skipped age:1h confirmed:no, and all of them have to hold.
@@ -40,7 +40,7 @@ def list_(place: Place, is_json: bool, query: str, after: int, limit: int) -> No
         found = letters(db, place.query(query), after=after, limit=limit)
         shorter = shortened(db, (one.sequence for one in found))
     is_full = len(found) == limit
-    if is_json:
+    if place.is_json:
         as_json(dead_letters=[one._asdict() for one in found], next=found[-1].position if is_full else None)
         return
     table(
@@ -62,9 +62,8 @@ def list_(place: Place, is_json: bool, query: str, after: int, limit: int) -> No
 
 @dead_letter.command()
 @in_store
-@json_option
 @click.argument("position", type=POSITION, shell_complete=completing.positions("dead"))
-def show(place: Place, is_json: bool, position: int) -> None:
+def show(place: Place, position: int) -> None:
     """Show a dead letter, and what can be done with it.
 
     \b
@@ -73,7 +72,6 @@ def show(place: Place, is_json: bool, position: int) -> None:
     from wsrm_mq.acts import messages, others
     from wsrm_mq.views import reading
     from wsrm_mq.views.dead_letters import letter
-    from wsrm_mq.views.sentences import moment
 
     with one_look(place) as db:
         found = letter(db, position)
@@ -87,7 +85,7 @@ def show(place: Place, is_json: bool, position: int) -> None:
     ]
     if found.confirmed_at is not None:
         steps.pop()
-    if is_json:
+    if place.is_json:
         next_steps = [step._asdict() for step in place.offered(steps)]
         as_json(dead_letter=found._asdict(), ledger=[one._asdict() for one in events], next_steps=next_steps)
         return

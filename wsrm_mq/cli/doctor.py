@@ -8,7 +8,7 @@ import click
 
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, prose, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.sight import see
 
 MARGIN: Final = 9
@@ -16,9 +16,8 @@ MARGIN: Final = 9
 
 @click.command()
 @in_store
-@json_option
 @click.pass_context
-def doctor(context: click.Context, place: Place, is_json: bool) -> None:
+def doctor(context: click.Context, place: Place) -> None:
     """Examine processes, server, proxy, clock and store, and say how to mend what is wrong. Exit status 1 where
     something is.
 
@@ -33,7 +32,7 @@ def doctor(context: click.Context, place: Place, is_json: bool) -> None:
         patient = Patient(place, db, see(place, db), newest_requests(db, LOOKED_AT))
         reports = {name: examine(patient) for name, examine in EXAMINATIONS.items()}
     is_well = not any(report.troubles for report in reports.values())
-    if is_json:
+    if place.is_json:
         as_json(
             well=is_well,
             examinations={

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from wsrm_mq.acts import others
 from wsrm_mq.cli.lines import line_of
 from wsrm_mq.cli.place import Place
+from wsrm_mq.views.words import counted, moment, size, span
 
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
@@ -138,7 +139,6 @@ def _health(url: str) -> Report:
 def proxy(patient: Patient) -> Report:
     """Are the senders of the newest messages who they seem to be?"""
     from wsrm_mq.destination.proxies import Proxies
-    from wsrm_mq.views.sentences import counted
 
     if not patient.requests:
         return Report("no message is stored to see it by", is_known=False)
@@ -181,7 +181,6 @@ def _some(senders: Counter[str]) -> str:
 
 def clock(patient: Patient) -> Report:
     from wsrm_mq.views.requests import last_told, overdue
-    from wsrm_mq.views.sentences import counted, moment, span
 
     now = patient.sight.now
     times = [last_told(patient.db), *(one.received_at for one in patient.requests[:1])]
@@ -219,7 +218,6 @@ def lock(patient: Patient) -> Report:
 
 def log(patient: Patient) -> Report:
     """Is the write-ahead log used again from its beginning?"""
-    from wsrm_mq.views.sentences import size
 
     wal = patient.sight.at.wal_bytes
     if wal < LARGE_LOG:
@@ -241,7 +239,6 @@ def _stop_others(patient: Patient) -> tuple[str, str]:
 
 def space(patient: Patient) -> Report:
     from wsrm_mq.views.attention import severities
-    from wsrm_mq.views.sentences import size
     from wsrm_mq.views.store_findings import make_room
 
     at, sight = patient.sight.at, patient.sight

@@ -10,7 +10,8 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.asking import Asking
 from wsrm_mq.cli.output import as_json, is_terminal, prose, say, write
-from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
+from wsrm_mq.views.words import counted, moment
 
 if TYPE_CHECKING:
     from wsrm_mq.acts import Step
@@ -27,10 +28,9 @@ _ENDED: Final = {"failed": "failed: the other side says that it does not know it
 
 @click.command(cls=Asking)
 @in_store
-@json_option
 @click.option("--for-partner", is_flag=True, help="Write what to send to the partner: numbers, times, identifiers.")
 @click.argument("words", nargs=-1, required=True, metavar="SEQUENCE...", shell_complete=completing.query)
-def explain(place: Place, is_json: bool, for_partner: bool, words: tuple[str, ...]) -> None:
+def explain(place: Place, for_partner: bool, words: tuple[str, ...]) -> None:
     """Say why a sequence moves or does not, and what to do.
 
     Who sends it is named, and the commands that may be run next. Of all that fit a query, by their verdicts: how many,
@@ -49,14 +49,14 @@ def explain(place: Place, is_json: bool, for_partner: bool, words: tuple[str, ..
         asked = None if is_sequence(db, text) else parse(text)
         name = text if asked is None else named_alone(db, asked)
         if name is not None:
-            _explain_one(place, db, name, is_json, for_partner=for_partner)
+            _explain_one(place, db, name, for_partner=for_partner)
         elif for_partner:
             raise click.UsageError("--for-partner is about one sequence: name it.")
         elif asked is not None:
-            _explain_many(place, db, asked, is_json)
+            _explain_many(place, db, asked)
 
 
-def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_partner: bool) -> None:
+def _explain_one(place: Place, db: Database, name: str, *, for_partner: bool) -> None:
     from wsrm_mq.acts import others
     from wsrm_mq.views.outgoing import outgoing, sent_about
     from wsrm_mq.views.partner_report import partner_report
@@ -71,12 +71,12 @@ def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_pa
     offered = place.offered(why.steps)
     if for_partner:
         text = partner_report(found, replies)
-        if is_json:
+        if place.is_json:
             as_json(sequence=view.identifier, text=text)
         else:
             write(text, keep="\n")
         return
-    if is_json:
+    if place.is_json:
         as_json(
             sequence=view.identifier,
             verdict=found.word,
@@ -103,14 +103,13 @@ def _explain_one(place: Place, db: Database, name: str, is_json: bool, *, for_pa
         show_steps(place, steps, {})
 
 
-def _explain_many(place: Place, db: Database, query: Query, is_json: bool) -> None:
+def _explain_many(place: Place, db: Database, query: Query) -> None:
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.sentences import counted
     from wsrm_mq.views.together import LOOKED_AT, together
 
     groups = together(db, query)
     is_whole = sum(one.sequences for one in groups) < LOOKED_AT
-    if is_json:
+    if place.is_json:
         as_json(verdicts=[_group_document(place, one) for one in groups], all_looked_at=is_whole)
         return
     shorter = shortened(db, (name for one in groups for name in one.examples)) if is_terminal() else {}
@@ -132,7 +131,6 @@ def _group_document(place: Place, one: Together) -> dict[str, Any]:
 
 def told_replies(replies: OutgoingView) -> str:
     """``replies: 12 sent in urn:…, 3 of them not acknowledged since …``"""
-    from wsrm_mq.views.sentences import moment
 
     since = "" if replies.waiting_since is None else f" since {moment(replies.waiting_since)}"
     word = replies.state if replies.ended is None else f"{replies.state} ({_ENDED.get(replies.ended, replies.ended)})"
@@ -142,7 +140,6 @@ def told_replies(replies: OutgoingView) -> str:
 
 def told_sent(sent: SentView) -> str:
     """``sent: to http://…: 3 messages wait, the first as 'http://…: answered 503'; 2 were given up``"""
-    from wsrm_mq.views.sentences import counted
 
     waits = f"{counted(sent.waiting, 'message waits', 'messages wait')}" if sent.waiting else "nothing waits"
     why = "" if sent.error is None else f", the first as '{sent.error}'"

@@ -10,7 +10,7 @@ import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.output import as_json, fields, say
-from wsrm_mq.cli.place import Place, directory_argument, in_store, json_option
+from wsrm_mq.cli.place import Place, directory_argument, in_store
 
 if TYPE_CHECKING:
     from wsrm_mq.export import Segment
@@ -30,7 +30,6 @@ def _exporting(command: C) -> C:
     for option in reversed(
         (
             in_store,
-            json_option,
             directory_argument,
             query_argument,
             click.option("--format", "encoding", type=click.Choice(FORMATS), default="ndjson", show_default=True),
@@ -88,7 +87,7 @@ def export_messages(place: Place, bodies: bool, encoding: str, **options: Any) -
     _export(place, tables=("messages",), bodies=bodies or encoding == "zip", encoding=encoding, **options)
 
 
-def _export(place: Place, directory: Path, is_json: bool, for_spreadsheet: bool, **asked: Any) -> None:
+def _export(place: Place, directory: Path, for_spreadsheet: bool, **asked: Any) -> None:
     from wsrm_mq.export import Asked, export
 
     if for_spreadsheet:
@@ -100,7 +99,7 @@ def _export(place: Place, directory: Path, is_json: bool, for_spreadsheet: bool,
         say(f"{segment.file}: {segment.rows} rows, {segment.table} up to {segment.last[0]} of {upper}")
 
     made = export(place.path, directory, Asked(**asked), on_progress=on_progress)
-    if is_json:
+    if place.is_json:
         as_json(directory=str(directory), **made.as_dict())
         return
     rows = {name: sum(one.rows for one in made.segments if one.table == name) for name in made.tables}

@@ -13,7 +13,8 @@ from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, key, known, when, word
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, one_look, tell_unseen
+from wsrm_mq.cli.place import Place, in_store, one_look, tell_unseen
+from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.views.failures import Attempt, Failure
@@ -31,10 +32,9 @@ def failure() -> None:
 
 @failure.command("list", cls=Asking)
 @in_store
-@json_option
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="At most so many groups.")
 @query_argument
-def list_(place: Place, is_json: bool, query: str, limit: int) -> None:
+def list_(place: Place, query: str, limit: int) -> None:
     """List what failed, in groups, the newest first.
 
     A group has one fault, exception, place and operation.
@@ -53,7 +53,7 @@ def list_(place: Place, is_json: bool, query: str, limit: int) -> None:
         if not found.groups:
             tell_unseen(db, asked)
     groups = found.groups[:limit]
-    if is_json:
+    if place.is_json:
         as_json(failures=[one._asdict() for one in groups], all_looked_at=found.is_whole)
         return
     table(
@@ -81,9 +81,8 @@ def list_(place: Place, is_json: bool, query: str, limit: int) -> None:
 
 @failure.command(cls=Asking)
 @in_store
-@json_option
 @click.argument("words", metavar="KEY|QUERY...", nargs=-1, required=True)
-def show(place: Place, is_json: bool, words: tuple[str, ...]) -> None:
+def show(place: Place, words: tuple[str, ...]) -> None:
     """Show a failure, and what can be done about it.
 
     Its last attempts, and what became of the messages.
@@ -97,7 +96,6 @@ def show(place: Place, is_json: bool, words: tuple[str, ...]) -> None:
     from wsrm_mq.views.failure_steps import failure_steps
     from wsrm_mq.views.failures import LOOKED_AT, attempts, find_failures
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.sentences import moment
 
     text = " ".join(words)
     query = text if ":" in text else ""
@@ -106,7 +104,7 @@ def show(place: Place, is_json: bool, words: tuple[str, ...]) -> None:
         newest = attempts(db, of=found, query=query) if found.messages else []
         shorter = shortened(db, (one.sequence for one in newest))
     steps = failure_steps(found, query)
-    if is_json:
+    if place.is_json:
         as_json(
             failure=found._asdict(),
             attempts=[one._asdict() for one in newest],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from wsrm_mq.cli.columns import Column, when
 from wsrm_mq.cli.output import table, write
+from wsrm_mq.views.words import first_line
 
 if TYPE_CHECKING:
     from wsrm_mq.views.rows import LedgerView
@@ -17,7 +18,6 @@ REASON: Final = 100
 
 def show_ledger(events: Sequence[LedgerView]) -> None:
     """Nothing where there is none."""
-    from wsrm_mq.views.sentences import first_line
 
     if not events:
         return

@@ -21,8 +21,9 @@ from wsrm_mq.cli.indenting import indented
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.message_detail import message_attempts, message_headers
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, json_option, looking, one_look, tell_unseen
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look, tell_unseen
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.views.rows import MessageView
@@ -44,7 +45,6 @@ message.add_command(message_headers)
 
 @message.command("list", cls=Asking)
 @in_store
-@json_option
 @term_option("--connection", "connection", "KEY", "Only those that came on this connection.")
 @term_option("--sequence", "seq", "ID", "Only those of this sequence.")
 @click.option("--number", metavar="N-M", help="Only those with these numbers: 12, 12-40, 12-.")
@@ -58,7 +58,6 @@ message.add_command(message_headers)
 @query_argument
 def list_(
     place: Place,
-    is_json: bool,
     query: str,
     connection: str | None,
     sequence: str | None,
@@ -97,7 +96,7 @@ def list_(
         if not found:
             tell_unseen(db, asked)
     is_full = tail is None and len(found) == limit
-    if is_json:
+    if place.is_json:
         as_json(messages=[one._asdict() for one in found], next=found[-1].position if is_full else None)
         return
     table(
@@ -121,9 +120,8 @@ def _cells(one: MessageView) -> tuple[object, ...]:
 
 @message.command()
 @in_store
-@json_option
 @click.argument("position", type=POSITION, shell_complete=completing.positions())
-def show(place: Place, is_json: bool, position: int) -> None:
+def show(place: Place, position: int) -> None:
     """Show all that is known of a message, but its body.
 
     \b
@@ -136,7 +134,7 @@ def show(place: Place, is_json: bool, position: int) -> None:
         sequence = found.view.sequence
         events = reading.ledger(db, sequence, position=position) if sequence is not None else []
     detail = {name: value for name, value in found._asdict().items() if name not in ("view", "environ")}
-    if is_json:
+    if place.is_json:
         request = json.loads(found.environ)
         as_json(message={**found.view._asdict(), **detail, "request": request}, ledger=[e._asdict() for e in events])
         return
@@ -152,14 +150,13 @@ def show(place: Place, is_json: bool, position: int) -> None:
 
 @message.command()
 @in_store
-@json_option
 @click.argument("position", type=POSITION, shell_complete=completing.positions())
 @click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; escaped on a terminal.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
 )
 @click.option("--unredacted", is_flag=True, help="With wsse:Security, which proves who sent it: passwords, signatures.")
-def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | None, unredacted: bool) -> None:
+def body(place: Place, position: int, raw: bool, output: Path | None, unredacted: bool) -> None:
     """Show the envelope of a message, or write its bytes.
 
     Its wsse:Security is left out, if it has one. What is shown has its control characters as escapes, and on a terminal
@@ -168,12 +165,12 @@ def body(place: Place, position: int, is_json: bool, raw: bool, output: Path | N
     \b
     Example: wsrm-mq message body 2 --output message.xml
     """
-    if is_json + raw + (output is not None) > 1:
+    if place.is_json + raw + (output is not None) > 1:
         raise click.UsageError("--json, --raw and --output are three ways to have the body; choose one.")
     stored, request = _stored(place, position)
     is_redacted, plain = _given(stored, request, is_open=unredacted)
     exact = plain if is_redacted else stored
-    if is_json:
+    if place.is_json:
         told = json.loads(request)
         media = {"content_type": told.get("CONTENT_TYPE"), "content_encoding": told.get("HTTP_CONTENT_ENCODING")}
         as_json(position=position, **media, size=len(stored), redacted=is_redacted, **_encoded(exact))
@@ -232,16 +229,10 @@ def _into_file(content: bytes, output: Path) -> None:
         raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error
 
 
-def _moment(at: int) -> str:
-    from wsrm_mq.views.sentences import moment
-
-    return moment(at)
-
-
 _SHOWN: Final[dict[str, Callable[[Any], object]]] = {
-    "received_at": _moment,
-    "settled_at": _moment,
-    "retry_at": _moment,
+    "received_at": moment,
+    "settled_at": moment,
+    "retry_at": moment,
     "last_error": lambda error: error.rstrip("\n").split("\n"),
 }
 """How a fact is shown to people, where that is not as it is stored."""

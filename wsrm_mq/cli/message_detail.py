@@ -11,7 +11,7 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.columns import Column, end_of, when, word
 from wsrm_mq.cli.failure import attempt_lines, shown_place
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import POSITION, Place, in_store, json_option, looking, one_look
+from wsrm_mq.cli.place import POSITION, Place, in_store, looking, one_look
 
 if TYPE_CHECKING:
     from wsrm_mq.envelope.blocks import Block
@@ -24,10 +24,9 @@ _SECURITY: Final = "Security"
 
 @click.command("attempts")
 @in_store
-@json_option
 @click.argument("position", type=POSITION, shell_complete=completing.positions())
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="At most so many.")
-def message_attempts(place: Place, is_json: bool, position: int, limit: int) -> None:
+def message_attempts(place: Place, position: int, limit: int) -> None:
     """Show the attempts to deliver a message that failed.
 
     The whole error of the last one is below.
@@ -41,7 +40,7 @@ def message_attempts(place: Place, is_json: bool, position: int, limit: int) -> 
     with one_look(place) as db:
         found = reading.message(db, position).view
         listed = attempts(db, position=position, limit=limit)
-    if is_json:
+    if place.is_json:
         state = {"state": found.state, "reason": found.reason, "deliveries": found.deliveries}
         as_json(position=position, **state, attempts=[one._asdict() for one in listed])
         return
@@ -65,10 +64,9 @@ def message_attempts(place: Place, is_json: bool, position: int, limit: int) -> 
 
 @click.command("headers")
 @in_store
-@json_option
 @click.argument("position", type=POSITION, shell_complete=completing.positions())
 @click.option("--with-security", "is_open", is_flag=True, help="Show wsse:Security too, which proves who sent it.")
-def message_headers(place: Place, is_json: bool, position: int, is_open: bool) -> None:
+def message_headers(place: Place, position: int, is_open: bool) -> None:
     """Show the headers of a message.
 
     Those of its request that were stored, and those of its SOAP envelope.
@@ -84,7 +82,7 @@ def message_headers(place: Place, is_json: bool, position: int, is_open: bool) -
     http = {_header(name): value for name, value in environ.items() if name in _PLAIN or name.startswith("HTTP_")}
     soap = _blocks(place, position, environ) if found.has_body else []
     told = [one if is_open or one.name != _SECURITY else one._replace(text="") for one in soap]
-    if is_json:
+    if place.is_json:
         as_json(position=position, http=http, soap=[one._asdict() for one in told], has_body=found.has_body)
         return
     fields(http.items())

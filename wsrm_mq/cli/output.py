@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -24,6 +24,7 @@ __all__ = [
     "inert",
     "is_terminal",
     "prose",
+    "result",
     "say",
     "table",
     "write",
@@ -105,6 +106,14 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> 
         console.print(line, soft_wrap=True)
     if left_out:
         say(f"No room for {', '.join(left_out)}; --json has all.")
+
+
+def result(is_json: bool, document: Mapping[str, Any]) -> None:
+    """One JSON document, or name and value a line."""
+    if is_json:
+        as_json(**document)
+    else:
+        fields(document.items())
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:

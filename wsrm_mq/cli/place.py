@@ -62,6 +62,8 @@ class Place(NamedTuple):
     flag: str
     settings: Settings
     """As the configuration is where the command runs."""
+    is_json: bool
+    """The command writes JSON."""
 
     def query(self, text: str, **values: str | None) -> Query:
         """``views.query.parse``; the partners that are configured here are known."""
@@ -132,10 +134,21 @@ def json_option(command: C) -> C:
 
 
 def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--store`` and ``--config``; it is called with the ``Place`` they mean as first argument."""
+    """Give a command ``--store``, ``--config`` and ``--json``; it is called with the ``Place`` that they mean as first
+    argument."""
+    return _placed(command, json_option)
 
+
+def in_store_without_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``in_store`` for a command whose words another program reads."""
+    return _placed(command, lambda placed: placed)
+
+
+def _placed(
+    command: Callable[..., Any], more: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Callable[..., Any]:
     @wraps(command)
-    def placed(*args: Any, store: str | None, config: Path | None, **options: Any) -> Any:
+    def placed(*args: Any, store: str | None, config: Path | None, is_json: bool = False, **options: Any) -> Any:
         from wsrm_mq.config import find_file, load
         from wsrm_mq.store.store import store_path
 
@@ -143,10 +156,10 @@ def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
         settings = load(config or find_file(os.environ), os.environ, **overrides)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
-        return command(Place(store_path(settings.store), flag, settings), *args, **options)
+        return command(Place(store_path(settings.store), flag, settings, is_json), *args, **options)
 
     stored = click.option("--store", metavar="PATH", help="The store. Default: the configured one, else wsrm.db.")
-    return stored(config_option(placed))
+    return stored(config_option(more(placed)))
 
 
 _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."

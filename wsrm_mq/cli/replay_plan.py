@@ -15,9 +15,10 @@ from wsrm_mq.cli.acts import login, reason_given, signed
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, end_of, key, word
 from wsrm_mq.cli.output import as_json, fields, inert, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.targets import check_target, named
 from wsrm_mq.cli.upkeep import Age
+from wsrm_mq.views.words import counted, moment
 
 if TYPE_CHECKING:
     from wsrm_mq.replay.plan import About, Line
@@ -29,7 +30,6 @@ WIDTH: Final = 79
 
 @click.command(cls=Asking)
 @in_store
-@json_option
 @signed
 @query_argument
 @click.option("-o", "--output", type=_FILE, required=True, help="The file of the plan; it must not be there yet.")
@@ -39,7 +39,6 @@ WIDTH: Final = 79
 @click.option("--marks-kept", type=Age(), help="How long the service's inbox keeps its marks: seconds, or P30D.")
 def plan(
     place: Place,
-    is_json: bool,
     query: str,
     output: Path,
     target: str,
@@ -68,7 +67,7 @@ def plan(
         pass
     wishes = Wishes(query, target, as_new, skip_missing, marks_kept, actor or login(), why)
     header = make_plan(place.path, wishes, output)
-    if is_json:
+    if place.is_json:
         as_json(plan=document(header), file=str(output))
         return
     show_header(header)
@@ -78,12 +77,11 @@ def plan(
 
 @click.command()
 @in_store
-@json_option
 @click.argument("file", type=_FILE)
 @click.option("--after", metavar="LINE", type=click.IntRange(0), default=0, help="Begin behind this message.")
 @click.option("--limit", type=click.IntRange(1), default=_LINES, show_default=True, help="At most so many messages.")
 @click.option("--all", "is_all", is_flag=True, help="All messages; in a terminal page by page.")
-def show(place: Place, is_json: bool, file: Path, after: int, limit: int, is_all: bool) -> None:
+def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None:
     """Show a plan, what it warns of, and whether it may be run.
 
     It may be run if it is as its store knows it. Its messages are in the order in which they run.
@@ -95,11 +93,11 @@ def show(place: Place, is_json: bool, file: Path, after: int, limit: int, is_all
     refused = _why_not_run(place, file)
     with PlanFile(file) as found:
         lines = found.lines(after)
-        if is_all and not is_json:
+        if is_all and not place.is_json:
             click.echo_via_pager(_as_text(found.header, refused, lines))
             return
         some = list(islice(lines, None if is_all else limit))
-        if is_json:
+        if place.is_json:
             as_json(
                 plan=document(found.header), refused=refused, lines=[{"line": n, **document(line)} for n, line in some]
             )
@@ -127,7 +125,6 @@ def _why_not_run(place: Place, file: Path) -> str | None:
 
 
 def show_header(header: About, refused: str | None = None) -> None:
-    from wsrm_mq.views.sentences import counted, moment
 
     messages, groups = counted(header.messages, "message"), counted(header.groups, "group")
     fields(
@@ -164,7 +161,6 @@ _COLUMNS: Final = (
 
 
 def _as_text(header: About, refused: str | None, lines: Iterator[tuple[int, Line]]) -> Iterator[str]:
-    from wsrm_mq.views.sentences import counted
 
     if refused:
         yield inert(f"not run: {refused}") + "\n"

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
+from wsrm_mq.cli.acts import Care, acting, ask, careful, login
 from wsrm_mq.cli.columns import Column, key, when, word
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.progress import shown
 from wsrm_mq.cli.targets import call_of, named, policy_of
+from wsrm_mq.views.words import counted, first_line, moment
 
 if TYPE_CHECKING:
     from wsrm_mq.replay.run import Progress
@@ -29,7 +30,6 @@ WIDTH: Final = 79
 
 @click.command()
 @in_store
-@json_option
 @careful
 @click.argument("file", type=_FILE)
 @click.option(
@@ -43,7 +43,6 @@ WIDTH: Final = 79
 def run(
     context: click.Context,
     place: Place,
-    is_json: bool,
     file: Path,
     rate: float | None,
     stop_on_error: bool,
@@ -61,7 +60,6 @@ def run(
     from wsrm_mq.replay import PlanFile, check_plan
     from wsrm_mq.serving.logs import keep_quiet
     from wsrm_mq.views.plans import outcomes
-    from wsrm_mq.views.sentences import counted
 
     with looking(place):
         pass
@@ -79,11 +77,11 @@ def run(
         return
     ask(f"This will deliver {left}.", yes)
     keep_quiet()  # what failed is in the ledger, and is told at the end
-    progress = _run(place, file, where, is_json, rate=rate, stop_on_error=stop_on_error)
+    progress = _run(place, file, where, place.is_json, rate=rate, stop_on_error=stop_on_error)
     with looking(place) as db:
         found_outcomes = outcomes(db, header.id)
         ended = _plan(place, header.id)
-    if is_json:
+    if place.is_json:
         as_json(plan=ended._asdict(), outcomes=found_outcomes, blocked=list(progress.blocked))
     else:
         _tell_end(place, ended, found_outcomes, progress, file)
@@ -117,7 +115,6 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 def _tell_what_goes_on(place: Place, file: Path) -> None:
     """The service knows nothing of Ctrl-C."""
     from wsrm_mq.views.plans import outcomes
-    from wsrm_mq.views.sentences import counted
 
     plan = _plan(place, str(file)).id
     with looking(place) as db:
@@ -130,8 +127,7 @@ def _tell_what_goes_on(place: Place, file: Path) -> None:
 
 @click.command("list")
 @in_store
-@json_option
-def list_(place: Place, is_json: bool) -> None:
+def list_(place: Place) -> None:
     """List the plans of a store, newest first.
 
     Example: wsrm-mq replay list
@@ -140,7 +136,7 @@ def list_(place: Place, is_json: bool) -> None:
 
     with looking(place) as db:
         found = plans(db)
-    if is_json:
+    if place.is_json:
         as_json(plans=[one._asdict() for one in found])
         return
     table(
@@ -159,20 +155,18 @@ def list_(place: Place, is_json: bool) -> None:
 
 @click.command()
 @in_store
-@json_option
 @click.argument("plan", metavar="PLAN", shell_complete=completing.plans)
-def status(place: Place, is_json: bool, plan: str) -> None:
+def status(place: Place, plan: str) -> None:
     """Show how far a plan has come. PLAN is its id, the beginning of it, or its file.
 
     Example: wsrm-mq replay status plan.json
     """
     from wsrm_mq.views.plans import outcomes
-    from wsrm_mq.views.sentences import moment
 
     found = _plan(place, plan)
     with looking(place) as db:
         counted = outcomes(db, found.id)
-    if is_json:
+    if place.is_json:
         as_json(plan=found._asdict(), outcomes=counted)
         return
     times = ("made_at", "begun_at", "ended_at")
@@ -188,20 +182,14 @@ def status(place: Place, is_json: bool, plan: str) -> None:
 
 @click.command()
 @in_store
-@json_option
-@careful
-@signed
+@acting
 @click.argument("plan", metavar="PLAN", shell_complete=completing.plans)
 @click.pass_context
 def cancel(
     context: click.Context,
     place: Place,
-    is_json: bool,
     plan: str,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
+    care: Care,
 ) -> None:
     """Let a plan run no more. What it has entered and is not delivered is taken back, also from a service that
     delivers it; what waited for delivery before goes to the dead letters. PLAN is its id, the beginning of it, or its
@@ -211,21 +199,20 @@ def cancel(
     """
     from wsrm_mq.replay import cancel_plan
     from wsrm_mq.views.plans import outcomes
-    from wsrm_mq.views.sentences import counted
 
     found = _plan(place, plan)
-    why = reason_given(reason, dry_run)
+    why = care.why()
     with looking(place) as db:
         waiting = outcomes(db, found.id).get("waiting", 0)
     taken = counted(waiting, "message")
     text = f"cancel the plan {found.id} at line {found.line} of {found.messages}, and take back {taken}"
     withdrawn = left = 0
-    if dry_run:
-        cancel_plan(place.path, found.id, actor=actor or login(), reason=why, dry_run=True)
+    if care.dry_run:
+        cancel_plan(place.path, found.id, **why, dry_run=True)
         say(f"This would {text}. Nothing was changed.")
     else:
-        ask(f"This will {text}.", yes)
-        withdrawn, left = cancel_plan(place.path, found.id, actor=actor or login(), reason=why)
+        ask(f"This will {text}.", care.yes)
+        withdrawn, left = cancel_plan(place.path, found.id, **why)
         say(f"Done: the plan {found.id} is cancelled, {counted(withdrawn, 'message')} taken back.")
     if left:
         waits = f"{left} more {'waits' if left == 1 else 'wait'} for what is still being delivered; no other begins."
@@ -234,8 +221,8 @@ def cancel(
                 f"{waits} Take the rest back when that has ended: `wsrm-mq replay cancel {found.id} --reason TEXT`"
             )
         )
-    if is_json:
-        as_json(plan=found.id, withdrawn=withdrawn, left=left, dry_run=dry_run)
+    if place.is_json:
+        as_json(plan=found.id, withdrawn=withdrawn, left=left, dry_run=care.dry_run)
     if left:
         context.exit(Exit.FAILED)
 
@@ -252,7 +239,6 @@ def _plan(place: Place, text: str) -> PlanView:
 
 
 def _tell_end(place: Place, ended: PlanView, outcomes: dict[str, int], progress: Progress, file: Path) -> None:
-    from wsrm_mq.views.sentences import counted, first_line
 
     fields([*outcomes.items(), ("skipped", ended.skipped), ("missing", ended.missing), ("line", ended.line)])
     if ended.state == "done":

@@ -14,7 +14,8 @@ from wsrm_mq.cli.columns import Column, known, when, word
 from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
 from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, now_ms, one_look, tell_unseen
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, tell_unseen
+from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.views.outgoing import OutgoingView
@@ -36,7 +37,6 @@ sequence.add_command(explain)
 
 @sequence.command("list", cls=Asking)
 @in_store
-@json_option
 @term_option("--queue", "queue", "NAME", "Only those of this queue.")
 @click.option("--state", type=click.Choice(["created", "closed", "ended"]), help="Only those in this protocol state.")
 @term_option("--verdict", "verdict", "WORD", "Only those with this verdict: ok, running, blocked, faulted, …")
@@ -45,7 +45,6 @@ sequence.add_command(explain)
 @query_argument
 def list_(
     place: Place,
-    is_json: bool,
     query: str,
     queue: str | None,
     state: str | None,
@@ -73,7 +72,7 @@ def list_(
         replies = outgoing_of(db, [view.identifier for view, _found in rows])
         if not rows:
             tell_unseen(db, asked)
-    if is_json:
+    if place.is_json:
         as_json(sequences=[_document(view, found, replies.get(view.identifier)) for view, found in rows])
         return
     told = [Column("replies", rank=3)] if replies else []
@@ -97,9 +96,8 @@ def list_(
 
 @sequence.command()
 @in_store
-@json_option
 @click.argument("part", metavar="SEQUENCE", shell_complete=completing.sequences)
-def show(place: Place, is_json: bool, part: str) -> None:
+def show(place: Place, part: str) -> None:
     """Show all that is known of a sequence. The last events of its life are there too.
 
     \b
@@ -107,7 +105,6 @@ def show(place: Place, is_json: bool, part: str) -> None:
     """
     from wsrm_mq.views import reading
     from wsrm_mq.views.outgoing import outgoing
-    from wsrm_mq.views.sentences import moment
     from wsrm_mq.views.verdict import judge
 
     with one_look(place) as db:
@@ -115,7 +112,7 @@ def show(place: Place, is_json: bool, part: str) -> None:
         found = judge(db, view, now_ms())
         shorter = on_terminal(db, view)
         events, replies = reading.ledger(db, view.identifier), outgoing(db, view.identifier)
-    if is_json:
+    if place.is_json:
         as_json(sequence=_document(view, found, replies), ledger=[event._asdict() for event in events])
         return
     times = {"created_at", "expires_at", "active_at", "due_at", "ended_at", "on_hold_since"}

@@ -13,8 +13,9 @@ from wsrm_mq.acts import others
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.findings import as_documents, shorter_names, show_findings
 from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
-from wsrm_mq.cli.place import Place, in_store, json_option, looking
+from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.sight import see
+from wsrm_mq.views.words import moment, size, span
 
 if TYPE_CHECKING:
     from wsrm_mq.views.attention import Finding
@@ -38,7 +39,6 @@ class Look(NamedTuple):
 
 @click.command()
 @in_store
-@json_option
 @click.option("--watch", "is_watching", is_flag=True, help="Go on, until Ctrl-C.")
 @click.option(
     "--interval",
@@ -47,7 +47,7 @@ class Look(NamedTuple):
     show_default=True,
     help="Seconds from one look to the next with --watch.",
 )
-def status(place: Place, is_json: bool, is_watching: bool, interval: float) -> None:
+def status(place: Place, is_watching: bool, interval: float) -> None:
     """Show how the service does. First what needs attention, worst first, each with the command to run next; then
     processes, sequences, what waits and since when, and rates, from two looks a second apart if a process lives.
 
@@ -56,9 +56,9 @@ def status(place: Place, is_json: bool, is_watching: bool, interval: float) -> N
              wsrm-mq status --watch --interval 5
     """
     for document, found in _documents(place, interval if is_watching else None):
-        if is_json and is_watching:
+        if place.is_json and is_watching:
             click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
-        elif is_json:
+        elif place.is_json:
             as_json(**document)
         else:
             if is_watching and is_terminal():
@@ -142,7 +142,6 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
 
 def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     """What needs attention, then the state of it all."""
-    from wsrm_mq.views.sentences import moment, size, span
 
     show_findings(place, found.findings, found.shorter)
     obstacle = found.sight.obstacle
@@ -191,7 +190,6 @@ _FAULTED: Final = others.MESSAGES.step("which they are", reason="answered_with_f
 
 def _refused(sight: Sight) -> list[str]:
     """Each reason with when it was last; what alarms now is marked."""
-    from wsrm_mq.views.sentences import span
 
     lately = [*sight.at.refused_lately(sight.now), *sight.at.not_sent_lately(sight.now)]
     return [
@@ -205,7 +203,6 @@ def _refused(sight: Sight) -> list[str]:
 
 def _ready(count: int, rates: dict[str, float]) -> str:
     """How long what waits for the application takes, where the two looks tell it."""
-    from wsrm_mq.views.sentences import span
     from wsrm_mq.views.situation import BACKLOG
 
     if count < BACKLOG or not rates:

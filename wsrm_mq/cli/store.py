@@ -12,8 +12,9 @@ from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.export import export_store
 from wsrm_mq.cli.output import as_json, fields, say, table
-from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms, one_look, unconfirmed
+from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look, unconfirmed
 from wsrm_mq.cli.upkeep import adopt, backup, prune, rehearse_on, vacuum
+from wsrm_mq.views.words import counted, moment, span
 
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
@@ -36,10 +37,9 @@ open sequences are unknown here (UnknownSequence). Tell the partners, and compar
 
 @store.command()
 @in_store
-@json_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @signed
-def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str | None) -> None:
+def init(place: Place, yes: bool, actor: str | None, reason: str | None) -> None:
     """Make a store. One that is there is only brought to the schema of this version. Where one was in use and is lost,
     this makes an empty one in its place; that needs --reason.
 
@@ -59,7 +59,7 @@ def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str 
         ask("", yes)
         schema.ensure(place.path, anew=True)
         run_once(place.path, lambda tx: tx.ledger("begun_anew", reason=why, actor=who))
-    if is_json:
+    if place.is_json:
         as_json(path=str(place.path), made=is_new, schema=schema.HEAD)
         return
     say(f"{place.path}: {'made' if is_new else 'is there already'}, schema {schema.HEAD}.")
@@ -67,9 +67,8 @@ def init(place: Place, is_json: bool, yes: bool, actor: str | None, reason: str 
 
 @store.command()
 @in_store
-@json_option
 @click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
-def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
+def migrate(place: Place, dry_run: bool) -> None:
     """Bring a store to the schema of this version. There is no way back: copy the file first, the service stopped.
 
     \b
@@ -81,7 +80,7 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
         before = schema.revision(db, place.path)
     if not dry_run:
         before, _after = schema.migrate(place.path)
-    if is_json:
+    if place.is_json:
         as_json(path=str(place.path), before=before, after=schema.HEAD, dry_run=dry_run)
     elif before == schema.HEAD:
         say(f"{place.path}: has schema {schema.HEAD} already.")
@@ -92,19 +91,17 @@ def migrate(place: Place, is_json: bool, dry_run: bool) -> None:
 
 @store.command()
 @in_store
-@json_option
-def info(place: Place, is_json: bool) -> None:
+def info(place: Place) -> None:
     """Show size, schema, what is in it, and which processes use it.
 
     \b
     Example: wsrm-mq store info --store /backup/wsrm-monday.db
     """
-    from wsrm_mq.views.sentences import moment, span
 
     now = now_ms()
     with one_look(place) as db:
         found = _measured(db, place)
-    if is_json:
+    if place.is_json:
         as_json(**found)
         return
     oldest = found["oldest_undelivered"]
@@ -162,9 +159,8 @@ def _measured(db: Database, place: Place) -> dict[str, Any]:
 
 @store.command()
 @in_store
-@json_option
 @click.pass_context
-def verify(context: click.Context, place: Place, is_json: bool) -> None:
+def verify(context: click.Context, place: Place) -> None:
     """Check that the file is whole and agrees with itself. The service may go on meanwhile; the whole file is
     read.
 
@@ -172,11 +168,10 @@ def verify(context: click.Context, place: Place, is_json: bool) -> None:
     Example: wsrm-mq store verify --store /backup/wsrm-monday.db
     """
     from wsrm_mq.store.invariants import INVARIANTS, all_findings
-    from wsrm_mq.views.sentences import counted
 
     with looking(place) as db:
         found, doubt = list(all_findings(db)), unconfirmed(place, db)
-    if is_json:
+    if place.is_json:
         as_json(path=str(place.path), findings=[one._asdict() for one in found], unconfirmed=doubt)
     elif found:
         table(("broken", "table", "key", Column("detail", None)), found)

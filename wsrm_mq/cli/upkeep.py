@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.acts import ask, careful, carry_out, login, reason_given, signed
-from wsrm_mq.cli.output import as_json, fields, say
-from wsrm_mq.cli.place import Place, in_store, json_option, looking, now_ms
+from wsrm_mq.cli.acts import Care, acting, ask, careful, carry_out, login
+from wsrm_mq.cli.output import result, say
+from wsrm_mq.cli.place import Place, in_store, looking, now_ms
 from wsrm_mq.cli.room import AGES, expected, kept_as, lent
 from wsrm_mq.hints import store_flag
+from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.retention import Kept, Pruned
@@ -38,20 +39,14 @@ class Age(click.ParamType):  # type: ignore[type-arg]
 
 @click.command()
 @in_store
-@json_option
-@careful
-@signed
+@acting
 @click.option("--older-than", type=Age(), required=True, help="Messages settled longer ago: seconds, or P7D.")
 @click.option("--ended-before", type=Age(), help="Forget sequences that ended longer ago too: seconds, or P30D.")
 def prune(
     place: Place,
-    is_json: bool,
     older_than: int,
     ended_before: int | None,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
+    care: Care,
 ) -> None:
     """Delete messages that were settled long ago. What is undelivered, dead letters, and replies that may still be
     asked for stay, and with `retain_until_archived` what no archive holds. A service does this by itself, as its
@@ -74,18 +69,18 @@ def prune(
         elif not any(would):
             _name_a_shorter_age(db, place, asked, now)
         _warn_of_unarchived(db, asked, now, would)
-        if dry_run:
+        if care.dry_run:
             say(f"This would delete {_words(would)}. Nothing was changed.")
         else:
-            why = {"actor": actor or login(), "reason": reason_given(reason)}
-            ask(f"This will delete {_words(would)}.", yes)
+            why = care.why()
+            ask(f"This will delete {_words(would)}.", care.yes)
             done = Pruned()
             for count, batch in enumerate(batches(lent(db), kept, now, **why), 1):
                 began = time.monotonic()
                 done = done.plus(run_once(place.path, batch))
                 _let_others_write(db, count, time.monotonic() - began)
             say(f"Deleted {_words(done)}. The space is used again by what comes next; `store vacuum` gives it back.")
-    _result(is_json, **done._asdict(), dry_run=dry_run)
+    result(place.is_json, dict(**done._asdict(), dry_run=care.dry_run))
 
 
 def _warn_of_unarchived(db: Database, asked: Kept, now: int, would: Pruned) -> None:
@@ -121,7 +116,6 @@ def _let_others_write(db: Connection, count: int, took: float) -> None:
 
 
 def _words(pruned: Pruned) -> str:
-    from wsrm_mq.views.sentences import counted
 
     bodies = counted(pruned.bodies, "body", "bodies")
     return (
@@ -132,10 +126,9 @@ def _words(pruned: Pruned) -> str:
 
 @click.command()
 @in_store
-@json_option
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite the target.")
-def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
+def backup(place: Place, target: Path, force: bool) -> None:
     """Copy a store to the file TARGET, while services use it. The copy is verified, and marked as a copy: it has to be
     adopted before it can be served.
 
@@ -149,15 +142,14 @@ def backup(place: Place, is_json: bool, target: Path, force: bool) -> None:
         pass
     target = target.absolute()
     size = make_backup(place.path, target, verify=first_wrong, now=now_ms(), force=force)
-    _result(is_json, path=str(place.path), target=str(target), size=size)
+    result(place.is_json, dict(path=str(place.path), target=str(target), size=size))
     say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
 
 
 @click.command()
 @in_store
-@json_option
 @careful
-def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
+def vacuum(place: Place, dry_run: bool, yes: bool) -> None:
     """Give free pages back to the disk, the service stopped. What is in use is written anew: that needs twice its size
     as free space, and time.
 
@@ -175,7 +167,7 @@ def vacuum(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
     else:
         ask(f"This will write {found.used} bytes anew. No service can start meanwhile.", yes)
         before, after = room.vacuum(place.path)
-    _result(is_json, before=before, after=after, needed=found.needed, dry_run=dry_run)
+    result(place.is_json, dict(before=before, after=after, needed=found.needed, dry_run=dry_run))
 
 
 _FORGOTTEN = """\
@@ -199,20 +191,14 @@ _FATES = {
 
 @click.command()
 @in_store
-@json_option
-@careful
-@signed
+@acting
 @click.option("--deliver", is_flag=True, help="Deliver what is undelivered, as possible redeliveries.")
 @click.option("--current", is_flag=True, help="Nothing was forgotten: it was moved, or only its witness is lost.")
 def adopt(
     place: Place,
-    is_json: bool,
     deliver: bool,
     current: bool,
-    dry_run: bool,
-    yes: bool,
-    actor: str | None,
-    reason: str | None,
+    care: Care,
 ) -> None:
     """Let a copy, or a store that was put back, be served. Says first what that means; the service has to be
     stopped.
@@ -230,7 +216,7 @@ def adopt(
 
     if current and deliver:
         raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
-    why = {"reason": reason_given(reason, dry_run), "actor": actor or login()}
+    why = care.why()
     with looking(place) as db:
         found = identify(db)
         is_confirmed = witness.why_unconfirmed(db, place.path) is None
@@ -251,23 +237,22 @@ def adopt(
             say(_NEEDLESS, keep="\n")
         say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]), keep="\n")
 
-    adopted = carry_out(place, do, tell, dry_run=dry_run, yes=yes, unconfirmed=True)
-    if dry_run:
+    adopted = carry_out(place, care, do, tell, unconfirmed=True)
+    if care.dry_run:
         say("Nothing was changed.")
     else:
-        if yes:
+        if care.yes:
             tell(adopted)
         do_remainder(place.path, bury)
         witness.end_rehearsal(place.path)
         say(f"Done: {place.path} can be served.")
-    _result(is_json, **adopted._asdict(), dry_run=dry_run)
+    result(place.is_json, dict(**adopted._asdict(), dry_run=care.dry_run))
 
 
 @click.command("rehearse")
 @in_store
-@json_option
 @careful
-def rehearse_on(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
+def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
     """Let repairs be tried on a copy, and on it alone.
 
     Every act works on the copy. Nothing serves it and nothing is delivered from it. It is no backup any more.
@@ -289,15 +274,8 @@ def rehearse_on(place: Place, is_json: bool, dry_run: bool, yes: bool) -> None:
         if not dry_run:
             say(f"Acts will change {place.path}, which is no backup then.")
 
-    carry_out(place, do, tell, dry_run=dry_run, yes=yes, unconfirmed=True)
+    carry_out(place, Care(dry_run, yes, login(), None), do, tell, unconfirmed=True)
     if not dry_run:
         begin_rehearsal(place.path)
         say(f"Done: acts change {place.path} alone. What they deliver waits there: nothing serves it.")
-    _result(is_json, path=str(place.path), dry_run=dry_run)
-
-
-def _result(is_json: bool, **document: Any) -> None:
-    if is_json:
-        as_json(**document)
-    else:
-        fields(document.items())
+    result(place.is_json, dict(path=str(place.path), dry_run=dry_run))

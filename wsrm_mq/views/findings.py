@@ -10,10 +10,11 @@ from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.query import queue_word
-from wsrm_mq.views.sentences import counted, explanation, first_line, moment, span
+from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.sight import Fact, Sight
 from wsrm_mq.views.situation import BACKLOG, Situation
 from wsrm_mq.views.verdict import Cause, Verdict
+from wsrm_mq.views.words import counted, first_line, moment, span
 
 WAITING_FOR: Final = 300_000
 """A gap of less, in ms, needs no attention: its source sends again."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from wsrm_mq.acts import Step
@@ -14,9 +12,7 @@ from wsrm_mq.views.next_steps import steps
 from wsrm_mq.views.rows import SequenceView
 from wsrm_mq.views.situation import Act, Head, Situation
 from wsrm_mq.views.verdict import Cause, Verdict
-
-LINE: Final = 200
-"""So many characters of an error are told in a sentence."""
+from wsrm_mq.views.words import counted, first_line, moment, operation_of, span
 
 SHOWN_GAPS: Final = 5
 """So many ranges of missing numbers are told in a sentence."""
@@ -334,11 +330,6 @@ _OF_OUTGOING: Final = {
 # words
 
 
-def operation_of(action: str) -> str:
-    """The last part of an action: ``place_order`` of ``urn:example:orders/place_order``."""
-    return re.split(r"[/#:]", action.rstrip("/#:"))[-1] or action
-
-
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -372,22 +363,11 @@ def _begun(head: Head | None) -> str:
     return f"; it was begun before, and what came of it is not known{why}"
 
 
-def first_line(error: str, most: int = LINE) -> str:
-    """At most so many characters of it; the rest, a traceback perhaps, is in ``message show``."""
-    line = next((line for line in error.split("\n") if line.strip()), "")
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
 def _behind(at: Situation) -> str:
     if at.head is None or not at.view.ordered:
         return ", and nothing of it is delivered until then"
     behind = at.unsettled - 1
     return f", and {counted(behind, 'message is', 'messages are')} held behind it" if behind > 0 else ""
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """``many`` is ``one`` with an s, unless it is given."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def _numbers(numbers: AckRanges) -> str:
@@ -396,30 +376,3 @@ def _numbers(numbers: AckRanges) -> str:
     text = str(AckRanges(numbers.ranges[:SHOWN_GAPS])).replace(",", ", ")
     more = f" and more ({len(numbers)} gaps)" if len(numbers) > SHOWN_GAPS else ""
     return f"{noun} {text}{more}"
-
-
-def moment(at: int) -> str:
-    """ms since the epoch, to the second, in UTC: the same for every reader."""
-    try:
-        return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{at} ms"
-
-
-_UNITS: Final = ((2 * 86_400_000, 86_400_000, "days"), (7_200_000, 3_600_000, "h"), (120_000, 60_000, "min"))
-
-
-def span(ms: int) -> str:
-    """A length of time, in the largest unit that is not coarse: 90 s, 5 min, 3 h, 2 days."""
-    for least, unit, name in _UNITS:
-        if ms >= least:
-            return f"{ms // unit} {name}"
-    return f"{max(0, ms) // 1000} s" if ms >= 1000 or ms <= 0 else f"{ms} ms"
-
-
-def size(count: int) -> str:
-    """So many bytes, in a unit that people read."""
-    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= least:
-            return f"{count / least:.1f} {unit}"
-    return f"{count / 1e3:.1f} kB"

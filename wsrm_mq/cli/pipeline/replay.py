@@ -19,6 +19,7 @@ from wsrm_mq.cli.progress import messages_shown
 from wsrm_mq.cli.replay_plan import show_header
 from wsrm_mq.cli.upkeep import Age
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.replay.divided import Standing
@@ -189,7 +190,6 @@ def _tell(directory: Path, found: Standing, is_json: bool, **more: Any) -> None:
         stopped = [one._asdict() for one in found.stopped]
         as_json(directory=str(directory), messages=found.messages, delivered=found.delivered, stopped=stopped, **more)
         return
-    from wsrm_mq.views.sentences import counted
 
     left = found.messages - found.delivered
     fields([("messages", found.messages), ("delivered", found.delivered), ("left", left)])
