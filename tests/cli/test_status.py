@@ -133,3 +133,18 @@ def test_an_end_with_a_gap_is_told_for_a_day_and_not_where_an_operator_wanted_it
     assert other != identifier
     assert wsrm("sequence", "terminate", other, "--drain", "--yes", "--reason", "given up").exit_code == 0
     assert "incomplete=0" in wsrm("check").stdout
+
+
+def test_what_an_adopted_store_gave_up_is_one_finding_until_it_is_confirmed(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1, 3)
+    service.presence.abandon()
+    assert wsrm("store", "backup", "copy.db").exit_code == 0
+    at = ("--store", "copy.db")
+    assert wsrm("store", "adopt", "--yes", "--reason", "it is good", *at).exit_code == 0
+
+    def kinds() -> list[str]:
+        return [one["kind"] for one in document(wsrm("status", "--json", *at))["attention"]]
+
+    assert kinds() == ["instances", "dead_letters"]
+    assert wsrm("dead-letter", "confirm", "--all", "--yes", "--reason", "known", *at).exit_code == 0
+    assert kinds() == ["instances", "incomplete"], "number 2 never came"

@@ -142,9 +142,14 @@ def expiring(sight: Sight) -> list[Fact]:
 
 
 def incomplete(sight: Sight) -> list[Fact]:
-    """What was sent and never came, and is not waited for any more; and what came, and was discarded."""
+    """Sequences with numbers that never came and are not waited for any more, and those with discarded messages. One
+    that was ended because its store was adopted is told of by its dead letters, while it has some."""
     found = [one for one in (*_judged(sight, "incomplete"), *sight.verdicts.lost) if one.at.lost or _is_discarded(one)]
-    return _of_sequences(found)
+    return _of_sequences([one for one in found if not _is_told_of_by_letters(one)])
+
+
+def _is_told_of_by_letters(one: Verdict) -> bool:
+    return one.at.view.discard_reason == "store_adopted" and one.at.undelivered.letters > 0
 
 
 def _is_discarded(one: Verdict) -> bool:
