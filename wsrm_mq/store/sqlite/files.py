@@ -127,16 +127,24 @@ def is_locked(file: Path) -> bool | None:
 
 def file_ids(path: Path) -> FileIds:
     """The ids of a store's file, of its log and of the log's index, ``None`` for a file that is not there."""
-    return tuple(map(file_id, parts(path)))
+    return _ids(path, f"{path}-wal", f"{path}-shm")
 
 
-def file_id(path: Path) -> FileId:
+def file_id(path: Path | str) -> FileId:
     """Device and inode of what stands at ``path`` now; ``None``: nothing does."""
-    try:
-        there = os.stat(path)
-    except OSError:
-        return None
-    return there.st_dev, there.st_ino
+    return _ids(path)[0]
+
+
+def _ids(*paths: Path | str) -> FileIds:
+    found: list[FileId] = []
+    for path in paths:
+        try:
+            there = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((there.st_dev, there.st_ino))
+    return tuple(found)
 
 
 def rescued_path(path: Path) -> Path:
