@@ -31,6 +31,7 @@ from wsrm_mq.queue.policies import FOREVER, QueuePolicy, ms
 from wsrm_mq.queue.put import Put
 from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.store import consuming, queues
+from wsrm_mq.store.applications import CONSUMING
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.store import Store
@@ -71,7 +72,7 @@ class Node:
         first message that is put there."""
         self.name = name
         self._auto_create = auto_create
-        self.store = Store(where, clock=clock)
+        self.store = Store(where, clock=clock, serving=CONSUMING)
         self.store.open()
         self._pid = os.getpid()
         self.doorbell = Doorbell(self.store)

@@ -45,6 +45,10 @@ OUTGOING: Final = "replay/"
 """No path begins so: an outgoing queue has what a plan replays to a target of its own, and only its run serves it."""
 
 
+_CONSUMES: Final = "consume/"
+"""Nor so: a process that puts and consumes messages serves no path."""
+
+
 def outgoing_queue(plan: str) -> str:
     """The beginning of the names of this plan's outgoing queues; the run of the plan serves it as a path."""
     return f"{OUTGOING}{plan}"
@@ -87,8 +91,8 @@ class Serving(NamedTuple):
 
     @property
     def is_run(self) -> bool:
-        """It runs a plan, and serves nothing else."""
-        return self.paths is not None and any(path.startswith(OUTGOING) for path in self.paths)
+        """It runs a plan, or consumes, and serves nothing else."""
+        return self.paths is not None and any(path.startswith((OUTGOING, _CONSUMES)) for path in self.paths)
 
     def overlaps(self, other: Serving) -> bool:
         """Whether there is a path that both cover."""
@@ -110,6 +114,8 @@ class Serving(NamedTuple):
 
 
 NAMELESS: Final = Serving()
+CONSUMING: Final = Serving(paths=(_CONSUMES,))
+"""What a process serves that puts and consumes messages: nothing."""
 
 
 def _is_below(name: str, path: str) -> bool:

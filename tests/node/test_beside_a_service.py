@@ -1,0 +1,37 @@
+"""A program that consumes uses the store of a wrapped service, and neither disturbs the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import Wrapped
+from tests.support.in_process import taken, until
+from wsrm_mq.node import Node
+from wsrm_mq.store.invariants import all_findings
+
+
+def test_a_service_with_a_name_and_a_node_share_a_store(in_process: Wrapped, tmp_path: Path) -> None:
+    called: list[str] = []
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        called.append(environ["wsrm.message_number"])
+        return taken(start_response)
+
+    service = in_process(app, application="orders")
+    identifier = service.create()
+    assert service.put(identifier, 1).startswith("200")
+    (file,) = tmp_path.rglob("*.db")
+    with Node(file) as node:
+        node.put_many("returns", range(300))
+        assert service.put(identifier, 2).startswith("200")
+        assert [one.json() for one in node.receive("returns", 2)] == [0, 1]
+        assert until(lambda: len(called) == 2)
+        with node.store.reader() as db:
+            assert list(all_findings(db)) == []
+    names = "SELECT name, application FROM queue ORDER BY name"
+    assert service.rows(names)[-1] == ("returns", None)
+    assert service.rows(names)[0][1] == "orders"
+    assert called == sorted(called)
+    assert len(called) == 2
