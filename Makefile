@@ -23,7 +23,7 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
@@ -48,6 +48,7 @@ help:
 	@echo "make bench-replay   100,000 messages replayed against the second loop, a plan of a million; ARGS=--kill"
 	@echo "make bench-against  this code against an older one, in pairs; COMMIT="
 	@echo "make bench-peers    our server beside Apache CXF's, with its store and without, and gSOAP's; needs Maven and Java"
+	@echo "make bench-queue    our queues beside a loop of plain SQL, other queues of Python's, RabbitMQ and PostgreSQL"
 	@echo "make bench-spark    a store through Spark, against its JDBC reader or a plain cursor, and replay;"
 	@echo "                    bench-spark-replay is the second alone: against the replay tool, and in parts"
 	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="
@@ -204,6 +205,10 @@ bench-peers: $(BENCH_STAMP)
 # COMMIT=: the older one. ARGS="--most 30": which functions are called most.
 bench-calls: $(STAMP)
 	@$(BIN)/python -m bench.calls $(COMMIT) $(ARGS)
+
+# RabbitMQ and PostgreSQL are left out where they are not installed (Debian: rabbitmq-server postgresql). ARGS=--quick.
+bench-queue: $(BENCH_STAMP)
+	@$(BIN)/python -m bench.queue $(ARGS)
 
 # ARGS="--rows 1000000": how many messages.
 bench-spark: $(SPARK_STAMP)

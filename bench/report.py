@@ -118,15 +118,17 @@ def machine() -> str:
     )
 
 
-def versions() -> str:
+def versions(packages: Sequence[str] = _SERVERS) -> str:
+    """``packages``: of Python's, those that are installed."""
     named: dict[str, Any] = {"Python": _python(), "SQLite": sqlite3.sqlite_version}
-    for package in _SERVERS:
+    for package in packages:
         try:
             named[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    named["gSOAP"] = _first_line("soapcpp2", "-V")
-    named["gcc"] = _first_line("gcc", "-dumpfullversion")
+    if packages is _SERVERS:
+        named["gSOAP"] = _first_line("soapcpp2", "-V")
+        named["gcc"] = _first_line("gcc", "-dumpfullversion")
     return ", ".join(f"{name} {version}" for name, version in named.items() if version) + "."
 
 
