@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "partner": ("wsrm_mq.cli.partner", "See the partners, and check what an endpoint speaks."),
     "envelope": ("wsrm_mq.cli.envelope", "Decode a message as it was on the wire."),
     "config": ("wsrm_mq.cli.configuration", "Write, check and show the configuration."),
-    "completion": ("wsrm_mq.cli.completion", "Print a completion script for a shell."),
+    "completion": ("wsrm_mq.cli.completing", "Print a completion script for a shell."),
 }
 """Name -> module with a command of that name, and its one line of help. Help needs none of the modules."""
 

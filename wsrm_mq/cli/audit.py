@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, known, when
-from wsrm_mq.cli.output import as_json, say, table
+from wsrm_mq.cli.output import as_json, say, table, write
 from wsrm_mq.cli.place import POSITION, Place, in_store, one_look
 from wsrm_mq.views.words import first_line
+
+if TYPE_CHECKING:
+    from wsrm_mq.views.rows import LedgerView
 
 REASON = 200
 """So many characters of a reason fit a line."""
@@ -59,3 +65,24 @@ def list_(place: Place, query: str, actor: str | None, since: str | None, before
     )
     if is_full:
         say(f"There may be more: --before {found[0].key}")
+
+
+EXCERPT = 100
+"""So many characters of a reason, which may be a traceback, fit a line below something else."""
+
+
+def show_ledger(events: Sequence[LedgerView]) -> None:
+    """Show the events that there are, a line an event."""
+    if not events:
+        return
+    write("")
+    table(
+        (
+            *(when("at"), Column("event", 16), "number", Column("attempt", rank=1), Column("reason", 20)),
+            *(Column("actor", rank=0), Column("instance", rank=2)),
+        ),
+        [
+            (e.at, e.event, e.number, e.attempt, e.reason and first_line(e.reason, EXCERPT), e.actor, e.instance)
+            for e in events
+        ],
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Database
 
-__all__ = ["connections", "plans", "positions", "query", "sequences", "values"]
+__all__ = ["completion", "connections", "plans", "positions", "query", "sequences", "values"]
 
 MOST: Final = 50
 """Names are offered."""
@@ -151,3 +151,23 @@ _STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
     _POSITION: partial(_positions, None),
     f"{_POSITION}dead": partial(_positions, "dead"),
 }
+
+
+# the script
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a completion script for a shell.
+
+    \b
+    Example: eval "$(wsrm-mq completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    from wsrm_mq.cli import program
+
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(program, {}, "wsrm-mq", "_WSRM_MQ_COMPLETE").source())

@@ -7,9 +7,9 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.audit import show_ledger
 from wsrm_mq.cli.columns import end_of, key, known, when
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, one_look
 from wsrm_mq.views.words import moment

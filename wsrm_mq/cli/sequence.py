@@ -10,9 +10,9 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument, term_option
+from wsrm_mq.cli.audit import show_ledger
 from wsrm_mq.cli.columns import Column, known, when, word
 from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
-from wsrm_mq.cli.ledger import show_ledger
 from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, tell_unseen
 from wsrm_mq.views.words import moment
