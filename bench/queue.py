@@ -84,7 +84,7 @@ def _put(batch: int, system: System, server: Server, size: Size) -> Rate:
     bodies = [BODY] * batch
     with closing(system.connect(server.fresh())) as queue:
         queue.put(bodies)
-        spent, begun, done = Spent(server.pids), time.perf_counter(), 0
+        spent, begun, done = Spent(server.pids()), time.perf_counter(), 0
         while (taken := time.perf_counter() - begun) < size.seconds:
             queue.put(bodies)
             done += batch
@@ -98,7 +98,7 @@ def _lease(batch: tuple[int, int] | None, system: System, server: Server, size: 
     with closing(system.connect(place)) as queue:
         queue.fill([BODY] * int(system.waiting * size.waiting))
     with closing(system.connect(place)) as queue:
-        spent, begun, done, taken = Spent(server.pids), time.perf_counter(), 0, 0.0
+        spent, begun, done, taken = Spent(server.pids()), time.perf_counter(), 0, 0.0
         while taken < size.seconds and (leased := queue.lease(lease, 1.0)):
             for first in range(0, len(leased), ack):
                 queue.ack(leased[first : first + ack])

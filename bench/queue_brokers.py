@@ -75,7 +75,10 @@ class PostgresQueue:
         self._cursor.execute("DELETE FROM message WHERE id = ANY(%s)", ([key for _, key in leased],))
 
     def close(self) -> None:
+        process = Path(f"/proc/{self._db.info.backend_pid}")
         self._db.close()
+        while process.exists():
+            time.sleep(0.001)
 
 
 _TABLE: Final = """
@@ -104,6 +107,7 @@ def _postgres(directory: Path) -> Iterator[Server]:
         command = [initdb, "-D", cluster, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
         subprocess.run(command, cwd=made, capture_output=True, check=True, **owner)
         command = [server, "-D", cluster, "-k", sockets, "-c", "listen_addresses=", "-c", "fsync=on"]
+        command += ["-c", "autovacuum=off"]  # its processes come and go, and each measurement has an emptied table
         where = f"host={sockets} user=postgres dbname=postgres"
 
         def answers() -> bool:
@@ -115,7 +119,7 @@ def _postgres(directory: Path) -> Iterator[Server]:
                 return False
 
         with _started(command, signal.SIGINT, answers, cwd=made, **owner) as pid:
-            yield Server(lambda: _emptied(PostgresQueue, where), tuple(_family(pid)))
+            yield Server(lambda: _emptied(PostgresQueue, where), lambda: tuple(_family(pid)))
 
 
 def _postgres_programs() -> tuple[str | None, str | None]:
@@ -251,7 +255,7 @@ def _rabbit(queue: type[RabbitQueue], directory: Path) -> Iterator[Server]:
             _started(epmd, signal.SIGKILL, lambda: True, cwd=made),
             _started([str(_RABBIT)], signal.SIGTERM, answers, cwd=made, env=environment) as pid,
         ):
-            yield Server(lambda: _emptied(queue, str(port)), tuple(_family(pid)))
+            yield Server(lambda: _emptied(queue, str(port)), lambda: tuple(_family(pid)))
 
 
 @contextmanager

@@ -40,10 +40,10 @@ class Queue(Protocol):
 @dataclass(frozen=True)
 class Server:
     """``fresh()`` empties the queue, or makes a new one, and answers the place at which it can be connected to;
-    ``pids`` are the processes of a server."""
+    ``pids()`` are the processes that a server has now."""
 
     fresh: Callable[[], str]
-    pids: tuple[int, ...] = ()
+    pids: Callable[[], tuple[int, ...]] = tuple
 
 
 @dataclass(frozen=True)

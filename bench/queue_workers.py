@@ -52,7 +52,7 @@ def together(system: System, server: Server, seconds: float) -> Together:
     place = server.fresh()
     works = [(_produce, index) for index in range(PRODUCERS)] + [(_consume, index) for index in range(CONSUMERS)]
     with _workers(system, place, works, seconds) as (pids, connections):
-        spent = Spent([*server.pids, *pids])
+        spent = Spent([*server.pids(), *pids])
         for connection in connections:
             connection.send(time.monotonic() + seconds)
         done: list[Worked] = [connection.recv() for connection in connections]
