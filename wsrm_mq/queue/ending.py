@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsrm_mq.queue.forgetting import forget
-from wsrm_mq.queue.outbound import end_outbound
+from wsrm_mq.queue.outbound import end_outbound, forget
 from wsrm_mq.queue.ownership import count_unsettled, count_unsettled_of, settle_cursor
 from wsrm_mq.sequence.inbound import GaveUp, Input, Step, TimePassed, receive
 from wsrm_mq.sequence.states import State

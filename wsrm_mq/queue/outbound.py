@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from wsrm_mq.queue.arrival import Receipt, Sender
-from wsrm_mq.queue.forgetting import forget
 from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.sequence.elements import (
     CloseSequence,
@@ -26,6 +25,7 @@ from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import channels
+from wsrm_mq.store.fetching import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
@@ -201,3 +201,12 @@ def _step(tx: Transaction, outbound: OutboundRecord, event: Input) -> OutboundSt
         reason = f"not acknowledged: {left} of {before.terms.identifier}"
         tx.ledger("replies_in_doubt", told_with(tx, outbound), reason=reason)
     return step
+
+
+def forget(tx: Transaction, channel: Lane) -> None:
+    """Nothing of what waits to be fetched there is kept any longer, and the ledger says so (MC-009). It is no dead
+    letter: whether it is fetched is its client's affair."""
+    count = tx.execute(FORGET, {"lane": channel.id, "now": tx.now}).rowcount
+    channel.due_at, channel.cursor = None, channel.limit
+    if count:
+        tx.ledger("discarded", channel, reason=f"{FORGOTTEN}: {count}")
