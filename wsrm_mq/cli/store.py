@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wsrm_mq.cli.acts import ask, login, reason_given, signed
-from wsrm_mq.cli.application import application
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.export import export_store
 from wsrm_mq.cli.output import as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look, unconfirmed
-from wsrm_mq.cli.upkeep import adopt, backup, prune, rehearse_on, vacuum
+from wsrm_mq.cli.upkeep import adopt, application, backup, prune, rehearse_on, vacuum
 from wsrm_mq.views.words import counted, moment, span
 
 if TYPE_CHECKING:

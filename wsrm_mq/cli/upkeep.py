@@ -1,4 +1,4 @@
-"""``wsrm-mq store prune|backup|vacuum|adopt``: what is done to a store as a whole, now and then."""
+"""``wsrm-mq store prune|backup|vacuum|adopt|rehearse|application``: what is done to a store as a whole."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, ask, careful, carry_out, login
-from wsrm_mq.cli.output import result, say
+from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, careful, carry_out, login, will
+from wsrm_mq.cli.output import as_json, result, say
 from wsrm_mq.cli.place import Place, in_store, looking, now_ms
 from wsrm_mq.cli.room import AGES, expected, kept_as, lent
 from wsrm_mq.hints import store_flag
@@ -18,6 +18,7 @@ from wsrm_mq.views.words import counted
 if TYPE_CHECKING:
     from wsrm_mq.queue.retention import Kept, Pruned
     from wsrm_mq.store.port import Connection, Database
+    from wsrm_mq.store.transaction import Transaction
 
 
 class Age(click.ParamType):  # type: ignore[type-arg]
@@ -279,3 +280,48 @@ def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
         begin_rehearsal(place.path)
         say(f"Done: acts change {place.path} alone. What they deliver waits there: nothing serves it.")
     result(place.is_json, dict(path=str(place.path), dry_run=dry_run))
+
+
+@click.command()
+@in_store
+@acting
+@click.argument("old")
+@click.argument("new")
+def application(
+    place: Place,
+    care: Care,
+    old: str,
+    new: str,
+) -> None:
+    """Deliver to the application NEW what was stored for OLD.
+
+    `none` is one without a name. `status` shows what waits for an application that no process serves.
+
+    \b
+    Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
+    """
+    from wsrm_mq.queue.applications import rename
+    from wsrm_mq.store.store import run_once
+
+    why = care.why()
+    if new in PLACEHOLDERS or old in PLACEHOLDERS:
+        raise click.UsageError(f"{old} {new}: OLD and NEW stand for the two names; `none` is one without a name.")
+
+    def verb(tx: Transaction) -> int:
+        return rename(tx, _name(old), _name(new), **why)
+
+    def do(is_dry: bool) -> int:
+        return run_once(place.path, verb, dry_run=is_dry)
+
+    def tell(count: int | None) -> None:
+        will(f"give {new} the queues of {old}: {count}", care.dry_run)
+
+    count = carry_out(place, care, do, tell)
+    if not care.dry_run:
+        say(f"{new} has the queues of {old}: {count}.")
+    if place.is_json:
+        as_json(old=old, new=new, queues=count, dry_run=care.dry_run)
+
+
+def _name(word: str) -> str | None:
+    return None if word == "none" else word
