@@ -24,8 +24,8 @@ _COUNTED: Final = "UPDATE queue SET messages = messages + ?, bytes = bytes + ? W
 _LAST: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
 _LEASE: Final = """
 UPDATE entry SET owner = 1, fence = fence + 1, deliveries = deliveries + 1, running_since = ?1, leased_until = ?2
-WHERE id IN (SELECT id FROM entry WHERE queue = 1 AND priority IS NOT NULL AND outcome IS NULL AND owner IS NULL
-    AND hold IS NULL ORDER BY priority DESC, id LIMIT ?3)
+WHERE id IN (SELECT id FROM entry INDEXED BY entry_ready WHERE queue = 1 AND priority IS NOT NULL AND lane IS NULL
+    AND outcome IS NULL AND owner IS NULL AND hold IS NULL ORDER BY priority DESC, id LIMIT ?3)
 RETURNING (SELECT body FROM message WHERE message.id = entry.message), id"""
 _ACK: Final = """
 UPDATE entry SET outcome = 'delivered', settled_at = ?, owner = NULL, running_since = NULL, leased_until = NULL
