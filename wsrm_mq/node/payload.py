@@ -41,19 +41,19 @@ def stored(
     if message_id is not None and (not message_id or message_id.startswith("#")):
         raise ConfigurationError(f"`message_id` is {message_id!r}; it is a text that does not begin with #.")
     data, kind = _data(body)
-    said = {
-        "topic": topic,
-        "properties": None if not properties else json.dumps(properties, ensure_ascii=False),
-        "content_type": content_type or kind,
-        "reach_by": _ms(reach_by),
-        "receive_by": _ms(receive_by),
-        "journal": journal,
-        "report_to": report_to,
-        "reports": reports,
-        "client": client,
-    }
+    said = Header(
+        topic,
+        None if not properties else json.dumps(properties, ensure_ascii=False),
+        content_type or kind,
+        _ms(reach_by),
+        _ms(receive_by),
+        journal,
+        report_to,
+        reports,
+        client,
+    )
     at = _ms(deliver_at) if delay is None else now + ms(delay)
-    header = Header(**said) if any(value is not None for value in said.values()) else NOTHING_SAID  # type: ignore[arg-type]
+    header = NOTHING_SAID if said == NOTHING_SAID else said
     type_ = None if type is None else str(type)
     return Put(data, type_, message_id, priority, None if ttl is None else ms(ttl), at, group, header)
 

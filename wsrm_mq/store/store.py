@@ -290,7 +290,8 @@ class Store:
             with self.reader() as db:
                 names = tuple(name for _key, name in db.execute(queues.LIVE_INSTANCES))
         mine = self.presence.name if self.presence else ""
-        self.instances.wake((name for name in names if name != mine), word)
+        if others := [name for name in names if name != mine]:
+            self.instances.wake(others, word)
 
 
 def run_once(
