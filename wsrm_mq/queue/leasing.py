@@ -110,21 +110,10 @@ def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> 
         until = tx.measured + (ms(policy.lease or 0) if request.lease is None else request.lease)
     loose = ready_in(tx, queue, request.wanted, request.most)
     lanes = [] if request.wanted is not None else _runs(tx, queue, request.most)
-    found: list[Leased] = []
-    taken: list[int] = []
-    for run in _in_turn(loose, lanes):
-        fitting = list(_fitting(run, request.most - len(found), size, request.max_bytes))
-        if not fitting:
-            break
-        size += sum(seen.size for seen in fitting)
-        if run[0].lane is None:
-            taken.append(run[0].position)
-            fitting = [run[0]._replace(fence=run[0].fence + 1, deliveries=run[0].deliveries + 1)]
-        else:
-            fitting = _take_lane(tx, fitting, until, request.lessee)
-        found += (Leased(queue, seen, until) for seen in fitting)
-        if len(fitting) < len(run) or len(found) >= request.most:
-            break
+    if lanes or request.max_bytes is not None or queue.kind == "dead_letter":
+        found, taken = _as_far_as_wanted(tx, queue, request, _in_turn(loose, lanes), size, until)
+    else:
+        found, taken = [Leased(queue, _delivered(seen), until) for seen in loose], [seen.position for seen in loose]
     if taken:
         row = {"keys": as_json(taken), "owner": tx.instance, "lessee": request.lessee, "until": until, "now": tx.now}
         at_most_once = policy.delivery == "at_most_once" and queue.kind != "dead_letter"
@@ -132,6 +121,34 @@ def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> 
         if at_most_once and queue.is_declared:
             tx.add_unsettled(queue.key, -len(taken), -sum(one.seen.size for one in found if one.seen.lane is None))
     return found
+
+
+def _as_far_as_wanted(
+    tx: Transaction, queue: Declared, request: Request, runs: Iterator[list[Seen]], size: int, until: int
+) -> tuple[list[Leased], list[int]]:
+    """The beginning of ``runs`` that a request has room for, where ``size`` bytes are leased already; groups are leased
+    here. Answers all that is found, and the positions of messages by themselves, which are still to be leased."""
+    found: list[Leased] = []
+    taken: list[int] = []
+    for run in runs:
+        fitting = list(_fitting(run, request.most - len(found), size, request.max_bytes))
+        if not fitting:
+            break
+        size += sum(seen.size for seen in fitting)
+        if run[0].lane is None:
+            taken.append(run[0].position)
+            fitting = [_delivered(run[0])]
+        else:
+            fitting = _take_lane(tx, fitting, until, request.lessee)
+        found += (Leased(queue, seen, until) for seen in fitting)
+        if len(fitting) < len(run) or len(found) >= request.most:
+            break
+    return found, taken
+
+
+def _delivered(seen: Seen) -> Seen:
+    """The entry as its lease and this delivery make it."""
+    return Seen._make((*seen[:2], seen.fence + 1, seen.priority, seen.deliveries + 1, *seen[5:]))
 
 
 def _runs(tx: Transaction, queue: Declared, count: int) -> list[list[Seen]]:
