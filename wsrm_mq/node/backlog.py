@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Generic, Protocol, TypeVar
 
 
@@ -47,14 +47,26 @@ class Backlog(Generic[T]):
     def arrive(self, messages: Iterable[T]) -> None:
         self._waiting.extend(messages)
 
-    def hand_over(self, now: int) -> T | None:
-        """The next message, whose lease lasts; those whose lease is over are left out, as others may have them."""
-        while self._waiting:
-            message = self._waiting.popleft()
-            if message.leased_until is None or message.leased_until > now:
+    def hand_over(self, now: int, busy: Collection[int] = ()) -> T | None:
+        """The next message whose lease lasts and whose group is not ``busy``. Those whose lease is over are dropped:
+        others may have them."""
+        if any(one.leased_until is not None and one.leased_until <= now for one in self._waiting):
+            self._waiting = deque(one for one in self._waiting if one.leased_until is None or one.leased_until > now)
+        for message in self._waiting:
+            if message.lane is None or message.lane not in busy:
+                self._waiting.remove(message)
                 self._handed[message.position] = message
                 return message
         return None
+
+    def handed(self, position: int) -> T | None:
+        """The message at ``position``, if the consumer has it."""
+        return self._handed.get(position)
+
+    def drop(self, positions: Collection[int]) -> None:
+        """The leases of these, which wait, are gone."""
+        if positions:
+            self._waiting = deque(one for one in self._waiting if one.position not in positions)
 
     def settled(self, position: int) -> None:
         """The consumer has this one no longer; also of one that it never had."""
@@ -64,6 +76,12 @@ class Backlog(Generic[T]):
         """What waits of an ordered group was given back with a message before it."""
         if lane is not None:
             self._waiting = deque(message for message in self._waiting if message.lane != lane)
+
+    def forget_ended(self, now: int) -> None:
+        """The consumer has no longer what it did not settle within its lease."""
+        over = [at for at, one in self._handed.items() if one.leased_until is not None and one.leased_until <= now]
+        for position in over:
+            del self._handed[position]
 
     @property
     def renewed_at(self) -> int | None:

@@ -45,22 +45,22 @@ class Batch(Generic[T]):
         self.due_at: int | None = None
         """When what waits is sent though it is not enough; ``None``: nothing waits."""
         self._timeout = timeout
-        self._waiting: list[T] = []
+        self.waiting: list[T] = []
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, message: T, now: int) -> None:
         due_at = now + self._timeout
         if message.leased_until is not None:
             due_at = min(due_at, now + max(message.leased_until - now, 0) // 2)
         self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
-        self._waiting.append(message)
+        self.waiting.append(message)
 
     def is_due(self, now: int) -> bool:
-        return len(self._waiting) >= self.size or (self.due_at is not None and self.due_at <= now)
+        return len(self.waiting) >= self.size or (self.due_at is not None and self.due_at <= now)
 
     def take(self) -> list[T]:
         """What waits; nothing waits from now on."""
-        taken, self._waiting, self.due_at = self._waiting, [], None
+        taken, self.waiting, self.due_at = self.waiting, [], None
         return taken

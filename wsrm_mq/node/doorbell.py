@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -21,8 +22,15 @@ SOONEST_SECONDS: Final = 0.002
 class Doorbell:
     """One thread of a node. ``rings`` grows whenever something may be ready."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, rung: Callable[[], None] = lambda: None, look: Callable[[], float] = lambda: POLL_SECONDS
+    ) -> None:
+        """``rung`` is told of every ring. ``look`` is called in every turn of the watch, and answers after how many
+        seconds it wants the next one."""
         self._store = store
+        self._rung = rung
+        self._look = look
+        self._is_to_tell = False
         self._changed = threading.Condition()
         self._rings = 0
         self._stopping = threading.Event()
@@ -35,9 +43,7 @@ class Doorbell:
     def stop(self) -> None:
         self._stopping.set()
         self.ring()
-        presence = self._store.presence
-        if presence is not None:
-            self._store.instances.wake([presence.name], MAY_BE_READY)
+        self.nudge()
         self._thread.join()
 
     @property
@@ -46,9 +52,27 @@ class Doorbell:
 
     def ring(self) -> None:
         """Something may be ready: wake who waits in this process."""
+        self.settled()
+        self._rung()
+
+    def settled(self) -> None:
+        """Something was settled: there may be room for producers of this process."""
         with self._changed:
             self._rings += 1
             self._changed.notify_all()
+
+    def nudge(self) -> None:
+        """Have the watch look now."""
+        presence = self._store.presence
+        if presence is not None:
+            self._store.instances.wake([presence.name], MAY_BE_READY)
+
+    def tell_soon(self) -> None:
+        """``tell``, of the watch: this waits for nothing."""
+        self.ring()
+        if not self._is_to_tell:
+            self._is_to_tell = True
+            self.nudge()
 
     def tell(self) -> None:
         """Wake who waits, here and in other processes."""
@@ -69,11 +93,14 @@ class Doorbell:
             try:
                 if presence.wait(seconds):
                     self.ring()
+                if self._is_to_tell:
+                    self._is_to_tell = False
+                    self._store.wake(word=MAY_BE_READY)
                 now = time.monotonic()
                 if now - looked_at >= POLL_SECONDS:
                     looked_at = now
                     self._look_around()
-                seconds = self._turn()
+                seconds = min(self._turn(), self._look())
             except StoreError:
                 seconds = POLL_SECONDS
                 self._stopping.wait(POLL_SECONDS)

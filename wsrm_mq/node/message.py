@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
 
 from wsrm_mq.queue.leasing import Leased
 from wsrm_mq.queue.settling import Lease, Settlement
 
-if TYPE_CHECKING:
-    from wsrm_mq.node.node import Node
-
 Answer = Literal["ack", "cancel", "expire"]
+
+
+class Settles(Protocol):
+    """Settles messages that were received: a node, or a subscription."""
+
+    def ack(self, messages: Sequence[Message], /) -> list[Settlement]: ...
+    def release(self, messages: Sequence[Message], /) -> list[Settlement]: ...
+    def nack(self, messages: Sequence[Message], error: object = ..., /) -> list[Settlement]: ...
+    def reject(self, messages: Sequence[Message], reason: object = ..., /) -> list[Settlement]: ...
+    def expire(self, messages: Sequence[Message], /) -> list[Settlement]: ...
+    def renew(self, messages: Sequence[Message], lease: float | None = ..., /) -> list[Settlement]: ...
 
 
 class Message:
@@ -24,7 +33,7 @@ class Message:
 
     def __init__(
         self,
-        node: Node | None,
+        node: Settles | None,
         leased: Leased,
         leased_until: float | None,
         *,

@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from concurrent.futures import Future
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from wsrm_mq.errors import (
     ConfigurationError,
@@ -17,11 +18,16 @@ from wsrm_mq.errors import (
     TransactionAlreadyStarted,
     TransactionNotStarted,
 )
+from wsrm_mq.node.batching import Batch, batch_size
 from wsrm_mq.node.doorbell import Doorbell
+from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.handling import Consumer
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.payload import stored
+from wsrm_mq.node.subscription import Subscription
+from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transaction
-from wsrm_mq.queue import browsing, clearing, declaring, filters, settling
+from wsrm_mq.queue import browsing, clearing, declaring, filters, settling, subscribing
 from wsrm_mq.queue import put as putting
 from wsrm_mq.queue.browsing import Stats
 from wsrm_mq.queue.clearing import Cleared
@@ -30,6 +36,7 @@ from wsrm_mq.queue.leasing import MOST_COUNTED, Leased, Request, count_ready, le
 from wsrm_mq.queue.policies import FOREVER, QueuePolicy, ms
 from wsrm_mq.queue.put import Put
 from wsrm_mq.queue.settling import Lease, Settlement
+from wsrm_mq.queue.subscribing import Granted, Terms
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.applications import CONSUMING
 from wsrm_mq.store.clock import Clock, wall_clock
@@ -75,9 +82,13 @@ class Node:
         self.store = Store(where, clock=clock, serving=CONSUMING)
         self.store.open()
         self._pid = os.getpid()
-        self.doorbell = Doorbell(self.store)
+        self.supply = Supply(
+            self.store, self._message_of, lambda: self.doorbell.nudge(), lambda: self.doorbell.settled()
+        )
+        self.doorbell = Doorbell(self.store, self.supply.ask, self.supply.look)
         self.doorbell.start()
         self._own = threading.local()
+        self._subscriptions: dict[Flow, Subscription] = {}
         self._turn = 0
 
     def __enter__(self) -> Node:
@@ -89,6 +100,8 @@ class Node:
     def close(self) -> None:
         """Give back what is leased, uncounted, and leave the store."""
         if self.store.is_open and self._pid == os.getpid():
+            for subscription in list(self._subscriptions.values()):
+                subscription.close()
             self.doorbell.stop()
             self.store.close(_leave)
             self.doorbell.tell()
@@ -120,12 +133,23 @@ class Node:
 
     # putting
 
-    def put(self, queue: str, body: object, *, timeout: float | None = None, **options: Any) -> int:
+    @overload
+    def put(
+        self, queue: str, body: object, *, wait: Literal[True] = True, timeout: float | None = None, **options: Any
+    ) -> int: ...
+    @overload
+    def put(self, queue: str, body: object, *, wait: Literal[False], **options: Any) -> Future[int]: ...
+    def put(
+        self, queue: str, body: object, *, wait: bool = True, timeout: float | None = None, **options: Any
+    ) -> int | Future[int]:
         """Put a message; answers its position, once it is on the disk. ``options`` are ``type``, ``message_id``,
         ``properties``, ``content_type``, ``priority``, ``ttl``, ``deliver_at``, ``delay``, ``group``, ``reach_by``,
         ``receive_by``, ``journal``, ``report_to`` and ``reports``. Within a transaction it answers 0: the transaction
         has the position when it is committed. Where the queue has no room and its ``overflow`` is ``block``, it waits
-        up to ``timeout`` seconds; ``None``: for ever. Raises ``QuotaExceeded``."""
+        up to ``timeout`` seconds; ``None``: for ever. Raises ``QuotaExceeded``. Without ``wait`` it answers a
+        confirmation at once, whose ``result()`` is the position, or raises: several of them share a commit."""
+        if not wait:
+            return self._put_soon(queue, self._stored(body, options))
         return self._put(queue, [self._stored(body, options)], timeout)[0]
 
     def put_many(
@@ -133,6 +157,15 @@ class Node:
     ) -> list[int]:
         """Put messages together, all or none of them; answers their positions. See ``put``."""
         return self._put(queue, [self._stored(body, options) for body in bodies], timeout)
+
+    def _put_soon(self, queue: str, one: Put) -> Future[int]:
+        if self.in_transaction:
+            raise ConfigurationError("`wait=False` is for a put by itself: a transaction is waited for at its end.")
+        auto_create = self._auto_create
+        return self.submit(
+            lambda tx: putting.put_many(tx, declaring.found(tx, queue, auto_create=auto_create), [one])[0],
+            size=len(one.body),
+        )
 
     def _stored(self, body: object, options: dict[str, Any]) -> Put:
         return stored(body, now=self.store.clock(), **{"client": self.name, **options})
@@ -190,11 +223,24 @@ class Node:
         """Do what the transaction has collected; answers the positions of what was put in it."""
         done = self._ended()
         self.call(done, size=done.size, wakes=True)
+        for told in done.committed:
+            told()
         return done.positions
 
     def rollback(self) -> None:
         """Forget what the transaction has collected."""
         self._ended()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread has begun a transaction."""
+        return self._open_one is not None
+
+    def at_commit(self, told: Callable[[], object]) -> None:
+        """Have ``told`` called when the transaction of this thread is committed."""
+        open_one = self._open_one
+        assert open_one is not None
+        open_one.committed.append(told)
 
     @property
     def _open_one(self) -> Transaction | None:
@@ -250,6 +296,83 @@ class Node:
         with self.store.reader() as db:
             now = self.store.reached()
             return min(MOST_COUNTED, sum(count_ready(db, declaring.read(db, name), wanted, now) for name in names))
+
+    def subscribe(
+        self,
+        queue: str | Sequence[str],
+        *,
+        client: str | None = None,
+        name: str | None = None,
+        max_backlog: int = 1,
+        filter: str | None = None,
+        lease: float | None = None,
+        ack_batch: int | None = None,
+        ack_timeout: float = 1.0,
+    ) -> Subscription:
+        """Begin to consume a queue, or several with a fair part of each. ``client``: the consumer's name, ``None``: the
+        node's. ``max_backlog``: so many messages it may have that are not acknowledged; what the queue allows is
+        granted. ``lease``: seconds, ``None``: as the queue says. Acknowledgements are sent ``ack_batch`` together,
+        ``None``: a third of the backlog, or when the oldest is ``ack_timeout`` seconds old. Raises ``QueueBusy`` where
+        another consumer alone reads a queue."""
+        return self._subscribe(queue, client, name, max_backlog, filter, lease, ack_batch, ack_timeout)
+
+    def consume(
+        self,
+        queue: str | Sequence[str],
+        function: Callable[[Message], object],
+        *,
+        threads: int = 1,
+        client: str | None = None,
+        name: str | None = None,
+        max_backlog: int | None = None,
+        filter: str | None = None,
+        lease: float | None = None,
+        ack_batch: int | None = None,
+        ack_timeout: float = 1.0,
+    ) -> Consumer:
+        """Have ``function`` called with each message, by ``threads`` threads: it is acknowledged when that returns, and
+        has failed when it raises. ``max_backlog``: one message a thread, if none is given. See ``subscribe``."""
+        subscription = self._subscribe(
+            *(queue, client, name, max_backlog or threads, filter, lease, ack_batch, ack_timeout), is_parallel=True
+        )
+        return Consumer(subscription, function, threads)
+
+    def _subscribe(
+        self,
+        queue: str | Sequence[str],
+        client: str | None,
+        name: str | None,
+        max_backlog: int,
+        filter: str | None,
+        lease: float | None,
+        ack_batch: int | None,
+        ack_timeout: float,
+        is_parallel: bool = False,
+    ) -> Subscription:
+        if max_backlog < 1:
+            raise ConfigurationError(f"`max_backlog` is {max_backlog}; it is at least 1.")
+        names = [queue] if isinstance(queue, str) else list(queue)
+        wanted = None if filter is None else filters.parse(filter)
+        terms = Terms(client or self.name or "", name, max_backlog, None if lease is None else ms(lease), filter)
+
+        def verb(tx: Unit) -> Granted:
+            found = [declaring.found(tx, one, auto_create=self._auto_create) for one in names]
+            return subscribing.subscribe(tx, found, terms)
+
+        granted = self.call(verb)
+        batch: Batch[Held] = Batch(batch_size(ack_batch, granted.backlog), ms(ack_timeout))
+        flow = Flow(names, granted, batch, wanted, self.supply.clock, is_parallel=is_parallel)
+        subscription = self._subscriptions[flow] = Subscription(self, flow)
+        self.supply.add(flow)
+        return subscription
+
+    def forget(self, flow: Flow) -> None:
+        """The subscription of a flow is closed."""
+        self.supply.remove(flow)
+        self._subscriptions.pop(flow, None)
+
+    def _message_of(self, flow: Flow, one: Leased, offset: int) -> Message:
+        return Message(self._subscriptions.get(flow), one, _shown(one.until, offset))
 
     def ack(self, messages: Sequence[Message]) -> list[Settlement]:
         """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
@@ -364,6 +487,21 @@ class Node:
         if wakes:
             self.doorbell.tell()
         return result
+
+    def submit(self, verb: Callable[[Unit], R], *, size: int = 0) -> Future[R]:
+        """Have a verb run in a transaction after which something may be ready; waits for nothing."""
+        done: Future[R] = Future()
+        done.set_running_or_notify_cancel()
+
+        def committed(result: R | None, error: BaseException | None) -> None:
+            if error is not None:
+                done.set_exception(error)
+                return
+            done.set_result(cast(R, result))
+            self.doorbell.tell_soon()
+
+        self.store.submit(verb, committed, size=size)
+        return done
 
 
 class DeadLetters:

@@ -16,6 +16,8 @@ class Transaction:
         self._commit = commit
         self._roll_back = roll_back
         self.verbs: list[Callable[[Unit], Any]] = []
+        self.committed: list[Callable[[], object]] = []
+        """Called when it is committed."""
         self.size = 0
         self.positions: list[int] = []
 

@@ -1,0 +1,342 @@
+"""Subscriptions: a backlog, acknowledgements in batches, leases that are kept and given back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.node.conftest import Connect
+from wsrm_mq.errors import LeaseLost, QueueBusy, UnknownQueue
+from wsrm_mq.node import Node
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.subscription import Subscription
+from wsrm_mq.queue.settling import Settlement
+
+Program = Callable[[str], subprocess.Popen[str]]
+
+
+def leased(node: Node, queue: str = "orders") -> int:
+    return node.stats(queue).leased
+
+
+def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def taken(subscription: Subscription, count: int, seconds: float = 10.0) -> list[Message]:
+    """Messages that are not acknowledged."""
+    found = [subscription.take(seconds) for _ in range(count)]
+    assert None not in found
+    return [one for one in found if one is not None]
+
+
+def bodies(messages: list[Message]) -> list[object]:
+    return [one.json() for one in messages]
+
+
+@pytest.mark.scenario("Q-055")
+def test_without_a_backlog_one_message_comes_before_an_acknowledgement(node: Node) -> None:
+    node.put_many("orders", range(3))
+    with node.subscribe("orders") as subscription:
+        assert subscription.max_backlog == 1
+        (first,) = taken(subscription, 1)
+        assert subscription.take(0.3) is None
+        assert leased(node) == 1
+        assert first.ack() is Settlement.SETTLED
+        assert bodies(taken(subscription, 1)) == [1]
+
+
+@pytest.mark.scenario("Q-056")
+@pytest.mark.invariant("I9")
+def test_a_queue_grants_less_than_was_asked_for(node: Node) -> None:
+    node.declare("orders", max_backlog=4)
+    node.put_many("orders", range(20))
+    with node.subscribe("orders", max_backlog=10) as subscription:
+        assert subscription.max_backlog == 4
+        seen = []
+        for message in subscription:
+            seen.append(message.json())
+            assert leased(node) <= 4
+            if len(seen) == 20:
+                break
+        assert seen == list(range(20))
+
+
+@pytest.mark.scenario("Q-057")
+def test_the_next_message_is_there_when_the_one_before_is_through(node: Node) -> None:
+    node.put_many("orders", range(60))
+    with node.subscribe("orders", max_backlog=10) as subscription:
+        taken(subscription, 1)[0].ack()
+        was_there = []
+        for _ in range(59):
+            time.sleep(0.01)
+            message = subscription.flow.take()
+            was_there.append(message is not None)
+            (message or taken(subscription, 1)[0]).ack()
+        assert was_there.count(False) == 0
+
+
+@pytest.mark.scenario("Q-058")
+def test_acknowledgements_travel_in_tens_under_a_backlog_of_thirty(node: Node) -> None:
+    node.put_many("orders", range(40))
+    with node.subscribe("orders", max_backlog=30, ack_timeout=60) as subscription:
+        for message in taken(subscription, 9):
+            message.ack()
+        time.sleep(0.3)
+        assert node.stats("orders").leased == 30
+        commits = node.store.writer.commits
+        taken(subscription, 1)[0].ack()
+        until(lambda: node.stats("orders").ready == 0)
+        assert node.store.writer.commits == commits + 1
+        assert node.stats("orders").leased == 30
+
+
+@pytest.mark.scenario("Q-059")
+def test_acknowledgements_that_are_not_enough_are_sent_when_the_oldest_is_old(node: Node) -> None:
+    node.put_many("orders", range(30))
+    with node.subscribe("orders", max_backlog=30, ack_batch=10, ack_timeout=1.0) as subscription:
+        for message in taken(subscription, 4):
+            message.ack()
+        at = time.monotonic()
+        time.sleep(0.4)
+        assert leased(node) == 30
+        until(lambda: leased(node) == 26)
+        assert 0.5 < time.monotonic() - at < 5
+
+
+@pytest.mark.scenario("Q-060")
+def test_a_batch_above_the_backlog_never_stalls(node: Node) -> None:
+    node.put_many("orders", range(35))
+    with pytest.warns(UserWarning, match="batches have 10"):
+        subscription = node.subscribe("orders", max_backlog=10, ack_batch=50, ack_timeout=60)
+    seen = []
+    for message in subscription:
+        seen.append(message.json())
+        if len(seen) == 35:
+            break
+    subscription.close()
+    assert seen == list(range(35))
+
+
+@pytest.mark.scenario("Q-060")
+def test_a_consumer_that_waits_without_room_has_its_acknowledgements_sent(node: Node) -> None:
+    node.put_many("orders", range(12))
+    with node.subscribe("orders", max_backlog=10, ack_batch=5, ack_timeout=60) as subscription:
+        for message in taken(subscription, 10)[:2]:
+            message.ack()
+        assert bodies(taken(subscription, 2)) == [10, 11]
+
+
+@pytest.mark.scenario("Q-061")
+def test_what_waits_is_sent_when_the_subscription_is_closed(node: Node) -> None:
+    node.put_many("orders", range(30))
+    with node.subscribe("orders", max_backlog=30, ack_timeout=60) as subscription:
+        for message in taken(subscription, 7):
+            message.ack()
+        assert leased(node) == 30
+    stats = node.stats("orders")
+    assert (stats.leased, stats.ready) == (0, 23)
+    assert bodies(list(node.receive("orders", 30))) == list(range(7, 30))
+
+
+@pytest.mark.scenario("Q-061", "Q-071")
+def test_what_waits_when_its_process_is_killed_is_delivered_again_oldest_first(node: Node, program: Program) -> None:
+    node.put_many("orders", range(30))
+    consumer = program(
+        "subscription = node.subscribe('orders', max_backlog=30, ack_timeout=60)\n"
+        "for _ in range(7): subscription.take().ack()\n"
+        "print('acknowledged', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    assert consumer.stdout is not None
+    assert consumer.stdout.readline() == "acknowledged\n"
+    assert leased(node) == 30
+    consumer.send_signal(signal.SIGKILL)
+    consumer.wait()
+    with node.subscribe("orders", max_backlog=30) as subscription:
+        again = taken(subscription, 30, seconds=20)
+    assert bodies(again) == list(range(30))
+    assert all(one.redelivered for one in again)
+
+
+@pytest.mark.scenario("Q-063")
+def test_a_message_is_acknowledged_when_the_next_is_asked_for_and_not_earlier(node: Node) -> None:
+    node.put_many("orders", range(2))
+    with node.subscribe("orders") as subscription:
+        first = next(subscription)
+        time.sleep(0.2)
+        assert (first.json(), leased(node), node.stats("orders").ready) == (0, 1, 1)
+        second = next(subscription)
+        assert (second.json(), leased(node), node.stats("orders").ready) == (1, 1, 0)
+
+
+@pytest.mark.scenario("Q-064")
+def test_what_is_cancelled_goes_to_the_next_and_pending_acknowledgements_stay(node: Node, connect: Connect) -> None:
+    node.put_many("orders", range(10))
+    with node.subscribe("orders", max_backlog=10, ack_timeout=60) as subscription:
+        first, second = taken(subscription, 2)
+        first.ack()
+        assert second.ack("cancel") is Settlement.SETTLED
+        assert leased(node) >= 9
+        with node.store.reader() as db:
+            counts = "SELECT cancels, failures FROM entry WHERE id = ?"
+            assert db.execute(counts, (second.position,)).fetchone() == (1, 0)
+            outcome = "SELECT outcome FROM entry WHERE id = ?"
+            assert db.execute(outcome, (first.position,)).fetchone() == (None,)
+    with connect().subscribe("orders") as other:
+        assert bodies(taken(other, 1)) == [1]
+
+
+@pytest.mark.scenario("Q-066")
+def test_what_is_expired_bypasses_the_batch(node: Node) -> None:
+    node.put_many("orders", range(10))
+    with node.subscribe("orders", max_backlog=10, ack_timeout=60) as subscription:
+        first, second = taken(subscription, 2)
+        first.ack()
+        assert second.ack("expire") is Settlement.SETTLED
+        assert [one.reason for one in node.dead("orders").peek()] == ["forced_expire"]
+        assert first.ack() is Settlement.ALREADY_SETTLED
+
+
+@pytest.mark.scenario("Q-067", "Q-068")
+def test_an_acknowledgement_after_the_lease_is_refused_and_the_others_counts(node: Node, connect: Connect) -> None:
+    node.declare("orders", lease=0.3, retry=[0])
+    node.put_many("orders", range(1))
+    with node.subscribe("orders") as subscription, connect().subscribe("orders") as other:
+        (first,) = taken(subscription, 1)
+        subscription.replace("priority > 8")
+        (again,) = taken(other, 1)
+        assert (again.position, again.deliveries) == (first.position, 2)
+        with pytest.raises(LeaseLost):
+            first.ack()
+        again.renew(30)
+        assert again.ack() is Settlement.SETTLED
+
+
+@pytest.mark.scenario("Q-070")
+def test_leases_of_what_waits_for_its_turn_are_renewed(node: Node, connect: Connect) -> None:
+    node.declare("orders", lease=0.5)
+    node.put_many("orders", range(4))
+    other = connect()
+    with node.subscribe("orders", max_backlog=4) as subscription:
+        for message in subscription:
+            for _ in range(4):
+                time.sleep(0.25)
+                message.renew()
+            assert (message.deliveries, other.receive("orders")) == (1, [])
+            if message.json() == 3:
+                break
+        assert subscription.lost == 0
+
+
+def test_a_lease_that_ended_at_the_consumer_is_not_handed_over(node: Node) -> None:
+    node.declare("orders", lease=30)
+    node.put_many("orders", range(2))
+    with node.subscribe("orders", max_backlog=2) as subscription:
+        taken(subscription, 1)
+        until(lambda: leased(node) == 2)
+        held = subscription.flow._backlog._waiting[0]
+        held.leased_until = subscription.flow._clock()
+        assert subscription.take(0.2) is None
+
+
+@pytest.mark.scenario("Q-081")
+def test_a_filter_is_replaced_and_leases_stay(node: Node) -> None:
+    for number in range(6):
+        node.put("orders", number, properties={"region": "eu" if number % 2 else "us"})
+    with node.subscribe("orders", max_backlog=2, filter="region = 'eu'") as subscription:
+        first, second = taken(subscription, 2)
+        assert bodies([first, second]) == [1, 3]
+        subscription.replace("region = 'us'")
+        assert leased(node) == 2
+        first.ack()
+        second.ack()
+        assert bodies(taken(subscription, 2)) == [0, 2]
+
+
+@pytest.mark.scenario("Q-086")
+def test_several_queues_are_consumed_fairly(node: Node) -> None:
+    names = ["one", "two", "three"]
+    node.declare("one", access="exclusive")
+    for name in names:
+        node.put_many(name, [name] * 10)
+    with node.subscribe(names, max_backlog=6) as subscription:
+        first = [next(subscription).queue for _ in range(12)]
+        counts = [first.count(name) for name in names]
+        assert max(counts) - min(counts) <= 2
+
+
+@pytest.mark.scenario("Q-085")
+def test_a_second_subscription_of_an_exclusive_queue_is_refused_until_the_first_is_closed(
+    node: Node, connect: Connect
+) -> None:
+    node.declare("orders", access="exclusive")
+    with node.subscribe("orders"), pytest.raises(QueueBusy):
+        node.subscribe("orders")
+    with connect().subscribe("orders"), pytest.raises(QueueBusy):
+        node.subscribe("orders")
+
+
+@pytest.mark.scenario("Q-076")
+def test_messages_go_to_the_subscription_that_is_least_busy(node: Node) -> None:
+    node.declare("orders")
+    busy = [node.subscribe("orders", max_backlog=granted) for granted in (2, 4, 10)]
+    node.put_many("orders", range(8))
+    until(lambda: leased(node) == 8)
+    assert [one.flow.load.unsettled for one in busy] == [1, 2, 5]
+    for one in busy:
+        one.close()
+
+
+def test_a_consumer_that_waits_is_told_that_its_queue_is_gone(node: Node) -> None:
+    node.declare("orders")
+    subscription = node.subscribe("orders")
+    node.delete("orders")
+    with pytest.raises(UnknownQueue):
+        subscription.take(10)
+    subscription.close()
+
+
+def test_closing_gives_back_uncounted_what_was_not_begun(node: Node) -> None:
+    node.put_many("orders", range(5))
+    subscription = node.subscribe("orders", max_backlog=5)
+    taken(subscription, 1)
+    until(lambda: leased(node) == 5)
+    waits = threading.Thread(target=lambda: list(subscription))
+    subscription.close()
+    waits.start()
+    waits.join(10)
+    assert not waits.is_alive()
+    assert leased(node) == 0
+    with node.store.reader() as db:
+        counts = db.execute("SELECT sum(failures), sum(cancels) FROM entry").fetchone()
+        ended = db.execute("SELECT count(*) FROM subscription WHERE ended_at IS NULL").fetchone()
+    assert (counts, ended) == ((0, 0), (0,))
+
+
+@pytest.mark.scenario("Q-016")
+def test_a_consumer_that_waits_is_woken_by_a_put_of_another_process(node: Node, program: Program) -> None:
+    node.declare("orders")
+    with node.subscribe("orders") as subscription:
+        program("time.sleep(0.3); node.put('orders', time.time())")
+        (message,) = taken(subscription, 1, seconds=20)
+        assert time.time() - message.json() < 0.5
+
+
+@pytest.mark.scenario("Q-116")
+def test_puts_that_are_not_waited_for_share_commits(node: Node) -> None:
+    node.declare("orders")
+    before = node.store.writer.commits
+    confirmations = [node.put("orders", number, wait=False) for number in range(1_000)]
+    positions = [one.result(30) for one in confirmations]
+    assert positions == sorted(set(positions))
+    assert node.store.writer.commits - before < 250
+    assert node.stats("orders").ready == 1_000

@@ -1,0 +1,71 @@
+"""A function that is called with messages, by some threads: acknowledged when it returns, failed when it raises."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from wsrm_mq.errors import LeaseLost
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.subscription import Subscription
+
+
+class Consumer:
+    """Made by ``Node.consume``; ``stop`` ends it, and so does ``with``."""
+
+    def __init__(self, subscription: Subscription, function: Callable[[Message], object], threads: int) -> None:
+        self.subscription = subscription
+        self._function = function
+        self._stopping = threading.Event()
+        self.error: BaseException | None = None
+        """What ended it, if it was not ``stop``."""
+        self._threads = [
+            threading.Thread(target=self._loop, name=f"wsrm-mq-consumer-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Begin no other message, wait for those that were begun, ``timeout`` seconds at most for each thread, and
+        close the subscription. Answers whether all were through."""
+        self._stopping.set()
+        self.subscription.flow.wake()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout)
+        is_through = not any(one.is_alive() for one in self._threads if one is not threading.current_thread())
+        self.subscription.close()
+        return is_through
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        for thread in self._threads:
+            thread.join()
+
+    def _loop(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                message = self.subscription.take(is_stopped=self._stopping.is_set)
+                if message is None:
+                    return
+                self._handle(message)
+        except Exception as error:
+            self.error = error
+
+    def _handle(self, message: Message) -> None:
+        try:
+            self._function(message)
+        except Exception as error:
+            try:
+                message.nack(error)
+            except LeaseLost:  # it is delivered again in any case
+                self.subscription.flow.late()
+            return
+        self.subscription.acknowledge(message)

@@ -1,0 +1,251 @@
+"""What supplies the consumers of a node: one transaction at a time sends their acknowledgements, renews the leases of
+what waits, and leases as much as they have room for.
+
+It waits for nothing and has no thread: a turn is asked for by a consumer, by the doorbell, or by the watch when
+something is due, and is run by the writer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import StoreUnavailable, WSRMError
+from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.sharing import Load, shares
+from wsrm_mq.queue import settling
+from wsrm_mq.queue.declaring import Declared, declared
+from wsrm_mq.queue.leasing import Leased, Request, count_ready, lease
+from wsrm_mq.queue.policies import FOREVER
+from wsrm_mq.queue.settling import Settlement
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+
+SOON_SECONDS: Final = 1.0
+
+
+class Renewed(NamedTuple):
+    until: int
+    kept: list[Held]
+    gone: list[Held]
+
+
+class Turn(NamedTuple):
+    """What a turn has done, by flow: acknowledgements too late, leases renewed, messages leased, an error."""
+
+    lost: dict[Flow, int]
+    renewed: dict[Flow, Renewed]
+    leased: dict[Flow, list[Leased]]
+    failed: dict[Flow, WSRMError]
+    offset: int
+    """ms from the clock of leases to the time of day."""
+
+
+class Supply:
+    """Of one node. ``messages_of``: makes what a consumer of a flow gets. ``nudge``: has the watch look sooner."""
+
+    def __init__(
+        self,
+        store: Store,
+        message_of: Callable[[Flow, Leased, int], Message],
+        nudge: Callable[[], None],
+        settled: Callable[[], None],
+    ) -> None:
+        """``settled`` is told when acknowledgements have made room."""
+        self._store = store
+        self._message_of = message_of
+        self._nudge = nudge
+        self._settled = settled
+        self.clock: Callable[[], int] = store.believed.steady or store.clock
+        self._flows: list[Flow] = []
+        self._lock = threading.Lock()
+        self._under_way = self._again = False
+        self._looks_at = 0
+        """When the watch looks next, ms."""
+        self._turns = 0
+
+    @property
+    def flows(self) -> list[Flow]:
+        return list(self._flows)
+
+    def add(self, flow: Flow) -> None:
+        with self._lock:
+            self._flows = [*self._flows, flow]
+        self.ask()
+
+    def remove(self, flow: Flow) -> None:
+        with self._lock:
+            self._flows = [one for one in self._flows if one is not flow]
+
+    def look(self) -> float:
+        """Of the watch: ask where something is due. Answers after how many seconds it looks again."""
+        if not self._flows:
+            self._looks_at = self.clock() + round(SOON_SECONDS * 1000)
+            return SOON_SECONDS
+        self.ask()
+        now = self.clock()
+        due = min((at for flow in self.flows if (at := flow.due_at()) is not None), default=now + 1_000)
+        self._looks_at = min(max(due, now + 2), now + round(SOON_SECONDS * 1000))
+        return (self._looks_at - now) / 1000
+
+    def acknowledged(self, flow: Flow, message: Message) -> None:
+        """A consumer has taken a message: its acknowledgement is sent when that is due."""
+        if flow.acknowledge(message):
+            self.ask()
+            return
+        self._mind(flow)
+
+    def _mind(self, flow: Flow) -> None:
+        """Have the watch look when something of it is due."""
+        due_at = flow.due_at()
+        if due_at is not None and due_at < self._looks_at:
+            self._looks_at = due_at
+            self._nudge()
+
+    def ask(self) -> None:
+        """There may be something to send or to lease."""
+        now = self.clock()
+        flows = [flow for flow in self._flows if flow.needs(now)]
+        if not flows:
+            return
+        with self._lock:
+            if self._under_way:
+                self._again = True
+                return
+            self._under_way, self._again = True, False
+        self._turn()
+
+    def _turn(self) -> None:
+        flows = self._flows
+        sent = {flow: found for flow in flows if (found := flow.to_send())}
+        renewed = {flow: found for flow in flows if (found := flow.to_renew())}
+        try:
+            self._store.submit(
+                partial(self._run, flows, sent, renewed), partial(self._done, flows, sent), keep=bool(sent)
+            )
+        except StoreUnavailable as error:
+            self._done(flows, sent, None, error)
+
+    # in the transaction
+
+    def _run(
+        self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], renewed: dict[Flow, list[Held]], tx: Transaction
+    ) -> Turn:
+        turn = Turn({}, {}, {}, {}, tx.now - tx.measured)
+        acks = [one.message.lease for found in sent.values() for one in found]
+        if acks:
+            answers = dict(zip(acks, settling.ack(tx, acks), strict=True))
+            for flow, found in sent.items():
+                turn.lost[flow] = sum(answers[one.message.lease] is Settlement.LOST for one in found)
+        for flow, found in renewed.items():
+            turn.renewed[flow] = _renewed(tx, flow, found)
+        groups: dict[tuple[str, ...], list[Flow]] = {}
+        for flow in flows:
+            if flow.is_open:
+                groups.setdefault(flow.names, []).append(flow)
+        for names, rivals in groups.items():
+            loads = [_load(flow, sent.get(flow, ())) for flow in rivals]
+            self._lease(tx, names, rivals, loads, turn)
+        return turn
+
+    def _lease(
+        self, tx: Transaction, names: tuple[str, ...], rivals: list[Flow], loads: list[Load], turn: Turn
+    ) -> None:
+        """Lease for subscriptions of the same queues, each its share."""
+        try:
+            at = self._turns % len(names)
+            found = [declared(tx, name) for name in (*names[at:], *names[:at])]
+        except WSRMError as error:
+            turn.failed.update(dict.fromkeys(rivals, error))
+            return
+        while any(load.room for load in loads):
+            parts = self._parts(tx, found, loads)
+            if not any(parts):
+                return
+            for index, (flow, part) in enumerate(zip(rivals, parts, strict=True)):
+                got = _leased(tx, found, flow, part, turn) if part else []
+                turn.leased.setdefault(flow, []).extend(got)
+                self._turns += bool(got)
+                load = loads[index]
+                is_through = len(got) < part
+                loads[index] = Load(load.granted if is_through else load.unsettled + len(got), load.granted)
+
+    def _parts(self, tx: Transaction, found: list[Declared], loads: list[Load]) -> list[int]:
+        if sum(load.room > 0 for load in loads) == 1:
+            return [load.room for load in loads]
+        ready = sum(count_ready(tx, queue, None, tx.reached) for queue in found)
+        return shares(found[0].policy.fairness, loads, ready, self._turns)
+
+    # when it is committed
+
+    def _done(
+        self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], turn: Turn | None, error: BaseException | None
+    ) -> None:
+        try:
+            if turn is None:
+                self._not_done(flows, sent, error)
+            else:
+                self._deliver(sent, turn)
+        finally:
+            with self._lock:
+                self._under_way, again = False, self._again and error is None
+        if sent and error is None:
+            self._settled()
+        if again:
+            self.ask()
+
+    def _deliver(self, sent: dict[Flow, list[Held]], turn: Turn) -> None:
+        for flow, held in sent.items():
+            flow.sent(held, turn.lost[flow])
+        for flow, renewed in turn.renewed.items():
+            flow.renewed_ahead(renewed.kept, renewed.until, renewed.gone)
+        for flow, wrong in turn.failed.items():
+            flow.end(wrong)
+        for flow, leased in turn.leased.items():
+            held = [self._held(flow, one, turn.offset) for one in leased]
+            if flow.arrive(held):
+                self._mind(flow)
+            else:
+                self._give_back(held)
+
+    def _held(self, flow: Flow, one: Leased, offset: int) -> Held:
+        until = None if one.until >= FOREVER else one.until
+        return Held(self._message_of(flow, one, offset), until, one.seen.lane)
+
+    def _give_back(self, held: list[Held]) -> None:
+        leases = [one.message.lease for one in held]
+        if leases:
+            self._store.submit(lambda tx: settling.hand_back(tx, leases), lambda _result, _error: None, keep=True)
+
+    def _not_done(self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], error: BaseException | None) -> None:
+        """What keeps the store from being written now is tried again by the watch; after all else no flow goes on."""
+        for flow, held in sent.items():
+            flow.not_sent(held)
+        if not (isinstance(error, StoreUnavailable) and self._store.is_open):
+            for flow in flows:
+                flow.end(error)
+
+
+def _load(flow: Flow, sent: Sequence[Held]) -> Load:
+    load = flow.load
+    return Load(load.unsettled - len(sent), load.granted)
+
+
+def _leased(tx: Transaction, found: list[Declared], flow: Flow, count: int, turn: Turn) -> list[Leased]:
+    granted = flow.granted
+    request = Request(count, None, granted.lease, flow.wanted, granted.consumer, granted.key)
+    try:
+        return lease(tx, found, request)
+    except WSRMError as error:
+        turn.failed[flow] = error
+        return []
+
+
+def _renewed(tx: Transaction, flow: Flow, held: list[Held]) -> Renewed:
+    answers = settling.renew(tx, [one.message.lease for one in held], flow.granted.lease)
+    kept = [one for one, answer in zip(held, answers, strict=True) if answer is Settlement.SETTLED]
+    gone = [one for one in held if one not in kept]
+    return Renewed(tx.measured + (flow.granted.lease or 0), kept, gone)

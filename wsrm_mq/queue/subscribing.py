@@ -1,0 +1,71 @@
+"""Consumers' standing requests: begun, changed and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wsrm_mq.queue.declaring import Declared, let_go, take_for
+from wsrm_mq.queue.policies import ms
+from wsrm_mq.store import subscribing
+from wsrm_mq.store.transaction import Transaction
+
+
+class Terms(NamedTuple):
+    """What a consumer asks for. ``client``: its name; ``lease``: ms, ``None``: as its first queue says."""
+
+    client: str
+    name: str | None = None
+    max_backlog: int = 1
+    lease: int | None = None
+    filter: str | None = None
+
+
+class Granted(NamedTuple):
+    """A subscription. ``key``: its leases are known by it. ``backlog``: how many messages it may have leased at a time.
+    ``lease``: ms, ``None``: a lease lasts until it ends. ``consumer``: its name, where one alone may read."""
+
+    key: int
+    backlog: int
+    lease: int | None
+    consumer: str
+
+
+def subscribe(tx: Transaction, queues: Sequence[Declared], terms: Terms) -> Granted:
+    """Begin a subscription. Its backlog is as asked for, and not above the limit of any of its queues. Raises
+    ``QueueBusy`` where another consumer alone reads one."""
+    limits = [queue.policy.max_backlog for queue in queues]
+    backlog = min([terms.max_backlog, *(limit for limit in limits if limit is not None)])
+    seconds = None if queues[0].policy.is_lasting else queues[0].policy.lease
+    lease = terms.lease if terms.lease is not None else None if seconds is None else ms(seconds)
+    who = {"instance": tx.instance, "name": terms.client}
+    known = tx.execute(subscribing.CLIENT, who).fetchone()
+    (client,) = known or tx.execute(subscribing.ADD_CLIENT, {**who, "now": tx.now}).fetchone()
+    row = {
+        "name": terms.name,
+        "client": client,
+        "queue": queues[0].key,
+        "filter": terms.filter,
+        "asked": terms.max_backlog,
+        "granted": backlog,
+        "lease": lease,
+        "acknowledges": "each",
+        "now": tx.now,
+    }
+    (key,) = tx.execute(subscribing.ADD_SUBSCRIPTION, row).fetchone()
+    consumer = f"{terms.client or 'a subscription'} ({key})"
+    for queue in queues:
+        take_for(tx, queue, consumer)
+    return Granted(key, backlog, lease, consumer)
+
+
+def unsubscribe(tx: Transaction, queues: Sequence[Declared], granted: Granted) -> None:
+    """End a subscription, which has nothing leased."""
+    for queue in queues:
+        let_go(tx, queue, granted.consumer)
+    tx.execute(subscribing.END_SUBSCRIPTION, {"key": granted.key, "now": tx.now})
+
+
+def replace_filter(tx: Transaction, key: int, filter: str | None) -> None:
+    """From now on a subscription gets what fits ``filter``; what it has leased it keeps."""
+    tx.execute(subscribing.SET_FILTER, {"key": key, "filter": filter})
