@@ -17,6 +17,8 @@ from wsrm_mq.store.transaction import Transaction
 
 POLL_SECONDS: Final = 1.0
 SOONEST_SECONDS: Final = 0.002
+PAUSE_SECONDS: Final = 0.005
+"""Between two looks at what time has ended, where others ring more often than that."""
 
 
 class Doorbell:
@@ -88,10 +90,11 @@ class Doorbell:
     def _loop(self) -> None:
         presence = self._store.presence
         assert presence is not None
-        seconds, looked_at = 0.0, 0.0
+        seconds = due = turned_at = looked_at = 0.0
         while not self._stopping.is_set():
             try:
-                if presence.wait(seconds):
+                heard = presence.wait(seconds)
+                if heard:
                     self.ring()
                 if self._is_to_tell:
                     self._is_to_tell = False
@@ -100,7 +103,11 @@ class Doorbell:
                 if now - looked_at >= POLL_SECONDS:
                     looked_at = now
                     self._look_around()
-                seconds = min(self._turn(), self._look())
+                if heard and now < turned_at + PAUSE_SECONDS:
+                    due = min(due, turned_at + PAUSE_SECONDS)
+                else:
+                    turned_at, due = now, now + self._turn()
+                seconds = min(max(0.0, due - time.monotonic()), self._look())
             except StoreError:
                 seconds = POLL_SECONDS
                 self._stopping.wait(POLL_SECONDS)
