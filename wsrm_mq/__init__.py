@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wsrm_mq.events.telling import Event as Event
     from wsrm_mq.inbox import once as once
     from wsrm_mq.node import connect as connect
+    from wsrm_mq.node.async_node import connect_async as connect_async
     from wsrm_mq.wsgi import WSRMMiddleware as WSRMMiddleware
 
 __version__ = "0.1.0.dev0"
@@ -29,10 +30,21 @@ _HOMES = {
     "WSRMError": "wsrm_mq.errors",
     "WSRMMiddleware": "wsrm_mq.wsgi",
     "connect": "wsrm_mq.node",
+    "connect_async": "wsrm_mq.node.async_node",
     "once": "wsrm_mq.inbox",
 }
 
-__all__ = ["Event", "NotAuthenticated", "Settings", "StoreError", "WSRMError", "WSRMMiddleware", "connect", "once"]
+__all__ = [
+    "Event",
+    "NotAuthenticated",
+    "Settings",
+    "StoreError",
+    "WSRMError",
+    "WSRMMiddleware",
+    "connect",
+    "connect_async",
+    "once",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -340,3 +340,48 @@ def test_puts_that_are_not_waited_for_share_commits(node: Node) -> None:
     assert positions == sorted(set(positions))
     assert node.store.writer.commits - before < 250
     assert node.stats("orders").ready == 1_000
+
+
+@pytest.mark.scenario("Q-075")
+def test_what_is_delivered_at_most_once_is_not_delivered_again_when_its_consumer_is_killed(
+    node: Node, program: Program
+) -> None:
+    node.declare("orders", delivery="at_most_once")
+    node.put_many("orders", range(2))
+    consumer = program("print(next(node.subscribe('orders')).json(), flush=True); time.sleep(60)")
+    assert consumer.stdout is not None
+    assert consumer.stdout.readline() == "0\n"
+    consumer.send_signal(signal.SIGKILL)
+    consumer.wait()
+
+    def lost() -> int:
+        with node.store.reader() as db:
+            found = db.execute("SELECT count(*) FROM ledger WHERE event = 'lost_after_delivery'").fetchone()
+        return int(found[0])
+
+    until(lambda: lost() == 1)
+    with node.subscribe("orders") as subscription:
+        assert bodies(taken(subscription, 1)) == [1]
+        assert subscription.take(0.3) is None
+
+
+@pytest.mark.scenario("Q-006")
+def test_consumers_of_several_processes_settle_each_message_once(node: Node, program: Program) -> None:
+    node.declare("orders")
+    consumers = [
+        program(
+            "subscription = node.subscribe('orders', max_backlog=9)\n"
+            "while (message := subscription.next(3)) is not None: print(message.json(), flush=True)\n"
+            "node.close()\n"
+        )
+        for _ in range(3)
+    ]
+    node.put_many("orders", range(600))
+    seen: list[int] = []
+    for one in consumers:
+        assert one.stdout is not None
+        seen += [int(line) for line in one.stdout]
+        one.wait()
+    assert sorted(seen) == list(range(600))
+    stats = node.stats("orders")
+    assert (stats.ready, stats.leased) == (0, 0)

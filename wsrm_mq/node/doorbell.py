@@ -33,6 +33,7 @@ class Doorbell:
         self._rung = rung
         self._look = look
         self._is_to_tell = False
+        self._waiters: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._rings = 0
         self._stopping = threading.Event()
@@ -62,6 +63,14 @@ class Doorbell:
         with self._changed:
             self._rings += 1
             self._changed.notify_all()
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter()
+
+    def when_rung(self, waiter: Callable[[], None]) -> None:
+        """Have ``waiter`` called, once, when it rings next."""
+        with self._changed:
+            self._waiters.append(waiter)
 
     def nudge(self) -> None:
         """Have the watch look now."""

@@ -77,9 +77,8 @@ class Flow:
         with self._lock:
             self._backlog.forget_ended(now)
             due = self._backlog.renewed_at
-            return self.is_open and (
-                self._backlog.room > 0 or self._batch.is_due(now) or self.is_starved or (due is not None and due <= now)
-            )
+            wants = self._backlog.room > 0 or self.is_starved or (due is not None and due <= now)
+            return self._batch.is_due(now) or (self.is_open and wants)
 
     # the consumer
 
@@ -162,9 +161,10 @@ class Flow:
         with self._lock:
             self.lost += 1
 
-    def wake(self) -> None:
-        """Wake all who wait."""
+    def finish(self) -> None:
+        """Hand no other message over, and wake all who wait."""
         with self._lock:
+            self.is_open = False
             waiters = self._all_waiters()
         _call(waiters)
 

@@ -36,7 +36,7 @@ class Consumer:
         """Begin no other message, wait for those that were begun, ``timeout`` seconds at most for each thread, and
         close the subscription. Answers whether all were through."""
         self._stopping.set()
-        self.subscription.flow.wake()
+        self.subscription.flow.finish()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(timeout)
@@ -52,7 +52,7 @@ class Consumer:
     def _loop(self) -> None:
         try:
             while not self._stopping.is_set():
-                message = self.subscription.take(is_stopped=self._stopping.is_set)
+                message = self.subscription.take()
                 if message is None:
                     return
                 self._handle(message)

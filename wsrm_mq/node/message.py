@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from wsrm_mq.errors import LeaseLost, OutOfOrder
 from wsrm_mq.queue.leasing import Leased
 from wsrm_mq.queue.settling import Lease, Settlement
 
@@ -108,3 +109,19 @@ class Message:
     def renew(self, lease: float | None = None) -> Settlement | None:
         """Its lease begins anew, for ``lease`` seconds, or as long as its queue says."""
         return None if self._node is None else self._node.renew([self], lease)[0]
+
+
+def all_kept(messages: Sequence[Message], answers: list[Settlement]) -> list[Settlement]:
+    """The answers about these messages. Raises ``LeaseLost`` and ``OutOfOrder``."""
+    for message, answer in zip(messages, answers, strict=True):
+        if answer is Settlement.LOST:
+            raise LeaseLost(
+                f"The lease of the message at position {message.position} of {message.queue} had ended: it is "
+                "delivered again. Make what is done with it repeatable, or renew the lease in time."
+            )
+        if answer is Settlement.OUT_OF_ORDER:
+            raise OutOfOrder(
+                f"The message at position {message.position} of {message.queue} has the number {message.number} of its "
+                "group, and one before it is not settled. Settle that first."
+            )
+    return answers

@@ -11,23 +11,21 @@ from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from wsrm_mq.errors import (
     ConfigurationError,
-    LeaseLost,
-    OutOfOrder,
     QuotaExceeded,
     StoreUnavailable,
     TransactionAlreadyStarted,
     TransactionNotStarted,
 )
-from wsrm_mq.node.batching import Batch, batch_size
+from wsrm_mq.node.dead_letters import DeadLetters
 from wsrm_mq.node.doorbell import Doorbell
-from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.flow import Flow
 from wsrm_mq.node.handling import Consumer
-from wsrm_mq.node.message import Message
+from wsrm_mq.node.message import Message, all_kept
 from wsrm_mq.node.payload import stored
-from wsrm_mq.node.subscription import Subscription
+from wsrm_mq.node.subscription import Acknowledging, Subscription, begin
 from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transaction
-from wsrm_mq.queue import browsing, clearing, declaring, filters, settling, subscribing
+from wsrm_mq.queue import browsing, clearing, declaring, filters, settling
 from wsrm_mq.queue import put as putting
 from wsrm_mq.queue.browsing import Stats
 from wsrm_mq.queue.clearing import Cleared
@@ -36,7 +34,7 @@ from wsrm_mq.queue.leasing import MOST_COUNTED, Leased, Request, count_ready, le
 from wsrm_mq.queue.policies import FOREVER, QueuePolicy, ms
 from wsrm_mq.queue.put import Put
 from wsrm_mq.queue.settling import Lease, Settlement
-from wsrm_mq.queue.subscribing import Granted, Terms
+from wsrm_mq.queue.subscribing import Terms
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.applications import CONSUMING
 from wsrm_mq.store.clock import Clock, wall_clock
@@ -308,13 +306,21 @@ class Node:
         lease: float | None = None,
         ack_batch: int | None = None,
         ack_timeout: float = 1.0,
+        is_parallel: bool = False,
     ) -> Subscription:
         """Begin to consume a queue, or several with a fair part of each. ``client``: the consumer's name, ``None``: the
         node's. ``max_backlog``: so many messages it may have that are not acknowledged; what the queue allows is
         granted. ``lease``: seconds, ``None``: as the queue says. Acknowledgements are sent ``ack_batch`` together,
-        ``None``: a third of the backlog, or when the oldest is ``ack_timeout`` seconds old. Raises ``QueueBusy`` where
+        ``None``: a third of the backlog, or when the oldest is ``ack_timeout`` seconds old. ``is_parallel``: several
+        messages are handled at a time, those of one ordered group one after the other. Raises ``QueueBusy`` where
         another consumer alone reads a queue."""
-        return self._subscribe(queue, client, name, max_backlog, filter, lease, ack_batch, ack_timeout)
+        terms = Terms(client or self.name or "", name, max_backlog, None if lease is None else ms(lease), filter)
+        names = [queue] if isinstance(queue, str) else list(queue)
+        acknowledging = Acknowledging(ack_batch, ms(ack_timeout), is_parallel)
+        flow = begin(self, names, terms, acknowledging, auto_create=self._auto_create)
+        subscription = self._subscriptions[flow] = Subscription(self, flow)
+        self.supply.add(flow)
+        return subscription
 
     def consume(
         self,
@@ -322,49 +328,14 @@ class Node:
         function: Callable[[Message], object],
         *,
         threads: int = 1,
-        client: str | None = None,
-        name: str | None = None,
         max_backlog: int | None = None,
-        filter: str | None = None,
-        lease: float | None = None,
-        ack_batch: int | None = None,
-        ack_timeout: float = 1.0,
+        **options: Any,
     ) -> Consumer:
         """Have ``function`` called with each message, by ``threads`` threads: it is acknowledged when that returns, and
-        has failed when it raises. ``max_backlog``: one message a thread, if none is given. See ``subscribe``."""
-        subscription = self._subscribe(
-            *(queue, client, name, max_backlog or threads, filter, lease, ack_batch, ack_timeout), is_parallel=True
-        )
+        has failed when it raises. ``max_backlog``: one message a thread, if none is given. The other ``options`` are
+        those of ``subscribe``."""
+        subscription = self.subscribe(queue, max_backlog=max_backlog or threads, is_parallel=True, **options)
         return Consumer(subscription, function, threads)
-
-    def _subscribe(
-        self,
-        queue: str | Sequence[str],
-        client: str | None,
-        name: str | None,
-        max_backlog: int,
-        filter: str | None,
-        lease: float | None,
-        ack_batch: int | None,
-        ack_timeout: float,
-        is_parallel: bool = False,
-    ) -> Subscription:
-        if max_backlog < 1:
-            raise ConfigurationError(f"`max_backlog` is {max_backlog}; it is at least 1.")
-        names = [queue] if isinstance(queue, str) else list(queue)
-        wanted = None if filter is None else filters.parse(filter)
-        terms = Terms(client or self.name or "", name, max_backlog, None if lease is None else ms(lease), filter)
-
-        def verb(tx: Unit) -> Granted:
-            found = [declaring.found(tx, one, auto_create=self._auto_create) for one in names]
-            return subscribing.subscribe(tx, found, terms)
-
-        granted = self.call(verb)
-        batch: Batch[Held] = Batch(batch_size(ack_batch, granted.backlog), ms(ack_timeout))
-        flow = Flow(names, granted, batch, wanted, self.supply.clock, is_parallel=is_parallel)
-        subscription = self._subscriptions[flow] = Subscription(self, flow)
-        self.supply.add(flow)
-        return subscription
 
     def forget(self, flow: Flow) -> None:
         """The subscription of a flow is closed."""
@@ -417,9 +388,9 @@ class Node:
         leases = [one.lease for one in messages]
         open_one = self._open_one
         if open_one is not None:
-            open_one.verbs.append(lambda tx: _all_kept(messages, verb(tx, leases)))
+            open_one.verbs.append(lambda tx: all_kept(messages, verb(tx, leases)))
             return [Settlement.SETTLED] * len(leases)
-        return _all_kept(messages, self.call(lambda tx: verb(tx, leases), wakes=wakes, keep=True))
+        return all_kept(messages, self.call(lambda tx: verb(tx, leases), wakes=wakes, keep=True))
 
     def ack_at(self, queue: str, position: int) -> Settlement:
         """Settle the message at ``position`` as taken, in no lease's name: what another consumer has leased is not
@@ -488,7 +459,7 @@ class Node:
             self.doorbell.tell()
         return result
 
-    def submit(self, verb: Callable[[Unit], R], *, size: int = 0) -> Future[R]:
+    def submit(self, verb: Callable[[Unit], R], *, size: int = 0, keep: bool = False) -> Future[R]:
         """Have a verb run in a transaction after which something may be ready; waits for nothing."""
         done: Future[R] = Future()
         done.set_running_or_notify_cancel()
@@ -500,50 +471,8 @@ class Node:
             done.set_result(cast(R, result))
             self.doorbell.tell_soon()
 
-        self.store.submit(verb, committed, size=size)
+        self.store.submit(verb, committed, size=size, keep=keep)
         return done
-
-
-class DeadLetters:
-    """The dead letters of a queue. They lie in a queue of their own, ``name``, which is received from and looked into
-    as any other."""
-
-    def __init__(self, node: Node, queue: str) -> None:
-        self._node = node
-        self._queue = queue
-        self.name = node.call(lambda tx: declaring.dead_letters(tx, queue))
-
-    def peek(self, *, after: int = 0, limit: int = 50) -> list[Message]:
-        """See ``Node.peek``."""
-        return self._node.peek(self.name, after=after, limit=limit)
-
-    def receive(self, max: int = 1, **options: Any) -> Received:
-        """See ``Node.receive``."""
-        return self._node.receive(self.name, max, **options)
-
-    def redrive(self, positions: Sequence[int] | None = None, *, to: str | None = None) -> int:
-        """Put dead letters back into the queue that they came from, or another, as if they had never been tried; all of
-        them where no ``positions`` are given. Answers how many."""
-        return self._node.call(lambda tx: clearing.redrive_letters(tx, self.name, positions, to), wakes=True)
-
-    def discard(self, positions: Sequence[int] | None = None) -> int:
-        """Give dead letters up; all of them where no ``positions`` are given. Answers how many."""
-        return self._node.call(lambda tx: clearing.discard_letters(tx, self.name, positions))
-
-
-def _all_kept(messages: Sequence[Message], answers: list[Settlement]) -> list[Settlement]:
-    for message, answer in zip(messages, answers, strict=True):
-        if answer is Settlement.LOST:
-            raise LeaseLost(
-                f"The lease of the message at position {message.position} of {message.queue} had ended: it is "
-                "delivered again. Make what is done with it repeatable, or renew the lease in time."
-            )
-        if answer is Settlement.OUT_OF_ORDER:
-            raise OutOfOrder(
-                f"The message at position {message.position} of {message.queue} has the number {message.number} of its "
-                "group, and one before it is not settled. Settle that first."
-            )
-    return answers
 
 
 def _looked_at(queue: Declared, one: browsing.Peeked) -> Message:

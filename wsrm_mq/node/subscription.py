@@ -5,16 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.node.batching import Batch, batch_size
 from wsrm_mq.node.flow import Flow, Held
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import declaring, filters, settling, subscribing
 from wsrm_mq.queue.settling import Settlement
+from wsrm_mq.queue.subscribing import Granted, Terms
 from wsrm_mq.store.transaction import Transaction as Unit
 
 if TYPE_CHECKING:
     from wsrm_mq.node.node import Node
+
+
+class Acknowledging(NamedTuple):
+    """How a consumer acknowledges: so many together, or when the oldest has waited for so many ms. ``is_parallel``: it
+    handles several messages at a time."""
+
+    batch: int | None
+    timeout: int
+    is_parallel: bool = False
 
 
 class Subscription:
@@ -26,6 +38,7 @@ class Subscription:
         self._node = node
         self.flow = flow
         self._current: Message | None = None
+        self._is_closed = False
 
     def __enter__(self) -> Subscription:
         return self
@@ -66,10 +79,10 @@ class Subscription:
         self._current = self.take(timeout)
         return self._current
 
-    def take(self, timeout: float | None = None, is_stopped: Callable[[], bool] = lambda: False) -> Message | None:
-        """Wait for a message, and acknowledge none. ``is_stopped``: whether to wait no longer, asked when woken."""
+    def take(self, timeout: float | None = None) -> Message | None:
+        """Wait for a message, and acknowledge none."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not is_stopped():
+        while True:
             woken = threading.Event()
             message = self.flow.take(woken.set)
             if message is not None and message.redelivered:
@@ -80,7 +93,6 @@ class Subscription:
             left = None if deadline is None else deadline - time.monotonic()
             if (left is not None and left <= 0) or not woken.wait(left):
                 return None
-        return None
 
     def _send_before(self) -> None:
         """Send what was acknowledged before a message that comes again: should its consumer die of it, as it perhaps
@@ -106,9 +118,9 @@ class Subscription:
     def close(self) -> None:
         """Send the acknowledgements that wait; give back, uncounted, what was not acknowledged."""
         self._node.forget(self.flow)
-        was_open = self.flow.is_open
         acknowledged, left = self.flow.end()
-        if was_open or acknowledged or left:
+        if not self._is_closed:
+            self._is_closed = True
             self._node.call(lambda tx: self._end(tx, acknowledged, left), wakes=True, keep=True)
 
     def _end(self, tx: Unit, acknowledged: list[Held], left: list[Held]) -> None:
@@ -180,3 +192,28 @@ class Subscription:
         for one in messages:
             self.flow.settled(one, is_returned=is_returned)
         self._node.supply.ask()
+
+
+def begin(
+    node: Node,
+    names: Sequence[str],
+    terms: Terms,
+    acknowledging: Acknowledging,
+    *,
+    auto_create: bool,
+) -> Flow:
+    """Begin a subscription in the store; answers its flow, which is empty. Raises ``ConfigurationError`` for terms that
+    cannot be, and ``QueueBusy``."""
+    if terms.max_backlog < 1:
+        raise ConfigurationError(f"`max_backlog` is {terms.max_backlog}; it is at least 1.")
+    if not names:
+        raise ConfigurationError("A subscription has at least one queue.")
+    wanted = None if terms.filter is None else filters.parse(terms.filter)
+
+    def verb(tx: Unit) -> Granted:
+        found = [declaring.found(tx, one, auto_create=auto_create) for one in names]
+        return subscribing.subscribe(tx, found, terms)
+
+    granted = node.call(verb)
+    batch: Batch[Held] = Batch(batch_size(acknowledging.batch, granted.backlog), acknowledging.timeout)
+    return Flow(names, granted, batch, wanted, node.supply.clock, is_parallel=acknowledging.is_parallel)
