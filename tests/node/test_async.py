@@ -93,7 +93,8 @@ def test_a_late_acknowledgement_is_refused(path: Path) -> None:
             await node.declare("orders", lease=0.2, retry=[60])
             await node.put("orders", 1)
             (message,) = await node.receive("orders")
-            await asyncio.sleep(0.5)
+            while (await node.stats("orders")).leased:
+                await asyncio.sleep(0.05)
             with pytest.raises(LeaseLost):
                 await message.ack()
 
