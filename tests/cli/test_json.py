@@ -28,6 +28,14 @@ ARGUMENTS = {
     "replay status": ["PLAN"],
     "partner show": ["acme"],
     "envelope decode": ["message.xml"],
+    "queue show": ["jobs"],
+    "queue stats": ["jobs"],
+    "queue peek": ["jobs"],
+    "queue get": ["jobs"],
+    "queue put": ["jobs", "message.xml"],
+    "queue declare": ["jobs", "--dry-run"],
+    "queue purge": ["jobs", "--dry-run"],
+    "queue delete": ["jobs", "--dry-run"],
     "sequence hold": ["SEQUENCE", "--dry-run"],
     "sequence resume": ["SEQUENCE", "--dry-run"],
     "sequence skip": ["SEQUENCE", 2, "--dry-run"],
@@ -88,9 +96,12 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
     for command in (
         ("sequence", "skip", buried.terms.identifier, 1, "--yes"),
         ("message", "discard", 5, "--yes"),
+        ("queue", "declare", "jobs"),
+        ("queue", "put", "jobs", "message.xml"),
         ("replay", "plan", "state:delivered", "--to", "app", "-o", "plan.json"),
     ):
-        done = wsrm(*command, "--reason", "why")
+        why = () if command[0] == "queue" else ("--reason", "why")
+        done = wsrm(*command, *why)
         assert done.exit_code == 0, done.output
     (plan,) = document(wsrm("replay", "list", "--json"))["plans"]
     failure = document(wsrm("failure", "list", "--json"))["failures"][0]

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "store": ("wsrm_mq.cli.store", "Make, migrate, measure and verify a store."),
     "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
     "message": ("wsrm_mq.cli.message", "Look at messages, try them again, give them up."),
+    "queue": ("wsrm_mq.cli.queue", "See queues, put messages there and take them."),
     "dead-letter": ("wsrm_mq.cli.dead_letter", "Deliver dead letters again, or give them up."),
     "audit": ("wsrm_mq.cli.audit", "See what operators did."),
     "replay": ("wsrm_mq.cli.replay", "Deliver stored messages again, by a plan."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -173,9 +174,9 @@ def body(place: Place, position: int, raw: bool, output: Path | None, unredacted
     if place.is_json:
         told = json.loads(request)
         media = {"content_type": told.get("CONTENT_TYPE"), "content_encoding": told.get("HTTP_CONTENT_ENCODING")}
-        as_json(position=position, **media, size=len(stored), redacted=is_redacted, **_encoded(exact))
+        as_json(position=position, **media, size=len(stored), redacted=is_redacted, **encoded(exact))
     elif output is not None:
-        _into_file(exact, output)
+        into_file(exact, output)
     elif raw and not is_terminal():
         sys.stdout.buffer.write(exact)
     else:
@@ -211,7 +212,7 @@ def _given(stored: bytes, request: str, *, is_open: bool) -> tuple[bool, bytes]:
     return not is_whole and not is_open, stored if plain is None else plain
 
 
-def _encoded(content: bytes) -> dict[str, str]:
+def encoded(content: bytes) -> dict[str, str]:
     """``content`` as JSON can hold it, byte for byte."""
     try:
         return {"encoding": "utf-8", "body": content.decode()}
@@ -219,10 +220,12 @@ def _encoded(content: bytes) -> dict[str, str]:
         return {"encoding": "base64", "body": base64.b64encode(content).decode("ascii")}
 
 
-def _into_file(content: bytes, output: Path) -> None:
+def into_file(content: bytes, output: Path) -> None:
     try:
         with output.open("xb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
     except FileExistsError as error:
         raise NotAllowed(f"{output} exists already; it stays as it is. Name another file.") from error
     except OSError as error:

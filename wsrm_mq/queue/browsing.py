@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from wsrm_mq.errors import PeekForbidden
-from wsrm_mq.queue.declaring import Declared
+from wsrm_mq.queue.declaring import SYSTEM, Declared
 from wsrm_mq.queue.leasing import Seen
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.filtering import Filter, fits
@@ -65,6 +65,17 @@ def check_peek(queue: Declared) -> None:
         raise PeekForbidden(f"{queue.name} is declared with `peek=False`: its messages are received, not looked at.")
 
 
+def every(db: Database) -> list[Declared]:
+    """Every queue that is not deleted, by name."""
+    found = (Declared(*row) for row in db.execute(queues.EVERY_QUEUE))
+    return [one for one in found if not one.name.endswith(f"#{one.key}")]
+
+
+def is_consumed(queue: Declared) -> bool:
+    """Else an application is called with what is there, or it is delivered elsewhere."""
+    return queue.is_declared or queue.kind in SYSTEM
+
+
 def stats(db: Database, queue: Declared, now: int) -> Stats:
     """What the queue has, counted entry by entry."""
     ready, leased, messages, size, oldest = 0, 0, 0, 0, None
@@ -78,7 +89,8 @@ def stats(db: Database, queue: Declared, now: int) -> Stats:
             leased += count
         else:
             ready += count
-    (dead,) = db.execute(consuming.LETTERS_OF, {"queue": queue.key}).fetchone()
+    owner = queue.parent if queue.kind == "dead_letter" else queue.key
+    (dead,) = db.execute(consuming.LETTERS_OF, {"queue": owner}).fetchone()
     last = db.execute(queues.LAST_PUT, {"key": queue.key}).fetchone()
     return Stats(ready, held, leased, dead, messages, size, oldest, *last)
 

@@ -107,6 +107,11 @@ def encoded(policy: QueuePolicy) -> str:
     return msgspec.json.encode(policy).decode()
 
 
+def as_values(policy: QueuePolicy) -> dict[str, Any]:
+    """Option → value, as JSON has it."""
+    return {**msgspec.structs.asdict(policy), "retry": list(policy.retry)}
+
+
 def changed(policy: QueuePolicy, options: dict[str, Any]) -> QueuePolicy:
     """``policy`` with these ``options``. Raises ``ConfigurationError`` for what is none, or no value of it."""
     unknown = sorted(set(options) - set(QueuePolicy.__struct_fields__))

@@ -24,6 +24,11 @@ QUEUE_ROW: Final = compiled(
         queue.c.name == p("name")
     )
 )
+EVERY_QUEUE: Final = compiled(
+    select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy).order_by(
+        queue.c.name
+    )
+)
 SET_POLICY: Final = compiled(update(queue).where(queue.c.id == p("key")).values(policy=p("policy")))
 POLICY: Final = compiled(select(queue.c.policy).where(queue.c.id == p("key")))
 UNDECLARE: Final = compiled(

@@ -192,15 +192,20 @@ _NEWEST_OF: Final = compiled(
 )
 
 
+def waiting(db: Database) -> dict[str, Waiting]:
+    """By the queues of wrapped services, and those to targets."""
+    return {queue: Waiting(*counts) for queue, *counts in db.execute(_WAITING)}
+
+
 def overview(db: Database, now: int) -> Overview:
     """To be called in a ``snapshot``."""
     known = known_instances(db)
     path = file_of(db)
     states = db.execute(_STATES).fetchall()
+    undelivered = waiting(db)
     blocked: Counter[str] = Counter()
     for queue, _state, _count, stopped in states:
         blocked[queue] += stopped
-    waiting = {queue: Waiting(*counts) for queue, *counts in db.execute(_WAITING)}
     letters = [row for row in db.execute(_DEAD_LETTERS) if row[1]]
     disk = os.statvfs(path.parent)
     refused = refusals(db, path)
@@ -211,7 +216,7 @@ def overview(db: Database, now: int) -> Overview:
         dead_instances=sum(holds_lock is False for _one, holds_lock in known),
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
-        waiting=waiting,
+        waiting=undelivered,
         dead_letters={queue: count for queue, count, _unconfirmed in letters},
         dead_letters_unconfirmed={queue: unconfirmed for queue, _count, unconfirmed in letters},
         unacknowledged_replies=dict(db.execute(_UNACKNOWLEDGED_REPLIES).fetchall()),
@@ -223,7 +228,7 @@ def overview(db: Database, now: int) -> Overview:
         disk_free=disk.f_bavail * disk.f_frsize,
         is_reserve_spent=is_spent(path),
         used_bytes=space(db).used,
-        unserved=unserved(db, {queue for queue, one in waiting.items() if one.held or one.ready}),
+        unserved=unserved(db, {queue for queue, one in undelivered.items() if one.held or one.ready}),
         unarchived=next((at for (at,) in db.execute(archiving.OLDEST_UNARCHIVED)), None),
         unsent=unsent_since(db, now),
         unacknowledged=unacknowledged(db),

@@ -38,6 +38,7 @@ EVENTS: Final = (
         "released_across_gap",
         "replayed",
     ),
+    *("queue_declared", "queue_deleted", "queue_purged"),
     *("replay_began", "replay_cancelled", "replay_ended", "replay_planned", "replay_skipped", "replay_stopped"),
     *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated"),
 )

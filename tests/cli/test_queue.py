@@ -1,0 +1,197 @@
+"""``wsrm-mq queue``: what is put there, looked at, taken and given up, with real stores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Service
+from tests.cli.test_completion import offered
+from tests.support.commands import Wsrm, document
+from wsrm_mq.node import connect
+from wsrm_mq.store.driver import connect_looker
+from wsrm_mq.store.invariants import all_findings
+
+WHY = ("--yes", "--reason", "test data", "--actor", "alice")
+
+
+@pytest.fixture
+def orders(path: Path, wsrm: Wsrm) -> Path:
+    """A store with the queue ``orders``."""
+    done = wsrm("queue", "declare", "orders", "max_failures=3", "ttl=3600", "overflow=drop_head")
+    assert (done.exit_code, done.stderr) == (0, "orders is made.\n")
+    return path
+
+
+def put(wsrm: Wsrm, body: bytes, *options: object) -> int:
+    return int(document(wsrm("queue", "put", "orders", "-", "--json", *options, input=body))["position"])
+
+
+def stats(wsrm: Wsrm) -> dict[str, Any]:
+    return document(wsrm("queue", "stats", "orders", "--json"))
+
+
+def acts(wsrm: Wsrm) -> list[tuple[str, str, str]]:
+    found = document(wsrm("audit", "list", "--json"))["acts"]
+    return [(one["event"], one["actor"], one["reason"]) for one in found]
+
+
+def test_what_is_put_is_looked_at_and_taken(orders: Path, somewhere: Path, wsrm: Wsrm) -> None:
+    (somewhere / "order.xml").write_bytes(b"<order/>")
+    given = ("--type", "place", "--priority", 7, "--property", "region=eu", "--property", "amount=5")
+    position = document(wsrm("queue", "put", "orders", "order.xml", *given, "--json"))["position"]
+    put(wsrm, b"\xff\x00", "--message-id", "second")
+    (one, other) = document(wsrm("queue", "peek", "orders", "--json"))["messages"]
+    assert (one["position"], one["type"], one["priority"], one["state"], one["size"]) == (
+        position,
+        "place",
+        7,
+        "ready",
+        8,
+    )
+    assert other["message_id"] == "second"
+    fits = document(wsrm("queue", "peek", "orders", "--filter", "amount = 5 and region = 'eu'", "--json"))
+    assert [found["position"] for found in fits["messages"]] == [position]
+    assert wsrm("queue", "get", "orders").stdout_bytes == b"<order/>"
+    assert wsrm("queue", "get", "orders").stdout_bytes == b"\xff\x00"
+    missing = wsrm("queue", "get", "orders")
+    assert (missing.exit_code, "`wsrm-mq queue stats orders`" in missing.stderr) == (3, True)
+    with connect_looker(orders) as db:
+        assert list(all_findings(db)) == []
+
+
+def test_looking_changes_nothing(orders: Path, wsrm: Wsrm) -> None:
+    position = put(wsrm, b"<order/>")
+    before = orders.read_bytes(), stats(wsrm)
+    assert wsrm("queue", "peek", "orders").exit_code == 0
+    assert wsrm("queue", "peek", "orders", position).stdout_bytes == b"<order/>"
+    for command in ("show", "stats"):
+        assert wsrm("queue", command, "orders").exit_code == 0
+    assert wsrm("queue", "list").exit_code == 0
+    assert (orders.read_bytes(), stats(wsrm)) == before
+    (one,) = document(wsrm("queue", "peek", "orders", "--json"))["messages"]
+    assert (one["deliveries"], one["state"]) == (0, "ready")
+
+
+def test_a_message_is_acknowledged_only_when_it_was_written(orders: Path, somewhere: Path, wsrm: Wsrm) -> None:
+    put(wsrm, b"<order/>")
+    (somewhere / "there").write_bytes(b"kept")
+    refused = wsrm("queue", "get", "orders", "--output", "there")
+    assert (refused.exit_code, (somewhere / "there").read_bytes(), stats(wsrm)["ready"]) == (4, b"kept", 1)
+    back = wsrm("queue", "get", "orders", "--no-ack")
+    assert (back.stdout_bytes, "given back" in back.stderr, stats(wsrm)["ready"]) == (b"<order/>", True, 1)
+    assert wsrm("queue", "get", "orders", "-o", "new").exit_code == 0
+    assert ((somewhere / "new").read_bytes(), stats(wsrm)["messages"]) == (b"<order/>", 0)
+
+
+def test_what_a_pipe_did_not_take_is_given_back(orders: Path, wsrm: Wsrm) -> None:
+    put(wsrm, b"x" * 1_000_000)
+    command = '"$0" -m wsrm_mq queue get orders | true'
+    done = subprocess.run(["bash", "-c", command, sys.executable], timeout=60, check=True, capture_output=True)
+    assert b"acknowledged" not in done.stderr
+    assert stats(wsrm)["ready"] == 1
+
+
+def test_a_list_shows_every_queue(orders: Path, service: Service, wsrm: Wsrm) -> None:
+    put(wsrm, b"12345")
+    put(wsrm, b"12345", "--delay", 60)
+    service.sequence(1, 3)
+    found = {one["queue"]: one for one in document(wsrm("queue", "list", "--json"))["queues"]}
+    assert found["orders"]["declared"]
+    assert [found["orders"][name] for name in ("ready", "held", "leased", "dead", "bytes")] == [1, 1, 0, 0, 10]
+    assert [found["/orders"][name] for name in ("ready", "held", "declared")] == [1, 1, False]
+    lines = wsrm("queue", "list").stdout.splitlines()
+    assert lines[0].split("\t") == ["queue", "kind", "ready", "held", "leased", "dead", "bytes", "oldest"]
+    assert stats(wsrm)["held"] == {"scheduled": 1}
+
+
+def test_what_is_leased_and_dead_is_counted(orders: Path, wsrm: Wsrm) -> None:
+    put(wsrm, b"1")
+    put(wsrm, b"2")
+    with connect(orders) as node:
+        first, _second = node.receive("orders", 2)
+        first.reject("no such customer")
+        row = next(one for one in document(wsrm("queue", "list", "--json"))["queues"] if one["queue"] == "orders")
+        assert (row["leased"], row["dead"], row["ready"]) == (1, 1, 0)
+        busy = wsrm("queue", "delete", "orders", *WHY)
+        assert (busy.exit_code, "--force" in busy.stderr, "are leased" in busy.stderr) == (4, True, True)
+        done = document(wsrm("queue", "purge", "orders", *WHY, "--json"))
+        assert (done["purged"], done["skipped"]) == (0, 1)
+    letters = wsrm("queue", "purge", "orders#dead", *WHY)
+    assert (letters.exit_code, "wsrm-mq dead-letter discard" in letters.stderr) == (4, True)
+    (letter,) = document(wsrm("queue", "peek", "orders#dead", "--json"))["messages"]
+    assert letter["state"] == "dead"
+
+
+def test_a_declaration_is_shown_and_tried(orders: Path, wsrm: Wsrm) -> None:
+    policy = document(wsrm("queue", "show", "orders", "--json"))["policy"]
+    assert (policy["max_failures"], policy["ttl"], policy["overflow"]) == (3, 3600, "drop_head")
+    tried = document(wsrm("queue", "declare", "orders", "ttl=null", "--dry-run", "--json"))
+    assert (tried["policy"]["ttl"], tried["made"], tried["dry_run"]) == (None, False, True)
+    assert document(wsrm("queue", "show", "orders", "--json"))["policy"] == policy
+    wsrm("queue", "declare", "new", "--dry-run")
+    assert [one["queue"] for one in document(wsrm("queue", "list", "--json"))["queues"]] == ["orders"]
+    for words, told in ((("ttl",), "NAME=VALUE"), (("tll=5",), "max_failures"), (("overflow=x",), "overflow")):
+        wrong = wsrm("queue", "declare", "orders", *words)
+        assert (wrong.exit_code, told in wrong.stderr) == (2, True)
+    assert [event for event, _actor, _reason in acts(wsrm)] == ["queue_declared"]
+
+
+def test_acts_are_tried_asked_for_and_written_down(orders: Path, wsrm: Wsrm) -> None:
+    positions = [put(wsrm, b"1"), put(wsrm, b"2"), put(wsrm, b"3")]
+    tried = wsrm("queue", "purge", "orders", "--dry-run")
+    assert "This would purge orders: 3 messages given up. Nothing was changed." in tried.stderr
+    assert wsrm("queue", "purge", "orders", "--yes").exit_code == 4
+    assert wsrm("queue", "purge", "orders", "--reason", "test data").exit_code == 4
+    assert stats(wsrm)["ready"] == 3
+    done = document(wsrm("queue", "purge", "orders", "--to", positions[1], *WHY, "--json"))
+    assert (done["purged"], stats(wsrm)["ready"]) == (2, 1)
+    refused = wsrm("queue", "delete", "orders", "--if-empty", *WHY)
+    assert (refused.exit_code, "`wsrm-mq queue purge orders`" in refused.stderr) == (4, True)
+    assert wsrm("queue", "delete", "orders", *WHY).exit_code == 0
+    assert document(wsrm("queue", "list", "--json"))["queues"] == []
+    assert acts(wsrm)[1:] == [("queue_purged", "alice", "test data"), ("queue_deleted", "alice", "test data")]
+
+
+@pytest.mark.parametrize("command", ["show", "stats", "peek", "get", "purge", "delete", "put"])
+def test_a_queue_that_is_not_there_is_said_with_what_to_do(path: Path, wsrm: Wsrm, command: str) -> None:
+    more = {"put": ["-"], "purge": WHY, "delete": WHY}.get(command, [])
+    missing = wsrm("queue", command, "no where", *more, input=b"x")
+    assert missing.exit_code == 3
+    assert "`wsrm-mq queue declare 'no where'`" in missing.stderr
+    assert "`wsrm-mq queue list`" in missing.stderr
+
+
+def test_the_queue_of_a_service_is_not_consumed(service: Service, wsrm: Wsrm) -> None:
+    service.sequence(1)
+    for command in ("peek", "get", "stats"):
+        refused = wsrm("queue", command, "/orders")
+        assert (refused.exit_code, "`wsrm-mq message list queue:/orders`" in refused.stderr) == (4, True)
+    assert wsrm("message", "list", "queue:/orders").exit_code == 0
+
+
+def test_without_a_store_none_is_made(somewhere: Path, wsrm: Wsrm) -> None:
+    for words in (["list"], ["get", "orders"], ["put", "orders", "-"], ["declare", "orders"]):
+        assert wsrm("queue", *words, input=b"x").exit_code == 5
+    assert list(somewhere.iterdir()) == []
+
+
+def test_what_a_producer_wrote_has_no_effect_on_a_terminal(orders: Path, wsrm: Wsrm) -> None:
+    put(wsrm, b"x", "--type", "\x1b[2Jplace")
+    assert "\x1b" not in wsrm("queue", "peek", "orders").stdout
+    assert "\\x1b[2Jplace" in wsrm("queue", "peek", "orders").stdout
+
+
+def test_names_of_queues_are_completed(orders: Path) -> None:
+    for command in ("show", "stats", "peek", "get", "put", "declare", "purge", "delete"):
+        assert offered(f"wsrm-mq queue {command} or") == ["orders"]
+
+
+def test_a_filter_that_cannot_be_read_is_pointed_at(orders: Path, wsrm: Wsrm) -> None:
+    for command in ("peek", "get"):
+        wrong = wsrm("queue", command, "orders", "--filter", "priority >")
+        assert (wrong.exit_code, "filter" in wrong.stderr) == (2, True)

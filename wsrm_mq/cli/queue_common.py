@@ -1,0 +1,81 @@
+"""What the commands of queues have in common: the queue by its name, and a body that is written out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.message import encoded, into_file
+from wsrm_mq.cli.output import as_json, is_terminal, write
+from wsrm_mq.cli.place import Place
+from wsrm_mq.errors import NotAllowed, NotFound, UnknownQueue
+
+if TYPE_CHECKING:
+    from wsrm_mq.queue.declaring import Declared
+    from wsrm_mq.store.port import Database
+
+name_argument: Final = click.argument("name", metavar="QUEUE", shell_complete=completing.values("queue"))
+output_option: Final = click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The body into this file, which is made."
+)
+filter_option: Final = click.option("--filter", "wanted", metavar="TEXT", help='Only what fits: "priority > 5".')
+
+
+def consumed(place: Place, db: Database, name: str) -> Declared:
+    """The queue. Raises ``NotFound``, and ``NotAllowed`` for one that a service is called from, with what to do."""
+    from wsrm_mq.queue import declaring
+
+    try:
+        return declaring.read(db, name)
+    except UnknownQueue:
+        raise unknown(place, name) from None
+    except NotAllowed as error:
+        steps = place.told(f"See what is there with `wsrm-mq message list {_term(name)}`.")
+        raise NotAllowed(f"{error} {steps}") from None
+
+
+def unknown(place: Place, name: str) -> NotFound:
+    steps = f"`wsrm-mq queue list` has those that there are; `wsrm-mq queue declare {quote(name)}` makes it."
+    return NotFound(f"There is no queue {name}: {place.told(steps)}")
+
+
+def _term(name: str) -> str:
+    return quote(f"queue:{name}")
+
+
+def give(place: Place, body: bytes, facts: dict[str, Any], output: Path | None) -> None:
+    """Write a body out; when this is left it is written."""
+    if output is not None:
+        into_file(body, output)
+    if place.is_json:
+        as_json(message=facts, **({} if output is not None else encoded(body)))
+    elif output is None and is_terminal():
+        write(body.decode("utf-8", "backslashreplace"), keep="\n\t")
+    elif output is None:
+        sys.stdout.buffer.write(body)
+    sys.stdout.flush()
+
+
+def values_of(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """Words ``NAME=VALUE``, each value read as JSON where it is that."""
+    values: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{one!r}: write NAME=VALUE.")
+        values[name] = _read(value)
+    return values
+
+
+def _read(value: str) -> Any:
+    """What JSON reads as that, else a text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
