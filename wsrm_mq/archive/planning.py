@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
     epoch: str | None
     ledger: int
     held: dict[str, Keys]
-    """The fields of the manifest afterwards, by name."""
+    """The keys that the archive holds afterwards, by the names of the fields of its manifest."""
 
     is_new: bool
     """Otherwise there is nothing but sequences that go on, without a message of theirs that was settled."""

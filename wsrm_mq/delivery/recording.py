@@ -279,7 +279,7 @@ class Recording:
         return self._store.call(lambda tx: give_back(tx, claim, stopping=stopping), keep=True, committed=committed)
 
     def _released(self, claim: Claim) -> None:
-        """From this commit on another process may run what is kept of it in memory."""
+        """The claim was given back: forget the messages of its lane, which another process may run now."""
         self._prefetch.drop(claim.lane)
         self._on_release()
 
@@ -313,7 +313,7 @@ class Recording:
         return self._store.call(_settling(claim, delivery, Outcome(), release=False), keep=True)
 
     def note(self, claim: Claim, delivery: Delivery, outcome: Outcome, done: Settled) -> None:
-        """Write down what came of a message that is settled already; what of it cannot be stored, in words."""
+        """Write down the outcome of a message that is settled already; in words where it cannot be stored."""
         lost: object = outcome.error
         if outcome.reply is None and outcome.error is None and outcome.remark is None:
             self._store.submit(_noting(claim, delivery, outcome), lambda _result, _error: None, lingers=True)

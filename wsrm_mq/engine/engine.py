@@ -293,7 +293,8 @@ class Engine:
             self.store.suspend()
 
     def _end_calls(self) -> None:
-        """While this process has had no request, only its workers wait for the fork."""
+        """Let calls of the application end before a fork, for ``_DRAIN_SECONDS`` at most. Once this process has had a
+        request, that is waited for no longer."""
         deadline = time.monotonic() + _DRAIN_SECONDS
         while not (self._gate.close(_CALL_SECONDS) or self.duty.is_asked or time.monotonic() > deadline):
             continue

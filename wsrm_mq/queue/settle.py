@@ -190,8 +190,9 @@ def keep_reply(
     *,
     is_awaited: bool = False,
 ) -> Sent:
-    """``add_reply`` of one that has its place, or gets none. The reply to a replay is about the sequence that is
-    replayed."""
+    """Store the reply to the message at ``position``, with its place ``header`` in the offered sequence if it has
+    one, and have it sent where it leaves in a request of its own. Answers how. The reply to a replay is about the
+    sequence that is replayed."""
     sent = NOT_SENT
     about = tx.sequence(lane.replay_of or lane.id) if lane is not None else None
     if about is not None and reply.outgoing_message is not None:

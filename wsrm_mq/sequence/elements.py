@@ -104,7 +104,7 @@ class MakeConnection:
     address: str | None
     """Messages to this very address are asked for."""
     unsupported: tuple[tuple[str, str], ...] = ()
-    """(namespace, local name) of what it would select them by beside, each once."""
+    """(namespace, local name) of each selection beside the address, which is not supported here."""
 
 
 @dataclass(frozen=True, slots=True)

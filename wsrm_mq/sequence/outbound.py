@@ -79,7 +79,7 @@ class NewMessage:
 
 
 class Own(enum.Enum):
-    """Events without content."""
+    """The events of an outbound sequence that have no content, by their triggers in the table of states."""
 
     CLOSE = OutboundTrigger.CLOSE
     CLOSE_CONFIRMED = OutboundTrigger.CLOSE_CONFIRMED

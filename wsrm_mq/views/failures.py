@@ -26,7 +26,7 @@ from wsrm_mq.views.refusals import REFUSED, Refusal, key_of, option_named, refus
 LOOKED_AT: Final = 20_000
 """So many attempts, the newest that fit, are grouped."""
 MOST: Final = 1_000
-"""Groups of them that are told apart, those of the newest attempts."""
+"""At most so many groups of attempts are told apart: the ones with the newest attempts."""
 NAMED: Final = 20
 """Queues and partners of a group that are named."""
 NEWEST: Final = 10

@@ -17,7 +17,7 @@ _WITHOUT_ROOM: Final = ("max_store", "disk_full")
 
 
 class Room(NamedTuple):
-    """What pruning would make."""
+    """The room that pruning would make in the store."""
 
     older_than: str = ""
     """The age to name; empty: nothing may be pruned."""

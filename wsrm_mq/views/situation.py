@@ -82,13 +82,14 @@ class Undelivered(NamedTuple):
     """What came, was settled, and was not delivered, nor was any replay of it."""
 
     open: AckRanges
-    """Nobody has confirmed it."""
+    """The numbers that no operator has confirmed."""
     written_off: AckRanges
-    """An operator has confirmed or discarded it."""
+    """The numbers that an operator has confirmed or discarded."""
     reason: str
-    """Of the last that is open: ``skipped``, ``max_failures``, ``replayed`` where its replay is not delivered, …"""
+    """The reason of the last number that is open: ``skipped``, ``max_failures``, ``replayed`` where its replay is not
+    delivered, …"""
     letters: int
-    """So many that are open are dead letters."""
+    """The count of the open numbers whose messages are dead letters."""
 
 
 class Situation(NamedTuple):

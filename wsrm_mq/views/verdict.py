@@ -154,7 +154,7 @@ def is_to_judge(now: ColumnElement[int], faulted: Select[Any] = _WITH_FAULTS) ->
 
 
 def is_quiet(now: ColumnElement[int]) -> ColumnElement[bool]:
-    """Of an open sequence whose source has sent nothing for so long that it is silent although nothing waits for it."""
+    """The condition on sequences that are open and had nothing received for ``SILENT_WITHOUT``."""
     return and_(_sequence.state == "created", _sequence.kind == "rm", _sequence.active_at <= now - SILENT_WITHOUT)
 
 
