@@ -16,9 +16,10 @@
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
     ├── NotAuthenticated         `authenticate` turns a request away; answered 401
     ├── NotFound                 no such sequence, message, queue
+    │   ├── UnknownQueue         no queue of this name is there, and none is made without being asked for
+    │   └── Unrouted             no queue takes what was published
     ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
     │   └── FilterError          a filter (``queue.filters``) that cannot be read
-    │   └── UnknownQueue         no queue of this name is there, and none is made without being asked for
     ├── NotAllowed               the state of the thing forbids the verb
     │   ├── QueueBusy            another consumer alone reads the queue, or has leased what is in it
     │   ├── PeekForbidden        the policy of the queue forbids to look into it
@@ -81,6 +82,7 @@ __all__ = [
     "TransactionAlreadyStarted",
     "TransactionNotStarted",
     "UnknownQueue",
+    "Unrouted",
     "WSRMError",
 ]
 
@@ -232,6 +234,10 @@ class TransactionNotStarted(NotAllowed):
 
 class UnknownQueue(NotFound):
     """There is no queue of this name. The text says how to declare it."""
+
+
+class Unrouted(NotFound):
+    """No queue takes what was published; no message was stored."""
 
 
 class QuotaExceeded(WSRMError):

@@ -18,7 +18,10 @@ from wsrm_mq.queue import settling
 from wsrm_mq.queue.settling import Settlement
 
 SAME: Final = frozenset(
-    ("declare", "keys", "delete", "purge", "stats", "put_many", "ack_at", "received", "settle", "peek", "get")
+    (
+        *("declare", "keys", "delete", "purge", "stats", "put_many", "ack_at", "received", "settle", "peek", "get"),
+        *("bind", "unbind", "publish", "subscribe_durable", "unsubscribe", "clients"),
+    )
 )
 """Methods of ``Node`` that are awaited, and else the same."""
 _POLL_SECONDS: Final = 1.0

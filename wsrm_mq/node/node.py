@@ -25,7 +25,7 @@ from wsrm_mq.node.payload import stored
 from wsrm_mq.node.subscription import Acknowledging, Subscription, begin
 from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transaction
-from wsrm_mq.queue import browsing, clearing, declaring, filters, settling
+from wsrm_mq.queue import browsing, clearing, declaring, filters, settling, topics
 from wsrm_mq.queue import put as putting
 from wsrm_mq.queue.browsing import Stats
 from wsrm_mq.queue.clearing import Cleared
@@ -35,6 +35,7 @@ from wsrm_mq.queue.policies import FOREVER, QueuePolicy, ms
 from wsrm_mq.queue.put import Put
 from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.queue.subscribing import Terms
+from wsrm_mq.queue.topics import Client, Published
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.applications import CONSUMING
 from wsrm_mq.store.clock import Clock, wall_clock
@@ -203,6 +204,44 @@ class Node:
                     raise
                 self.doorbell.wait(rings, left)
 
+    # topics
+
+    def bind(self, pattern: str, queue: str, *, filter: str | None = None) -> None:
+        """From now on what is published to a topic of ``pattern``, and fits ``filter``, goes into ``queue`` too. In a
+        pattern ``*`` is one level, and ``#`` at its end all that may follow."""
+
+        def verb(tx: Unit) -> None:
+            topics.bind(tx, pattern, declaring.found(tx, queue, auto_create=self._auto_create), filter)
+
+        self.call(verb)
+
+    def unbind(self, pattern: str, queue: str) -> int:
+        """Nothing of ``pattern`` goes into ``queue`` any more. Answers how many bindings there were."""
+        return self.call(lambda tx: topics.unbind(tx, pattern, declaring.declared(tx, queue)))
+
+    def publish(self, topic: str, body: object, *, mandatory: bool = False, **options: Any) -> Published:
+        """Put a message into every queue that is bound to ``topic``, or into none of them; answers its position in the
+        first, and their names. ``options``: see ``put``. Where no queue takes it, that is on record as ``unrouted``;
+        ``mandatory``: ``Unrouted`` is raised too. Within a transaction it answers neither. Raises ``QuotaExceeded``,
+        also where a queue would have its producers wait."""
+        one = self._stored(body, options)
+        topics.check_topic(topic)
+        open_one = self._open_one
+        if open_one is not None:
+            at = len(open_one.positions)
+            open_one.positions.append(0)
+
+            def later(tx: Unit) -> None:
+                open_one.positions[at] = topics.publish(tx, topic, one, mandatory=mandatory).position or 0
+
+            open_one.verbs.append(later)
+            open_one.size += len(one.body)
+            return Published(None, ())
+        done = self.call(lambda tx: topics.publish(tx, topic, one), size=len(one.body), wakes=True)
+        if mandatory and not done.queues:
+            raise topics.unrouted(topic)
+        return done
+
     # transactions
 
     def transaction(self) -> Transaction:
@@ -297,8 +336,9 @@ class Node:
 
     def subscribe(
         self,
-        queue: str | Sequence[str],
+        queue: str | Sequence[str] = (),
         *,
+        topic: str | None = None,
         client: str | None = None,
         name: str | None = None,
         max_backlog: int = 1,
@@ -313,7 +353,17 @@ class Node:
         granted. ``lease``: seconds, ``None``: as the queue says. Acknowledgements are sent ``ack_batch`` together,
         ``None``: a third of the backlog, or when the oldest is ``ack_timeout`` seconds old. ``is_parallel``: several
         messages are handled at a time, those of one ordered group one after the other. Raises ``QueueBusy`` where
-        another consumer alone reads a queue."""
+        another consumer alone reads a queue.
+
+        ``topic``, instead of a queue: consume what is published to topics of this pattern and fits ``filter``. The
+        subscription ``name`` of the client collects that in a queue of its own from now on, also while nobody consumes
+        it, until ``unsubscribe``."""
+        if topic is not None:
+            if queue or name is None:
+                raise ConfigurationError("A subscription to a `topic` has a `name`, and no `queue` beside it.")
+            queue, filter = self.subscribe_durable(topic, name, client=client, filter=filter), None
+        if not queue:
+            raise ConfigurationError("A subscription is to a `queue`, to several, or to a `topic`: give one.")
         terms = Terms(client or self.name or "", name, max_backlog, None if lease is None else ms(lease), filter)
         names = [queue] if isinstance(queue, str) else list(queue)
         acknowledging = Acknowledging(ack_batch, ms(ack_timeout), is_parallel)
@@ -321,6 +371,20 @@ class Node:
         subscription = self._subscriptions[flow] = Subscription(self, flow)
         self.supply.add(flow)
         return subscription
+
+    def subscribe_durable(self, topic: str, name: str, *, client: str | None = None, filter: str | None = None) -> str:
+        """Begin a subscription to topics without consuming it; answers the name of its queue. See ``subscribe``."""
+        who = client or self.name or ""
+        return self.call(lambda tx: topics.subscribe_durable(tx, who, name, topic, filter)).name
+
+    def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
+        """End a subscription to topics: nothing is collected for it any more, and what was is purged."""
+        return self.call(lambda tx: topics.unsubscribe(tx, client or self.name or "", name))
+
+    def clients(self) -> list[Client]:
+        """Who has subscribed to queues and topics, and whether it is there."""
+        with self.store.reader() as db:
+            return topics.clients(db, self.store.instances, self.store.clock())
 
     def consume(
         self,

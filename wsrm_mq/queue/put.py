@@ -62,11 +62,11 @@ def put(tx: Transaction, queue: Declared, one: Put) -> int:
         if known is not None:
             return known
     make_room(tx, queue, len(one.body))
-    message = add_message(tx, _with_promoted(one, queue.policy.properties))
+    message = add_message(tx, with_promoted(one, queue.policy.properties))
     return add_entry(tx, queue, one, message, came_with=True)
 
 
-def _with_promoted(one: Put, expressions: Mapping[str, str]) -> Put:
+def with_promoted(one: Put, expressions: Mapping[str, str]) -> Put:
     """The message with the properties too that its queue promotes: they go before those that it was put with."""
     found = promote(expressions, one.body, charset_of(one.header.content_type)) if expressions else {}
     if not found:

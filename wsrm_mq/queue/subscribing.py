@@ -38,12 +38,9 @@ def subscribe(tx: Transaction, queues: Sequence[Declared], terms: Terms) -> Gran
     backlog = min([terms.max_backlog, *(limit for limit in limits if limit is not None)])
     seconds = None if queues[0].policy.is_lasting else queues[0].policy.lease
     lease = terms.lease if terms.lease is not None else None if seconds is None else ms(seconds)
-    who = {"instance": tx.instance, "name": terms.client}
-    known = tx.execute(subscribing.CLIENT, who).fetchone()
-    (client,) = known or tx.execute(subscribing.ADD_CLIENT, {**who, "now": tx.now}).fetchone()
     row = {
         "name": terms.name,
-        "client": client,
+        "client": client_of(tx, terms.client),
         "queue": queues[0].key,
         "filter": terms.filter,
         "asked": terms.max_backlog,
@@ -57,6 +54,14 @@ def subscribe(tx: Transaction, queues: Sequence[Declared], terms: Terms) -> Gran
     for queue in queues:
         take_for(tx, queue, consumer)
     return Granted(key, backlog, lease, consumer)
+
+
+def client_of(tx: Transaction, name: str) -> int:
+    """The key of the client of this name of this instance."""
+    who = {"instance": tx.instance, "name": name}
+    known = tx.execute(subscribing.CLIENT, who).fetchone()
+    (key,) = known or tx.execute(subscribing.ADD_CLIENT, {**who, "now": tx.now}).fetchone()
+    return int(key)
 
 
 def unsubscribe(tx: Transaction, queues: Sequence[Declared], granted: Granted) -> None:

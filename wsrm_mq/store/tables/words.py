@@ -40,7 +40,7 @@ EVENTS: Final = (
     ),
     *("queue_declared", "queue_deleted", "queue_purged"),
     *("replay_began", "replay_cancelled", "replay_ended", "replay_planned", "replay_skipped", "replay_stopped"),
-    *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated"),
+    *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated", "unrouted"),
 )
 """Events of the ledger."""
 REASONS: Final = (
