@@ -97,10 +97,11 @@ INDEX = {
     "STATES": "entry_consumed (queue=?)",
     "LETTERS_OF": "queue_dead_letters (parent=?)",
     "DECLARED_QUEUES": "sqlite_autoindex_queue_1",
+    "EVERY_QUEUE": "sqlite_autoindex_queue_1",
     "LEASED_IN": "instance",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-LOOKS_AT_ALL = {"HOLDERS", "LEASED_IN", "DECLARED_QUEUES"}
+LOOKS_AT_ALL = {"HOLDERS", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE"}
 """Instances and queues are few."""
 SORTED = {"STATES"}
 PARTIAL = {
