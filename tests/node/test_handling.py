@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -125,3 +127,52 @@ def test_of_ten_messages_only_the_one_that_its_consumer_dies_of_reaches_the_limi
     assert [one.json() for one in node.dead("orders").peek()] == [4]
     assert sorted(set(handled)) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     until(lambda: node.stats("orders").ready == 0)
+
+
+def test_a_function_whose_queue_is_deleted_is_told_to_be_called_no_longer(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.put("orders", "first")
+    done = threading.Event()
+    with node.consume("orders", lambda _message: done.set()) as consumer:
+        assert done.wait(10)
+        until(lambda: node.stats("orders").messages == 0)
+        node.delete("orders", force=True)
+        consumer.join()
+    (told,) = [one for one in caplog.records if "consumer.ended" in one.message]
+    assert told.levelno == logging.ERROR
+    assert "orders" in told.message
+
+
+def test_a_function_that_exits_has_failed(node: Node) -> None:
+    node.declare("orders", max_failures=1)
+    node.put_many("orders", ["exit", "go on"])
+    seen = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.body.decode())
+        if message.body.decode() == "exit":
+            sys.exit(1)
+
+    with node.consume("orders", handle):
+        until(lambda: seen == ["exit", "go on"])
+    (letter,) = node.dead("orders").peek()
+    assert letter.last_error == "SystemExit: 1"
+
+
+def test_a_watch_that_meets_an_error_says_so_and_goes_on(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met = threading.Event()
+
+    def look() -> float:
+        monkeypatch.undo()
+        met.set()
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(node.doorbell, "_look", look)
+    node.doorbell.nudge()
+    assert met.wait(10)
+    until(lambda: any("watch.failed" in one.message and "no such thing" in one.message for one in caplog.records))
+    node.put("orders", "on", delay=0.2)
+    assert node.receive("orders", wait=10)[0].body.decode() == "on"

@@ -245,6 +245,16 @@ EVENTS: Final = {
         "it went back. What would expire by it, or be pruned, waits ten minutes, should it come back: `wsrm-mq doctor`",
     ),
     "watch.failed": _reported(ERROR, "error", "A turn of the watch failed; the next one follows"),
+    "consumer.ended": _reported(
+        ERROR,
+        "queue error",
+        "A function that was called with messages of a queue is called no longer: call `consume` anew",
+    ),
+    "consumer.late": _logged(
+        WARNING,
+        "queue count",
+        "Leases had ended before their acknowledgements came: these messages are delivered again",
+    ),
     "janitor.store_error": _reported(
         ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
     ),

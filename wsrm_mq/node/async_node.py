@@ -150,6 +150,14 @@ class AsyncConsumer:
             await self.subscription.close()
 
     async def _loop(self) -> None:
+        try:
+            await self._handle_all()
+        except Exception as error:
+            inner = self.subscription.subscription
+            inner.events.tell("consumer.ended", queue=", ".join(inner.flow.names), error=error)
+            raise
+
+    async def _handle_all(self) -> None:
         while not self._is_stopping and (message := await self.subscription.take()) is not None:
             try:
                 await self._function(message)

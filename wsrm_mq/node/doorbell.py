@@ -9,9 +9,11 @@ from contextlib import suppress
 from typing import Final
 
 from wsrm_mq.errors import StoreError
+from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import expiring
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.instances import MAY_BE_READY, Neighbours
+from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -25,11 +27,16 @@ class Doorbell:
     """One thread of a node. ``rings`` grows whenever something may be ready."""
 
     def __init__(
-        self, store: Store, rung: Callable[[], None] = lambda: None, look: Callable[[], float] = lambda: POLL_SECONDS
+        self,
+        store: Store,
+        events: Events,
+        rung: Callable[[], None] = lambda: None,
+        look: Callable[[], float] = lambda: POLL_SECONDS,
     ) -> None:
         """``rung`` is told of every ring. ``look`` is called in every turn of the watch, and answers after how many
         seconds it wants the next one."""
         self._store = store
+        self._events = events
         self._rung = rung
         self._look = look
         self._is_to_tell = False
@@ -38,7 +45,8 @@ class Doorbell:
         self._rings = 0
         self._stopping = threading.Event()
         self._neighbours = Neighbours(store.instances)
-        self._thread = threading.Thread(target=self._loop, name="wsrm-mq-node", daemon=True)
+        self._trouble = Repeated()
+        self._thread = Lasting("wsrm-mq-node", self._loop, self._broke, events)
 
     def start(self) -> None:
         self._thread.start()
@@ -117,9 +125,15 @@ class Doorbell:
                 else:
                     turned_at, due = now, now + self._turn()
                 seconds = min(max(0.0, due - time.monotonic()), self._look())
-            except StoreError:
+                self._trouble.over()
+            except StoreError as error:
+                self._trouble.tell(self._events, "watch.store_error", error)
                 seconds = POLL_SECONDS
                 self._stopping.wait(POLL_SECONDS)
+
+    def _broke(self, error: BaseException) -> None:
+        self._trouble.tell(self._events, "watch.failed", error)
+        self._stopping.wait(POLL_SECONDS)
 
     def _turn(self) -> float:
         """End what is over; answers after how many seconds there is more to do."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from wsrm_mq.events.telling import Events
 from wsrm_mq.node.backlog import Backlog
 from wsrm_mq.node.batching import Batch
 from wsrm_mq.node.message import Message
@@ -38,6 +39,7 @@ class Flow:
         batch: Batch[Held],
         wanted: Filter | None,
         clock: Callable[[], int],
+        events: Events,
         *,
         is_parallel: bool = False,
     ) -> None:
@@ -49,6 +51,7 @@ class Flow:
         self.lost = 0
         """Acknowledgements that came when their leases had ended."""
         self._clock = clock
+        self._events = events
         self._backlog: Backlog[Held] = Backlog(granted.backlog, granted.lease)
         self._batch = batch
         self._busy: set[int] = set()
@@ -158,8 +161,13 @@ class Flow:
 
     def late(self) -> None:
         """A settlement came when its lease had ended."""
-        with self._lock:
-            self.lost += 1
+        self._lose(1)
+
+    def _lose(self, count: int) -> None:
+        if count:
+            with self._lock:
+                self.lost += count
+            self._events.tell("consumer.late", queue=", ".join(self.names), count=count)
 
     def finish(self) -> None:
         """Hand no other message over, and wake all who wait."""
@@ -185,9 +193,9 @@ class Flow:
     def sent(self, held: Sequence[Held], lost: int) -> None:
         """These are settled, ``lost`` of them too late."""
         with self._lock:
-            self.lost += lost
             for one in held:
                 self._backlog.settled(one.position)
+        self._lose(lost)
 
     def to_renew(self) -> list[Held]:
         with self._lock:

@@ -56,13 +56,14 @@ class Consumer:
                 if message is None:
                     return
                 self._handle(message)
-        except Exception as error:
+        except BaseException as error:
             self.error = error
+            self.subscription.events.tell("consumer.ended", queue=", ".join(self.subscription.flow.names), error=error)
 
     def _handle(self, message: Message) -> None:
         try:
             self._function(message)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too: it has not taken the message
             try:
                 message.nack(error)
             except LeaseLost:  # it is delivered again in any case

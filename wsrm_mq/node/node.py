@@ -16,6 +16,7 @@ from wsrm_mq.errors import (
     TransactionAlreadyStarted,
     TransactionNotStarted,
 )
+from wsrm_mq.events.telling import Events
 from wsrm_mq.node.dead_letters import DeadLetters
 from wsrm_mq.node.doorbell import Doorbell
 from wsrm_mq.node.flow import Flow
@@ -78,13 +79,14 @@ class Node:
         first message that is put there."""
         self.name = name
         self._auto_create = auto_create
-        self.store = Store(where, clock=clock, serving=CONSUMING)
+        self.events = Events()
+        self.store = Store(where, clock=clock, serving=CONSUMING, events=self.events)
         self.store.open()
         self._pid = os.getpid()
         self.supply = Supply(
             self.store, self._message_of, lambda: self.doorbell.nudge(), lambda: self.doorbell.settled()
         )
-        self.doorbell = Doorbell(self.store, self.supply.ask, self.supply.look)
+        self.doorbell = Doorbell(self.store, self.events, self.supply.ask, self.supply.look)
         self.doorbell.start()
         self._own = threading.local()
         self._subscriptions: dict[Flow, Subscription] = {}

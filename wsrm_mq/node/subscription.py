@@ -36,6 +36,7 @@ class Subscription:
 
     def __init__(self, node: Node, flow: Flow) -> None:
         self._node = node
+        self.events = node.events
         self.flow = flow
         self._current: Message | None = None
         self._is_closed = False
@@ -216,4 +217,4 @@ def begin(
 
     granted = node.call(verb)
     batch: Batch[Held] = Batch(batch_size(acknowledging.batch, granted.backlog), acknowledging.timeout)
-    return Flow(names, granted, batch, wanted, node.supply.clock, is_parallel=acknowledging.is_parallel)
+    return Flow(names, granted, batch, wanted, node.supply.clock, node.events, is_parallel=acknowledging.is_parallel)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from wsrm_mq.errors import StoreUnavailable, WSRMError
+from wsrm_mq.errors import StoreError, StoreUnavailable, WSRMError
 from wsrm_mq.node.flow import Flow, Held
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.sharing import Load, shares
@@ -126,7 +126,7 @@ class Supply:
             self._store.submit(
                 partial(self._run, flows, sent, renewed), partial(self._done, flows, sent), keep=bool(sent)
             )
-        except StoreUnavailable as error:
+        except StoreError as error:
             self._done(flows, sent, None, error)
 
     # in the transaction
