@@ -18,6 +18,7 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
 POLL_SECONDS: Final = 1.0
+WITNESS_SECONDS: Final = 5.0
 SOONEST_SECONDS: Final = 0.002
 PAUSE_SECONDS: Final = 0.005
 """Between two looks at what time has ended, where others ring more often than that."""
@@ -108,6 +109,7 @@ class Doorbell:
         presence = self._store.presence
         assert presence is not None
         seconds = due = turned_at = looked_at = 0.0
+        witnessed_at = time.monotonic()
         while not self._stopping.is_set():
             try:
                 heard = presence.wait(seconds)
@@ -120,6 +122,9 @@ class Doorbell:
                 if now - looked_at >= POLL_SECONDS:
                     looked_at = now
                     self._look_around()
+                if now - witnessed_at >= WITNESS_SECONDS:
+                    witnessed_at = now
+                    self._store.bear_witness()
                 if heard and now < turned_at + PAUSE_SECONDS:
                     due = min(due, turned_at + PAUSE_SECONDS)
                 else:

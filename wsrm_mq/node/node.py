@@ -144,11 +144,11 @@ class Node:
         self, queue: str, body: object, *, wait: bool = True, timeout: float | None = None, **options: Any
     ) -> int | Future[int]:
         """Put a message; answers its position, once it is on the disk. ``options`` are ``type``, ``message_id``,
-        ``properties``, ``content_type``, ``priority``, ``ttl``, ``deliver_at``, ``delay``, ``group``, ``reach_by``,
-        ``receive_by``, ``journal``, ``report_to`` and ``reports``. Within a transaction it answers 0: the transaction
-        has the position when it is committed. Where the queue has no room and its ``overflow`` is ``block``, it waits
-        up to ``timeout`` seconds; ``None``: for ever. Raises ``QuotaExceeded``. Without ``wait`` it answers a
-        confirmation at once, whose ``result()`` is the position, or raises: several of them share a commit."""
+        ``properties``, ``content_type``, ``priority``, ``ttl``, ``deliver_at``, ``delay``, ``group`` and
+        ``receive_by``. Within a transaction it answers 0: the transaction has the position when it is committed. Where
+        the queue has no room and its ``overflow`` is ``block``, it waits up to ``timeout`` seconds; ``None``: for ever.
+        Raises ``QuotaExceeded``. Without ``wait`` it answers a confirmation at once, whose ``result()`` is the
+        position, or raises: several of them share a commit."""
         if not wait:
             return self._put_soon(queue, self._stored(body, options))
         return self._put(queue, [self._stored(body, options)], timeout)[0]

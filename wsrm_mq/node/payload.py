@@ -23,12 +23,8 @@ def stored(
     deliver_at: float | None = None,
     delay: float | None = None,
     group: str | None = None,
-    reach_by: float | None = None,
     receive_by: float | None = None,
     topic: str | None = None,
-    journal: str | None = None,
-    report_to: str | None = None,
-    reports: str | None = None,
     client: str | None = None,
     now: int = 0,
 ) -> Put:
@@ -45,11 +41,7 @@ def stored(
         topic,
         None if not properties else json.dumps(properties, ensure_ascii=False),
         content_type or kind,
-        _ms(reach_by),
         _ms(receive_by),
-        journal,
-        report_to,
-        reports,
         client,
     )
     at = _ms(deliver_at) if delay is None else now + ms(delay)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQueue
-from wsrm_mq.queue import filters
 from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, changed, decoded, encoded
 from wsrm_mq.queue.promoting import refuse_unusable
 from wsrm_mq.store import queues
@@ -38,7 +37,7 @@ class Declared(NamedTuple):
 
 def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, kind: str = "app") -> Declared:
     """Make a queue, or change the policy of one: options that are not named stay. Raises ``ConfigurationError`` for
-    what is no option, ``FilterError``, and ``NotAllowed`` for a queue that an application is called from."""
+    what is no option, and ``NotAllowed`` for a queue that an application is called from."""
     check_name(name)
     row = tx.queue_row(name)
     if row is None:
@@ -53,8 +52,6 @@ def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, k
     found = Declared(*row)
     wanted = changed(found.policy, options or {})
     refuse_unusable(wanted.properties)
-    if wanted.barrier is not None:
-        filters.parse(wanted.barrier)
     policy = encoded(wanted)
     if policy == found.stored_policy:
         return found

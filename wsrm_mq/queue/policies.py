@@ -49,17 +49,12 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What becomes of an ordered group whose next message has failed for good: it stops, or goes on without it."""
     dead_letter: bool = True
     """What is given up is kept among the dead letters; else it is discarded."""
-    journal: bool = False
     retain: float = 0.0
     """How long the body of a settled message is kept."""
     dedupe_window: float = 600.0
     """So long a message of the same id is the same message."""
-    durability: Literal["recoverable", "relaxed", "express"] = "recoverable"
     properties: dict[str, str] = {}
     """An XPath or a path into JSON by property: what is taken from a body when it is stored (``promoting``)."""
-    barrier: str | None = None
-    """A filter: what fits waits for all before it, and all behind it wait for that."""
-    scope: Literal["node", "site", "enterprise"] = "node"
 
     def __post_init__(self) -> None:
         for name in ("max_backlog", "max_failures", "max_cancels", "max_deliveries", "max_messages", "max_bytes"):

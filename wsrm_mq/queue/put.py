@@ -28,11 +28,7 @@ class Header(NamedTuple):
     topic: str | None = None
     properties: str | None = None
     content_type: str | None = None
-    reach_by: int | None = None
     receive_by: int | None = None
-    journal: str | None = None
-    report_to: str | None = None
-    reports: str | None = None
     client: str | None = None
 
 

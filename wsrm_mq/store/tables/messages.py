@@ -161,13 +161,7 @@ header: Final = table(
     # A JSON object.
     Column("properties", Text),
     Column("content_type", Text),
-    # Deadlines, ms since the epoch.
-    Column("reach_by", Number),
     Column("receive_by", Number),
-    Column("journal", Text),
-    # The queue that is told of it, and what it is told.
-    Column("report_to", Text),
-    Column("reports", Text),
     # Who put it.
     Column("client", Text),
 )

@@ -85,8 +85,8 @@ CREATE TABLE new_lane (id INTEGER NOT NULL, queue INTEGER NOT NULL, kind TEXT DE
     "CREATE INDEX entry_waiting ON entry (hold, retry_at) WHERE hold IS NOT NULL AND outcome IS NULL",
     "ALTER TABLE identity ADD COLUMN clock_offset INTEGER",
     """
-CREATE TABLE header (message INTEGER NOT NULL, topic TEXT, properties TEXT, content_type TEXT, reach_by INTEGER,
-    receive_by INTEGER, journal TEXT, report_to TEXT, reports TEXT, client TEXT, PRIMARY KEY (message), FOREIGN
+CREATE TABLE header (message INTEGER NOT NULL, topic TEXT, properties TEXT, content_type TEXT,
+    receive_by INTEGER, client TEXT, PRIMARY KEY (message), FOREIGN
     KEY(message) REFERENCES message (id) ) STRICT
 """,
     """
