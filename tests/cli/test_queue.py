@@ -195,3 +195,22 @@ def test_a_filter_that_cannot_be_read_is_pointed_at(orders: Path, wsrm: Wsrm) ->
     for command in ("peek", "get"):
         wrong = wsrm("queue", command, "orders", "--filter", "priority >")
         assert (wrong.exit_code, "filter" in wrong.stderr) == (2, True)
+
+
+def test_a_program_that_consumes_is_taken_for_no_process_of_the_service(
+    service: Service, wsrm: Wsrm, path: Path
+) -> None:
+    service.presence.abandon()
+    with connect(path):
+        found = wsrm("check", "-w", "disk_free=", "-c", "disk_free=")
+        assert (found.exit_code, "processes of the service that live: 0" in found.stdout) == (2, True), found.stdout
+
+
+def test_a_store_that_only_programs_use_lacks_no_service(orders: Path, wsrm: Wsrm) -> None:
+    with connect(orders) as node:
+        node.put("orders", b"1")
+        for place in ("while it is open", "when it is closed"):
+            found = wsrm("check", "-w", "disk_free=", "-c", "disk_free=")
+            assert found.exit_code == 0, (place, found.stdout)
+            assert "no service: programs put and consume" in wsrm("status").stdout
+            node.close()

@@ -17,6 +17,7 @@ from wsrm_mq.views.thresholds import Range
 
 NOW = 1_700_000_000_000
 WELL = Overview(
+    is_served=True,
     instances=[Instance(1, "a", "here", 1, NOW)],
     dead_instances=0,
     sequences={},

@@ -74,7 +74,7 @@ def processes(patient: Patient) -> Report:
         Trouble(one.sentence, "\n".join(map(line_of, one.steps[:2])), "one of them, then start the service")
         for one in deadly(patient.sight)
     ]
-    if not at.instances and not patient.sight.doubt:
+    if not at.instances and at.is_served and not patient.sight.doubt:
         troubles.append(Trouble("No process of the service lives.", *_start(patient)))
     if at.dead_instances:
         text = f"{at.dead_instances} died, and no live one has noticed: what they ran is not taken over."

@@ -19,7 +19,7 @@ from wsrm_mq.views.words import moment, size, span
 
 if TYPE_CHECKING:
     from wsrm_mq.views.attention import Finding
-    from wsrm_mq.views.overview import Counted
+    from wsrm_mq.views.overview import Counted, Overview
     from wsrm_mq.views.sight import Sight
 
 SAMPLE_SECONDS: Final = 1.0
@@ -160,7 +160,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     fields(
         [
             ("at", moment(document["at"])),
-            ("processes", _processes(len(at.instances), at.dead_instances, document["unconfirmed"])),
+            ("processes", _processes(at, document["unconfirmed"])),
             ("sequences", _counts(document["sequences"])),
             ("verdicts", _counts(document["verdicts"]) + ("" if document["all_judged"] else " (of those looked at)")),
             ("held", document["held"]),
@@ -217,6 +217,9 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "none"
 
 
-def _processes(live: int, dead: int, unconfirmed: str | None) -> str:
-    text = f"{live} live" + (f", {dead} dead and not noticed yet" if dead else "")
-    return text if live or unconfirmed else f"{text}: start the service"
+def _processes(at: Overview, unconfirmed: str | None) -> str:
+    if not at.is_served:
+        return "no service: programs put and consume"
+    dead = f", {at.dead_instances} dead and not noticed yet" if at.dead_instances else ""
+    text = f"{len(at.instances)} live{dead}"
+    return text if at.instances or unconfirmed else f"{text}: start the service"

@@ -414,7 +414,11 @@ class Node:
     def ack(self, messages: Sequence[Message]) -> list[Settlement]:
         """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
         the others are settled all the same."""
-        return self._settle(messages, settling.ack, wakes=True)
+        may_free_group = any(one.number is not None for one in messages)
+        try:
+            return self._settle(messages, settling.ack, wakes=may_free_group)
+        finally:
+            self.doorbell.settled()  # of what is in no group nothing else is ready: only room was made
 
     def release(self, messages: Sequence[Message]) -> list[Settlement]:
         """The messages go back to their places. See ``ack``."""

@@ -45,7 +45,7 @@ OUTGOING: Final = "replay/"
 """No path begins so: an outgoing queue has what a plan replays to a target of its own, and only its run serves it."""
 
 
-_CONSUMES: Final = "consume/"
+CONSUMES: Final = "consume/"
 """Nor so: a process that puts and consumes messages serves no path."""
 
 
@@ -92,7 +92,7 @@ class Serving(NamedTuple):
     @property
     def is_run(self) -> bool:
         """It runs a plan, or consumes, and serves nothing else."""
-        return self.paths is not None and any(path.startswith((OUTGOING, _CONSUMES)) for path in self.paths)
+        return self.paths is not None and any(path.startswith((OUTGOING, CONSUMES)) for path in self.paths)
 
     def overlaps(self, other: Serving) -> bool:
         """Whether there is a path that both cover."""
@@ -114,7 +114,7 @@ class Serving(NamedTuple):
 
 
 NAMELESS: Final = Serving()
-CONSUMING: Final = Serving(paths=(_CONSUMES,))
+CONSUMING: Final = Serving(paths=(CONSUMES,))
 """What a process serves that puts and consumes messages: nothing."""
 
 

@@ -92,7 +92,12 @@ MEASURES: Final = {
         critical="0",
         listing=others.EXPLAIN.step("", "verdict:blocked,running"),
     ),
-    "instances": Measure("processes that live", lambda s: len(s.at.instances), store_findings.instances, critical="1:"),
+    "instances": Measure(
+        "processes of the service that live",
+        lambda s: len(s.at.instances) or int(not s.at.is_served),
+        store_findings.instances,
+        critical="1:",
+    ),
     "unserved": Measure(
         "queues of applications that no process serves",
         lambda s: len(s.at.unserved),

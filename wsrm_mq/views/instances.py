@@ -1,13 +1,13 @@
-"""The processes that use a store. Whether one lives, its lock beside the store tells."""
+"""The processes of services that use a store. Whether one lives, its lock beside the store tells."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, not_, or_, select
+from sqlalchemy import and_, bindparam, exists, not_, or_, select
 
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import OUTGOING
+from wsrm_mq.store.applications import CONSUMES, OUTGOING
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
@@ -25,9 +25,11 @@ class Instance(NamedTuple):
 
 _c: Final = views.instances.c
 _INSTANCES: Final = select(_c.key, _c.instance, _c.host, _c.pid, _c.started_at)
-_SERVES: Final = or_(_c.paths.is_(None), not_(_c.paths.startswith(f'["{OUTGOING}')))
-"""It does not run a plan: that is no service."""
+_CONSUMES: Final = _c.paths.startswith(f'["{CONSUMES}')
+_SERVES: Final = or_(_c.paths.is_(None), and_(not_(_c.paths.startswith(f'["{OUTGOING}')), not_(_CONSUMES)))
+"""It neither runs a plan nor consumes queues: that is no service."""
 _NOT_ENDED: Final = compiled(_INSTANCES.where(_c.ended_at.is_(None), _SERVES).order_by(_c.key))
+_IS_SERVED: Final = compiled(select(or_(exists().where(_SERVES), not_(exists().where(_CONSUMES)))))
 _NAMED: Final = compiled(_INSTANCES.where(_c.instance == bindparam("name")))
 
 
@@ -35,6 +37,11 @@ def instance(db: Database, name: str) -> Instance | None:
     """The instance of this name, alive or not; ``None`` where retention has deleted its row."""
     row = db.execute(_NAMED, {"name": name}).fetchone()
     return Instance._make(row) if row is not None else None
+
+
+def is_served(db: Database) -> bool:
+    """Whether the store is a service's. Of one that programs alone have opened, which put and consume, it is not."""
+    return bool(db.execute(_IS_SERVED).fetchone()[0])
 
 
 def live_instances(db: Database) -> list[Instance]:

@@ -20,7 +20,7 @@ from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.applications import Unserved, unserved
-from wsrm_mq.views.instances import Instance, known_instances, live_instances
+from wsrm_mq.views.instances import Instance, is_served, known_instances, live_instances
 from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
@@ -67,6 +67,8 @@ class Overview(NamedTuple):
     """Live ones."""
     dead_instances: int
     """Dead ones that no live process has noticed yet."""
+    is_served: bool
+    """A service has used the store, not only programs that put and consume."""
     sequences: dict[tuple[str, str], int]
     """By queue and protocol state."""
     blocked: dict[str, int]
@@ -214,6 +216,7 @@ def overview(db: Database, now: int) -> Overview:
     return Overview(
         instances=[one for one, holds_lock in known if holds_lock],
         dead_instances=sum(holds_lock is False for _one, holds_lock in known),
+        is_served=is_served(db),
         sequences={(queue, state): count for queue, state, count, _stopped in states},
         blocked=dict(blocked),
         waiting=undelivered,
