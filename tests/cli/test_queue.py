@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -214,3 +216,19 @@ def test_a_store_that_only_programs_use_lacks_no_service(orders: Path, wsrm: Wsr
             assert found.exit_code == 0, (place, found.stdout)
             assert "no service: programs put and consume" in wsrm("status").stdout
             node.close()
+
+
+def test_a_queue_that_no_program_consumes_is_told_after_an_hour(orders: Path, wsrm: Wsrm) -> None:
+    put(wsrm, b"1")
+    put(wsrm, b"2")
+    room = ("-w", "disk_free=", "-c", "disk_free=")
+    assert wsrm("check", *room).exit_code == 0
+    found = wsrm("check", *room, "-w", "unconsumed=0")
+    assert (found.exit_code, "age of the message that is next" in found.stdout) == (1, True)
+    with sqlite3.connect(orders) as db:
+        db.execute("UPDATE message SET received_at = received_at - 4000000")
+    assert wsrm("check", *room).exit_code == 1
+    told = wsrm("status").stdout
+    assert "The next message of orders is 66 min old, and 2 messages are there: does a program consume it?" in told
+    (line,) = [line for line in told.splitlines() if "queue show" in line]
+    assert wsrm(*shlex.split(line.partition("wsrm-mq ")[2])).exit_code == 0

@@ -98,10 +98,11 @@ INDEX = {
     "LETTERS_OF": "queue_dead_letters (parent=?)",
     "DECLARED_QUEUES": "sqlite_autoindex_queue_1",
     "EVERY_QUEUE": "sqlite_autoindex_queue_1",
+    "NEXT_OF_EACH": "sqlite_autoindex_queue_1",
     "LEASED_IN": "instance",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-LOOKS_AT_ALL = {"HOLDERS", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE"}
+LOOKS_AT_ALL = {"HOLDERS", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "NEXT_OF_EACH"}
 """Instances and queues are few."""
 SORTED = {"STATES"}
 PARTIAL = {

@@ -23,6 +23,8 @@ FAILURES: Final = Command("failure", "list")
 FAILURE: Final = Command("failure", "show")
 ARCHIVES: Final = Command("archive", "list")
 PLANS: Final = Command("replay", "list")
+QUEUE: Final = Command("queue", "show")
+QUEUES: Final = Command("queue", "list")
 PLAN: Final = Command("replay", "status")
 
 # to do

@@ -108,6 +108,23 @@ def count_ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[
     return bound(_count(_IS_LETTER if letters else _IS_READY, wanted))
 
 
+_NEXT: Final = (
+    select(entry.c.message)
+    .where(entry.c.queue == queue.c.id, _IS_READY)
+    .order_by(entry.c.priority.desc(), entry.c.id)
+    .limit(1)
+    .correlate(queue)
+    .scalar_subquery()
+)
+NEXT_OF_EACH: Final = compiled(
+    select(queue.c.name, queue.c.messages, message.c.received_at)
+    .select_from(queue.join(message, message.c.id == _NEXT))
+    .where(queue.c.policy.is_not(None))
+    .order_by(queue.c.name)
+)
+"""Of each declared queue in which a message by itself is ready: what is not settled there, and when the next message
+was received."""
+
 # leasing and settling
 
 _KEYS: Final = select(func.keys_in(p("keys")).table_valued("value").c.value)

@@ -227,6 +227,13 @@ MEASURES: Final = {
     "oldest": Measure(
         "age of the oldest undelivered message", _age, findings.oldest, unit="s", warning="300", critical="3600"
     ),
+    "unconsumed": Measure(
+        "age of the message that is next in a queue which programs consume",
+        lambda s: max(((s.now - one.since) / 1000 for one in s.at.unconsumed), default=0.0),
+        findings.unconsumed,
+        unit="s",
+        warning="3600",
+    ),
     "dead_instances": Measure(
         "processes that died unnoticed", lambda s: s.at.dead_instances, store_findings.dead_instances, warning="0"
     ),

@@ -259,6 +259,25 @@ def dead_letters(sight: Sight) -> list[Fact]:
     ]
 
 
+def unconsumed(sight: Sight) -> list[Fact]:
+    one = min(sight.at.unconsumed, key=lambda one: one.since, default=None)
+    if one is None:
+        return []
+    text = (
+        f"The next message of {one.queue} is {span(sight.now - one.since)} old, and "
+        f"{counted(one.messages, 'message is', 'messages are')} there: does a program consume it?"
+    )
+    return [
+        Fact(
+            text,
+            (others.QUEUE.step("what it has, and its policy", one.queue), others.QUEUES.step("all queues")),
+            one.messages,
+            one.since,
+            queue=one.queue,
+        )
+    ]
+
+
 def oldest(sight: Sight) -> list[Fact]:
     since = sight.at.oldest or sight.now
     return [

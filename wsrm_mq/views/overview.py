@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Integer, bindparam, case, exists, func, literal, not_, or_, select, union_all
 
-from wsrm_mq.store import archiving
+from wsrm_mq.store import archiving, consuming
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED
 from wsrm_mq.store.compiling import compiled
@@ -60,6 +60,14 @@ class Waiting(NamedTuple):
     """When the oldest of it was received."""
 
 
+class Unconsumed(NamedTuple):
+    """A queue that programs consume: how many messages it has, and when the next of them was received."""
+
+    queue: str
+    messages: int
+    since: int
+
+
 class Overview(NamedTuple):
     """What ``status`` shows on one screen, read in one state of the store."""
 
@@ -101,6 +109,8 @@ class Overview(NamedTuple):
     """Since when something is to be sent to an address of a source, and no process sends it."""
     unwritten: frozenset[str] = frozenset()
     """Reasons of refusals that no process could write into the store yet."""
+    unconsumed: Sequence[Unconsumed] = ()
+    """Queues that programs consume and in which something is ready."""
     newest_at: int = 0
     """When the newest message was received."""
     newest_sequences: Mapping[str, int] = {}
@@ -236,6 +246,7 @@ def overview(db: Database, now: int) -> Overview:
         unsent=unsent_since(db, now),
         unacknowledged=unacknowledged(db),
         unwritten=frozenset(one.reason for one in in_files(path)),
+        unconsumed=[Unconsumed(*row) for row in db.execute(consuming.NEXT_OF_EACH, {"now": now})],
         newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
         newest_sequences=newest,
     )
