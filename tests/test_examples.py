@@ -228,3 +228,25 @@ def test_a_client_without_ws_rm_calls_the_service_by_its_wsdl(orders: Example) -
     assert service.put_order(7, "plain") is None
     assert service.echo("Grüße") == "Grüße"
     assert orders.rows("SELECT count(*) FROM effects WHERE n = 7") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("program", "last"),
+    [
+        pytest.param("batches", "1024 messages, each once; 0 are left", marks=pytest.mark.scenario("Q-002")),
+        pytest.param(
+            "pickups", "widgets is gone, subscribed to widgets/delivered", marks=pytest.mark.scenario("Q-025")
+        ),
+        ("workers", "14 more done"),
+        ("letters", "0 dead letters are left"),
+    ],
+)
+def test_a_program_of_queues_does_what_it_says(tmp_path: Path, program: str, last: str) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "queues" / f"{program}.py", tmp_path / "queues.db"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == last

@@ -280,6 +280,9 @@ def test_clients_are_listed_with_what_they_are_subscribed_to(
     one.send_signal(signal.SIGKILL)
     one.wait()
     until(lambda: [one.state for one in node.clients()] == ["live", "live", "gone"])
+    c = connect("C")
+    c.subscribe("orders")
+    assert [(one.name, one.state, one.queues) for one in node.clients()][2] == ("C", "live", ("C/s", "orders"))
 
 
 @pytest.mark.scenario("Q-017")

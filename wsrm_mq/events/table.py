@@ -113,11 +113,14 @@ EVENTS: Final = {
     # deliveries
     "delivery.failed": _reported(
         ERROR,
-        "sequence number attempt error",
-        "The application has not taken a message",
+        "sequence number position attempt error",
+        "The application has not taken a message, or a consumer has not; `position` where it was put into a queue",
     ),
     "delivery.dead": _reported(
-        ERROR, "sequence number error", "An acknowledged message went to the dead letters; the error says why"
+        ERROR,
+        "sequence number position error",
+        "An acknowledged message went to the dead letters; the error says why, `position` which, if it was put into a "
+        "queue",
     ),
     "delivery.lost": _reported(
         ERROR, "sequence number error", "At most once: a message failed that is settled already. Nothing repeats it"

@@ -213,14 +213,19 @@ def _check_kind(queue: Declared) -> None:
 
 
 def clients(db: Database, instances: Instances, now: int) -> list[Client]:
-    """Who has subscribed, the oldest first."""
+    """Who has subscribed, by name: each as it is now, or was when it went."""
     subscribed = db.execute(topics.SUBSCRIBED).fetchall()
-    found = []
+    sessions: dict[str, list[tuple[int, int, int, bool]]] = {}
     for key, name, instance, pid, seen_at, ended_at in db.execute(topics.CLIENTS).fetchall():
         is_live = ended_at is None and instances.lives(instance) is not False
-        mine = [(queue, pattern) for client, queue, pattern in subscribed if client == key]
-        queues = tuple(dict.fromkeys(queue for queue, _pattern in mine))
-        patterns = tuple(pattern for _queue, pattern in mine if pattern is not None)
-        seen = now if is_live else ended_at or seen_at
-        found.append(Client(name, pid, "live" if is_live else "gone", seen / 1000, queues, patterns))
+        sessions.setdefault(name, []).append((key, pid, now if is_live else ended_at or seen_at, is_live))
+    found = []
+    for name, known in sessions.items():
+        now_there = [one for one in known if one[-1]] or known[-1:]
+        keys, mine = {key for key, *_ in known}, {key for key, *_ in now_there}
+        of_it = [(queue, pattern) for key, queue, pattern in subscribed if key in (mine if pattern is None else keys)]
+        queues = tuple(dict.fromkeys(queue for queue, _pattern in of_it))
+        patterns = tuple(dict.fromkeys(pattern for _queue, pattern in of_it if pattern is not None))
+        _key, pid, seen_at, is_live = now_there[-1]
+        found.append(Client(name, pid, "live" if is_live else "gone", seen_at / 1000, queues, patterns))
     return found

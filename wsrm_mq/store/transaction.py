@@ -226,7 +226,7 @@ class Transaction(UnitOfWork):
             **failure,
         )
         if is_told and lane is not None and event in FROM_LEDGER:
-            self.notices.append(_notice(event, lane, number, attempt, reason, is_act=actor is not None))
+            self.notices.append(_notice(event, lane, number, position, attempt, reason, is_act=actor is not None))
 
     def flush(self) -> None:
         super().flush()
@@ -298,12 +298,20 @@ _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answ
 
 
 def _notice(
-    event: str, lane: Lane, number: int | None, attempt: int | None, reason: str | None, *, is_act: bool
+    event: str,
+    lane: Lane,
+    number: int | None,
+    position: int | None,
+    attempt: int | None,
+    reason: str | None,
+    *,
+    is_act: bool,
 ) -> tuple[str, dict[str, Any]]:
     has_failed = event == "ended" and lane.ended == State.FAILED and not is_act
     fields = {
-        "sequence": lane.identifier,
+        "sequence": lane.identifier or None,
         "number": number,
+        "position": None if lane.identifier else position,
         "attempt": attempt,
         _REASONS.get(event, "reason"): reason,
     }
