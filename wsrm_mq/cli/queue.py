@@ -127,7 +127,9 @@ def _time(at: int | None) -> str | None:
 def peek(
     place: Place, name: str, position: int | None, after: int, limit: int, wanted: str | None, output: Path | None
 ) -> None:
-    """Look at the messages of a queue; with a POSITION at the body of one. Nothing changes by it.
+    """Look at the messages of a queue, or at the body of one.
+
+    That is the one at POSITION. Nothing changes by it.
 
     \b
     Example: wsrm-mq queue peek orders --filter "priority > 5"

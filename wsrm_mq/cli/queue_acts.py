@@ -30,8 +30,9 @@ _LAST: Final = 2**63 - 1
 @click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
 @actor_option
 def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, actor: str | None) -> None:
-    """Make a queue, or change the policy of one; options that are not named stay. `queue show` has all of them. A value
-    is JSON, or a text.
+    """Make a queue, or change the policy of one.
+
+    Options that are not named stay; `queue show` has all of them. A value is JSON, or a text.
 
     \b
     Example: wsrm-mq queue declare orders max_failures=5 ttl=3600
@@ -95,7 +96,9 @@ def _clear(place: Place, care: Care, name: str, event: str, text: str, verb: Cal
 @click.option("--from", "lower", metavar="POSITION", type=BEHIND, default=0, help="Only from this position on.")
 @click.option("--to", "upper", metavar="POSITION", type=POSITION, default=_LAST, help="Only up to this position.")
 def purge(place: Place, care: Care, name: str, lower: int, upper: int) -> None:
-    """Give up what a queue has, but what consumers have leased. There is no way back.
+    """Give up what a queue has.
+
+    What consumers have leased stays. There is no way back.
 
     \b
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"

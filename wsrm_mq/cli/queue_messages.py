@@ -39,7 +39,9 @@ def _node(place: Place, name: str) -> Node:
 @click.option("--delay", metavar="SECONDS", type=click.FloatRange(0), help="It is ready after so long.")
 @click.option("--group", metavar="KEY", help="Messages of a group are delivered in their order.")
 def put(place: Place, name: str, file: BinaryIO, **options: Any) -> None:
-    """Put the bytes of FILE, or of standard input (-), into a queue as one message.
+    """Put a file into a queue as one message.
+
+    FILE may be - for standard input.
 
     \b
     Example: wsrm-mq queue put orders order.xml --type place --priority 7
@@ -59,8 +61,10 @@ def put(place: Place, name: str, file: BinaryIO, **options: Any) -> None:
 @filter_option
 @output_option
 def get(place: Place, name: str, wait: float, no_ack: bool, wanted: str | None, output: Path | None) -> None:
-    """Take the next message of a queue: its body goes to standard output. It is acknowledged when that was written;
-    what could not be written is given back.
+    """Take the next message of a queue and write its body.
+
+    It goes to standard output, or a file. The message is acknowledged when it was written; what could not be written
+    is given back.
 
     \b
     Example: wsrm-mq queue get orders --output order.xml
