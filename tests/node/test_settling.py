@@ -401,7 +401,6 @@ def test_a_body_is_freed_when_it_is_acknowledged_and_kept_where_the_queue_says_s
         assert db.execute("SELECT body FROM message ORDER BY id").fetchall() == [(None,), (b"one",)]
 
 
-@pytest.mark.scenario("Q-016")
 def test_who_waits_is_woken_by_a_put_in_another_process(node: Node, program: Program) -> None:
     node.declare("orders")
     one = program("print('ready')\nsys.stdin.readline(); node.put('orders', repr(time.time()))\ntime.sleep(5)")

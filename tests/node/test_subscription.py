@@ -326,9 +326,13 @@ def test_closing_gives_back_uncounted_what_was_not_begun(node: Node) -> None:
 def test_a_consumer_that_waits_is_woken_by_a_put_of_another_process(node: Node, program: Program) -> None:
     node.declare("orders")
     with node.subscribe("orders") as subscription:
-        program("time.sleep(0.3); node.put('orders', time.time())")
-        (message,) = taken(subscription, 1, seconds=20)
-        assert time.time() - message.json() < 0.5
+        program("for n in range(3): time.sleep(0.3); node.put('orders', time.time())")
+        took = []
+        for _ in range(3):
+            (message,) = taken(subscription, 1, seconds=20)
+            took.append(time.time() - message.json())
+            message.ack()
+        assert min(took) < 0.1
 
 
 @pytest.mark.scenario("Q-116")
