@@ -232,3 +232,20 @@ def test_a_queue_that_no_program_consumes_is_told_after_an_hour(orders: Path, ws
     assert "The next message of orders is 66 min old, and 2 messages are there: does a program consume it?" in told
     (line,) = [line for line in told.splitlines() if "queue show" in line]
     assert wsrm(*shlex.split(line.partition("wsrm-mq ")[2])).exit_code == 0
+
+
+def test_what_is_settled_is_pruned_with_all_that_was_said_of_it(orders: Path, wsrm: Wsrm) -> None:
+    put(wsrm, b"1", "--property", "region=eu", "--message-id", "one")
+    put(wsrm, b"2", "--property", "region=eu")
+    put(wsrm, b"3", "--group", "a")
+    for _ in range(2):
+        assert wsrm("queue", "get", "orders").exit_code == 0
+    with sqlite3.connect(orders) as db:
+        db.execute("UPDATE entry SET settled_at = settled_at - 600000 WHERE settled_at IS NOT NULL")
+        db.execute("UPDATE message SET received_at = received_at - 600000")
+    assert wsrm("store", "prune", "--older-than", "0", "--yes", "--reason", "tidy").exit_code == 0
+    with sqlite3.connect(orders) as db:
+        left = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("entry", "message", "header")]
+    assert left == [1, 1, 1]
+    assert wsrm("store", "verify").exit_code == 0
+    assert wsrm("queue", "get", "orders").stdout_bytes == b"3"

@@ -132,6 +132,7 @@ class Batch:
         gone = tx.execute(sql.DROP_ENTRIES, (entries,)).fetchall()
         tx.execute(sql.DROP_LEDGER_OF_ENTRIES, (entries,))
         dropped = tx.execute(sql.DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
+        tx.execute(sql.DROP_HEADERS, (as_json([*self.messages]),))
         BY_LANE.forget(tx, gone)
         BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(sql.FREE_BODIES, (as_json([*self.bodies]),)).fetchall()

@@ -80,6 +80,9 @@ DROP_MESSAGES: Final = written(f"""
 DELETE FROM message WHERE id IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id)
 RETURNING id, connection
 """)
+DROP_HEADERS: Final = written(f"""
+DELETE FROM header WHERE message IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM message WHERE message.id = header.message)
+""")
 FREE_BODIES: Final = written(f"""
 UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))
