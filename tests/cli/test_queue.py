@@ -249,3 +249,16 @@ def test_what_is_settled_is_pruned_with_all_that_was_said_of_it(orders: Path, ws
     assert left == [1, 1, 1]
     assert wsrm("store", "verify").exit_code == 0
     assert wsrm("queue", "get", "orders").stdout_bytes == b"3"
+
+
+def test_what_a_queue_retains_is_not_pruned_before(orders: Path, wsrm: Wsrm) -> None:
+    assert wsrm("queue", "declare", "orders", "retain=86400").exit_code == 0
+    put(wsrm, b"1")
+    assert wsrm("queue", "get", "orders").exit_code == 0
+    for hours, left in ((23, [(b"1",)]), (2, [])):
+        with sqlite3.connect(orders) as db:
+            db.execute("UPDATE entry SET settled_at = settled_at - ?", (hours * 3_600_000,))
+            db.execute("UPDATE message SET received_at = received_at - ?", (hours * 3_600_000,))
+        assert wsrm("store", "prune", "--older-than", "PT1H", "--yes", "--reason", "tidy").exit_code == 0
+        with sqlite3.connect(orders) as db:
+            assert db.execute("SELECT body FROM message").fetchall() == left

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from wsrm_mq.queue.policies import decoded, ms
 from wsrm_mq.store import archiving
 from wsrm_mq.store import pruning as sql
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
@@ -208,11 +209,14 @@ class _Due(NamedTuple):
     only_body: int
     """Its reply is still wanted, and the entry that leads to it."""
     is_archived: int
+    policy: str | None
+    """Of its queue, where programs consume that."""
 
     def goes(self, term: Kept | None, now: int) -> bool:
         if term is None or term.settled is None or (term.until_archived and not self.is_archived):
             return False
-        return self.settled_at <= now - max(term.settled, GRACE)
+        of_queue = 0 if self.policy is None else ms(decoded(self.policy).retain)
+        return self.settled_at <= now - max(term.settled, GRACE, of_queue)
 
 
 def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -> Iterator[list[_Due]]:

@@ -33,8 +33,9 @@ SELECT e.id, m.received_at FROM entry e JOIN message m ON m.id = e.message WHERE
 """The last position up to ``?``, and the time at which its message came."""
 DUE: Final = f"""
 SELECT e.id, m.id, e.settled_at, coalesce(l.partner, o.partner), CASE WHEN m.body IS NULL THEN 0 ELSE m.body_size END,
-       e.wants_reply = 1 AND l.ended IS NULL, {held_by_archive("messages", "position", "e.id")}
-FROM entry e JOIN message m ON m.id = e.message LEFT JOIN lane l ON l.id = e.lane LEFT JOIN loose o ON o.entry = e.id
+       e.wants_reply = 1 AND l.ended IS NULL, {held_by_archive("messages", "position", "e.id")}, q.policy
+FROM entry e JOIN message m ON m.id = e.message JOIN queue q ON q.id = e.queue
+LEFT JOIN lane l ON l.id = e.lane LEFT JOIN loose o ON o.entry = e.id
 WHERE e.id > :after AND e.id <= :horizon AND {_SETTLED.format("e.")} AND e.settled_at <= :latest
   AND NOT (e.wants_reply = 1 AND l.ended IS NULL AND m.body IS NULL) AND NOT {_REPLAYED.format("e")}
 ORDER BY e.id LIMIT :count
