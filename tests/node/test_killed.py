@@ -44,10 +44,10 @@ def test_whoever_is_killed_each_message_is_taken_and_a_repetition_is_marked(
     chosen = random.Random(7)
     for _ in range(6):
         time.sleep(chosen.uniform(0.8, 1.6))
-        one = chosen.randrange(len(lines))
-        running[one].kill()
-        running[one].wait()
-        running[one] = program(lines[one])
+        which = chosen.randrange(len(lines))
+        running[which].kill()
+        running[which].wait()
+        running[which] = program(lines[which])
     for one in running[:2]:
         one.kill()
         one.wait()
