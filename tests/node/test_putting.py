@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -277,3 +278,33 @@ def test_what_a_service_is_called_with_is_not_put_by_a_program(node: Node) -> No
     for act in (lambda: node.put("/orders", b""), lambda: node.receive("/orders"), lambda: node.declare("/orders")):
         with pytest.raises(NotAllowed):
             act()
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "told"),
+    [
+        (b"", {"priority": "x"}, "`priority` is 'x'"),
+        (b"", {"priority": 10}, "`priority` is 10"),
+        (b"", {"ttl": float("nan")}, "`ttl` is nan"),
+        (b"", {"delay": -5}, "`delay` is -5"),
+        (b"", {"deliver_at": 1e30}, "`deliver_at` is 1e\\+30"),
+        (b"", {"properties": [1]}, "a mapping of names to values"),
+        (b"", {"properties": {"a": object()}}, "JSON cannot say these `properties`"),
+        (b"", {"group": "g" * 1_001}, "`group` has 1001 characters"),
+        ("\udc80", {}, "UTF-8 cannot say"),
+        (object(), {}, "JSON cannot say it"),
+    ],
+)
+def test_what_cannot_be_put_is_refused_in_words_and_nothing_is_stored(
+    node: Node, body: object, options: dict[str, Any], told: str
+) -> None:
+    node.declare("orders")
+    with pytest.raises(ConfigurationError, match=told):
+        node.put("orders", body, **options)
+    assert node.stats("orders").messages == 0
+
+
+@pytest.mark.parametrize("asked", [{"max": 0}, {"max": "x"}, {"lease": -1}, {"queue": []}])
+def test_what_cannot_be_received_is_refused_in_words(node: Node, asked: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        node.receive(**{"queue": "orders", **asked})

@@ -22,7 +22,7 @@ from wsrm_mq.node.doorbell import Doorbell
 from wsrm_mq.node.flow import Flow
 from wsrm_mq.node.handling import Consumer
 from wsrm_mq.node.message import Message, all_kept
-from wsrm_mq.node.payload import stored
+from wsrm_mq.node.payload import LATEST, stored
 from wsrm_mq.node.subscription import Acknowledging, Subscription, begin
 from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transaction
@@ -310,6 +310,14 @@ class Node:
         nothing is ready. ``lease``: seconds, ``None``: as the queue says. Raises ``QueueBusy`` where another consumer
         alone reads a queue."""
         names = [queue] if isinstance(queue, str) else list(queue)
+        if not names:
+            raise ConfigurationError("There is no queue to receive from: name one, or several.")
+        if not isinstance(max, int) or max < 1:
+            raise ConfigurationError(f"`max` is {max!r}; it is at least 1.")
+        if lease is not None and not 0 < lease <= LATEST:
+            raise ConfigurationError(
+                f"`lease` is {lease!r}; it is more than 0 seconds, or None for what the queue says."
+            )
         wanted = filters.parse(filter) if isinstance(filter, str) else filter
         request = Request(
             max, max_bytes, None if lease is None else ms(lease), wanted, consumer or self.name or "", lessee

@@ -6,6 +6,7 @@ It is stored with the queue as JSON, without what is as by default. Times are in
 from __future__ import annotations
 
 from functools import lru_cache
+from math import inf
 from typing import Any, Final, Literal
 
 import msgspec
@@ -63,8 +64,8 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"`{name}` is {value}; it is at least 1, or None for no bound")
         for name in ("lease", "ttl", "retain", "dedupe_window", "retry"):
             value = getattr(self, name)
-            if any(one is not None and one < 0 for one in (value if isinstance(value, tuple) else (value,))):
-                raise ValueError(f"`{name}` is {value}; a time is not negative")
+            if any(one is not None and not 0 <= one < inf for one in (value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"`{name}` is {value}; a time is seconds, at least 0")
 
     @property
     def is_lasting(self) -> bool:
