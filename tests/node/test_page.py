@@ -9,7 +9,7 @@ import pytest
 
 from wsrm_mq.node import Node
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "queues.md"
+PAGE = Path(__file__).parents[2] / "docs" / "queues.md"
 
 
 def test_the_programs_of_the_page_run_as_they_stand(
