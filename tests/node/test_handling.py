@@ -176,3 +176,14 @@ def test_a_watch_that_meets_an_error_says_so_and_goes_on(
     until(lambda: any("watch.failed" in one.message and "no such thing" in one.message for one in caplog.records))
     node.put("orders", "on", delay=0.2)
     assert node.receive("orders", wait=10)[0].body.decode() == "on"
+
+
+def test_a_node_whose_lock_file_is_removed_says_so_and_makes_it_again(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    presence = node.store.presence
+    assert presence is not None
+    for file in presence.home.glob("*.lock"):
+        file.unlink()
+    until(lambda: any("instance.files_removed" in one.message for one in caplog.records))
+    assert presence.is_in_place

@@ -110,6 +110,17 @@ def test_a_lease_that_is_renewed_does_not_end(node: Node, connect: Connect) -> N
     one.ack()
 
 
+def test_what_is_delivered_at_most_once_has_a_lease_without_end_also_when_that_is_renewed(node: Node) -> None:
+    node.declare("orders", lease=0.1, delivery="at_most_once")
+    node.put("orders", b"one")
+    (one,) = node.receive("orders")
+    assert one.leased_until is None
+    assert one.renew() is Settlement.SETTLED
+    time.sleep(0.5)
+    with node.store.reader() as db:
+        assert db.execute("SELECT event FROM ledger").fetchall() == []
+
+
 @pytest.mark.scenario("Q-071")
 def test_what_a_killed_process_had_leased_is_ready_for_others_the_oldest_first(node: Node, program: Program) -> None:
     node.put_many("orders", range(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,6 @@ from wsrm_mq.views.words import counted
 if TYPE_CHECKING:
     from wsrm_mq.queue.declaring import Declared
     from wsrm_mq.store.transaction import Transaction
-
-_LAST: Final = 2**63 - 1
 
 
 @click.command()
@@ -94,8 +92,8 @@ def _clear(place: Place, care: Care, name: str, event: str, text: str, verb: Cal
 @acting
 @name_argument
 @click.option("--from", "lower", metavar="POSITION", type=BEHIND, default=0, help="Only from this position on.")
-@click.option("--to", "upper", metavar="POSITION", type=POSITION, default=_LAST, help="Only up to this position.")
-def purge(place: Place, care: Care, name: str, lower: int, upper: int) -> None:
+@click.option("--to", "upper", metavar="POSITION", type=POSITION, help="Only up to this position.")
+def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) -> None:
     """Give up what a queue has.
 
     What consumers have leased stays. There is no way back.

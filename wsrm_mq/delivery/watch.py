@@ -25,7 +25,6 @@ from wsrm_mq.store import lanes, queues
 from wsrm_mq.store.instances import MAY_BE_READY, Neighbours
 from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.loose import NEXT_LOOSE_RETRY, RUNNABLE_LOOSE
-from wsrm_mq.store.port import Presence
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -123,7 +122,7 @@ class Watch:
                 self._count()
                 self._indexing.look()
                 self._store.look_after()
-                self._stay_in_place(presence)
+                self._store.stay_in_place()
                 words = presence.wait(0 if self._busy else self._seconds())
                 positions = {word for word in words if word.isdigit()}
                 for position in positions:
@@ -182,15 +181,6 @@ class Watch:
     def _until(self, at: int | None) -> float:
         """Seconds, at most one poll."""
         return POLL_SECONDS if at is None else min(POLL_SECONDS, (at - self._store.clock()) / 1000)
-
-    def _stay_in_place(self, presence: Presence) -> None:
-        """Without its lock file this instance would be taken for dead, and what it runs would be run twice."""
-        if presence.is_in_place:
-            return
-        presence.take_place()
-        self._events.tell("instance.files_removed", path=presence.home)
-        self._store.refusals.open(self._store.path, presence.name)
-        self._store.submit(self._store.revive, lambda _result, _error: None, keep=True)
 
     def _turn(self) -> bool:
         """A bounded part of what there is to do. Answers whether there is more."""

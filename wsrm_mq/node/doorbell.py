@@ -162,10 +162,7 @@ class Doorbell:
 
     def _look_around(self) -> None:
         """Give back what the dead have leased."""
-        presence = self._store.presence
-        if presence is not None and not presence.is_in_place:
-            presence.take_place()
-            self._store.submit(self._store.revive, lambda _result, _error: None, keep=True)
+        self._store.stay_in_place()
         self._store.look_after()
         with self._store.reader() as db:
             holders = db.execute(consuming.HOLDERS).fetchall()

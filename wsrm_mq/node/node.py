@@ -47,7 +47,6 @@ from wsrm_mq.store.transaction import Transaction as Unit
 R = TypeVar("R")
 BLOCKED_SECONDS: Final = 0.25
 """A producer that waits for room looks again so often, whatever it is told."""
-_LAST: Final = 2**63 - 1
 
 
 class Received(list[Message]):
@@ -124,8 +123,7 @@ class Node:
 
     def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
         """Give up what is not leased, between two positions where those are given."""
-        last = _LAST if upper is None else upper
-        return self.call(lambda tx: clearing.purge(tx, declaring.declared(tx, queue), lower, last))
+        return self.call(lambda tx: clearing.purge(tx, declaring.declared(tx, queue), lower, upper))
 
     def stats(self, queue: str) -> Stats:
         """What a queue has, by state."""

@@ -52,10 +52,13 @@ def settle_where(tx: Transaction, queue: Declared, wanted: Filter, action: str) 
     return Cleared(settled, skipped)
 
 
-def purge(tx: Transaction, queue: Declared, lower: int = 0, upper: int = _LAST, *, reason: str = "purged") -> Cleared:
-    """Give up what is not leased between two positions: its outcome is ``purged``."""
+def purge(
+    tx: Transaction, queue: Declared, lower: int = 0, upper: int | None = None, *, reason: str = "purged"
+) -> Cleared:
+    """Give up what is not leased between two positions, the last where ``upper`` is ``None``: its outcome is
+    ``purged``."""
     settled = skipped = 0
-    for positions in _positions(tx, queue, None, lower, upper):
+    for positions in _positions(tx, queue, None, lower, _LAST if upper is None else upper):
         for one in standing(tx, positions).values():
             is_leased = one.owner is not None or (one.lane is not None and lane_of(tx, one).owner is not None)
             if is_leased:

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from wsrm_mq.queue.declaring import Declared, take_for
 from wsrm_mq.queue.expiring import sweep
-from wsrm_mq.queue.policies import FOREVER, ms
 from wsrm_mq.store import consuming
 from wsrm_mq.store.filtering import Filter, fits
 from wsrm_mq.store.port import Database
@@ -105,9 +104,7 @@ def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int) 
 
 def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> list[Leased]:
     policy = queue.policy
-    until = FOREVER
-    if not policy.is_lasting or request.lease is not None:
-        until = tx.measured + (ms(policy.lease or 0) if request.lease is None else request.lease)
+    until = policy.lease_end(tx.measured, request.lease)
     loose = ready_in(tx, queue, request.wanted, request.most)
     lanes = [] if request.wanted is not None else _runs(tx, queue, request.most)
     if lanes or request.max_bytes is not None or queue.kind == "dead_letter":

@@ -71,6 +71,12 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def is_lasting(self) -> bool:
         return self.lease is None or self.delivery == "at_most_once"
 
+    def lease_end(self, now: int, lease: int | None) -> int:
+        """When a lease that begins now ends, by the clock of leases. ``lease``: ms, ``None``: as the queue says."""
+        if lease is not None:
+            return now + lease
+        return FOREVER if self.is_lasting else now + ms(self.lease or 0)
+
     @property
     def dispatch(self) -> DispatchPolicy:
         """The same, for the verbs of deliveries: the ladder of a group or of a message by itself."""

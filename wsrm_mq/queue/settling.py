@@ -14,7 +14,6 @@ from wsrm_mq.queue import failure, settle
 from wsrm_mq.queue.expiring import over_limits
 from wsrm_mq.queue.leaving import TAKEN, Standing, failed, free_lane, lane_of, put_aside, standing
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.store import consuming, entries
 from wsrm_mq.store.pruning import FREE_BODIES
 from wsrm_mq.store.records import Lane
@@ -132,10 +131,7 @@ def renew(tx: Transaction, leases: Sequence[Lease], lease: int | None = None) ->
     """The leases begin anew, for ``lease`` ms, or as long as their queues say. That is no delivery."""
     allowed, answers = _judge(tx, leases, only_leased=True)
     for one in allowed:
-        seconds = one.policy.lease
-        until = FOREVER
-        if lease is not None or seconds is not None:
-            until = tx.measured + (round((seconds or 0) * 1000) if lease is None else lease)
+        until = one.policy.lease_end(tx.measured, lease)
         if one.lane is None or one.is_letter:
             tx.execute(consuming.RENEW, {"keys": as_json([one.position]), "until": until})
         else:

@@ -221,6 +221,17 @@ class Store:
         self._witnessed = self.writer.commits
         self.believed.note(self.clock())
 
+    def stay_in_place(self) -> None:
+        """Make this instance's lock file again where it was removed: without it others take the instance for dead, and
+        what it runs would be run twice."""
+        presence = self.presence
+        if presence is None or presence.is_in_place:
+            return
+        presence.take_place()
+        self._events.tell("instance.files_removed", path=presence.home)
+        self.refusals.open(self.path, presence.name)
+        self.submit(self.revive, lambda _result, _error: None, keep=True)
+
     def look_after(self) -> None:
         """Notice what was done to the store's files, or to the writer, although this process writes nothing."""
         self.writer.look_after()

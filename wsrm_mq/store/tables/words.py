@@ -9,8 +9,6 @@ from wsrm_mq.sequence.outbound_states import OutboundState
 QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing", "subscription", "journal", "report")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
 LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing", "group")
-HOLDS: Final = ("scheduled", "backoff", "barrier")
-"""Why an entry that is consumed waits."""
 OPEN_STATES: Final = ("created", "closed")
 """States of a sequence that has not ended."""
 SEQUENCE_STATES: Final = (*OPEN_STATES, "ended")
