@@ -43,9 +43,9 @@ BODY: Final = b"x" * 1_024
 class Size(NamedTuple):
     rounds: int
     seconds: float
-    """Of one measurement."""
+    """The length of one measurement."""
     waiting: float
-    """Of the messages that lie there when leasing begins."""
+    """The number of messages that lie there when leasing begins."""
     together_rounds: int
     together_seconds: float
     wake_ups: int
@@ -53,7 +53,7 @@ class Size(NamedTuple):
     many: int
     """Messages that wait, where that is to make no difference."""
     most_seconds: float
-    """Of all rounds: none is begun after that."""
+    """The bound of all rounds: none is begun after that."""
 
 
 FULL: Final = Size(5, 0.5, 1.0, 3, 1.5, 100, 1_000, 1_000_000, 180)
@@ -66,14 +66,14 @@ class Rate(NamedTuple):
 
 
 class Results(NamedTuple):
-    """By system; ``rates`` by case and system."""
+    """Figures by system; ``rates`` by case and system."""
 
     rates: dict[str, dict[str, list[Rate]]]
     together: dict[str, list[Together]]
     woken: dict[str, list[float]]
     """ms."""
     waiting: dict[str, list[tuple[float, float]]]
-    """By what is done: ratios of the cost of a message with many waiting to that with few, and what others had."""
+    """Ratios, by what is done, of the cost of a message with many waiting to that with few, and what others had."""
     fsync_us: list[float]
 
 
@@ -159,7 +159,7 @@ def _tell(number: int, case: str, system: System, told: str) -> None:
 
 
 def _with_many_waiting(size: Size, directory: Path) -> dict[str, list[tuple[float, float]]]:
-    """What putting, leasing and acknowledging cost of our queue with many waiting, to the same with few."""
+    """The cost of putting, leasing and acknowledging of our queue with many waiting, to the same with few."""
     ratios: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory(dir=directory, prefix="queue-") as made:
         places = [filled(Path(made, f"{count}.db"), count) for count in (size.few, size.many)]
@@ -191,7 +191,7 @@ def _timed(taken: list[float], call: Callable[[], T]) -> T:
 
 
 def figures(results: Results) -> Iterator[Figure]:
-    """What was measured beside the rates, and what has to be reached."""
+    """The figures measured beside the rates, and what has to be reached."""
     rates = results.rates
     for case in (PUT_256, LEASE_30):
         yield from _to(rates[case], BARE.name, case, Bound(">=", 0.5))

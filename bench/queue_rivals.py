@@ -54,7 +54,7 @@ class System:
     name: str
     syncs: str
     keeps: str
-    """What becomes of a message that was received and not acknowledged."""
+    """The fate of a message that was received and not acknowledged."""
     runs: Callable[[Path], AbstractContextManager[Server]]
     connect: Callable[[str], Queue]
     counts: bool = True

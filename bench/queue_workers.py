@@ -19,16 +19,16 @@ __all__ = ["Together", "together", "wake_ups"]
 PRODUCERS: Final = 4
 CONSUMERS: Final = 4
 _PADDING: Final = b"x" * 1_016
-"""Of a body, after the eight bytes that tell it from all others."""
+"""The rest of a body, after the eight bytes that tell it from all others."""
 _LOOK_AGAIN_SECONDS: Final = 0.002
-"""Of a consumer that found nothing, where the queue cannot wait."""
+"""The pause of a consumer that found nothing, where the queue cannot wait."""
 _FORK: Final = multiprocessing.get_context("fork")
 """Nothing is connected where workers are begun, and they need not load the package again."""
 
 
 class Worked(NamedTuple):
     bodies: list[int]
-    """What was put, or settled."""
+    """The messages that were put, or settled."""
     put_ms: list[float]
     errors: list[str]
 

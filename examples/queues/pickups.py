@@ -19,7 +19,7 @@ def publish(store: str, first: int, last: int) -> None:
 
 
 def catch_up(store: str, shop: str) -> list[int]:
-    """What was delivered since this shop was here last. The subscription's name is what it is known by."""
+    """The orders delivered since this shop was here last. The subscription's name is what it is known by."""
     seen = []
     with wsrm_mq.connect(store, shop) as node:
         subscription = node.subscribe(topic=f"{shop}/delivered", name="thanks", max_backlog=10)

@@ -1,4 +1,4 @@
-"""What is leased is settled, once; leases end, and what fails goes on to the dead letters."""
+"""A leased message is settled, once; leases end, and what fails goes on to the dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an act is: all that a command, a button or a request needs to know of it."""
+"""The form of an act: all that a command, a button or a request needs to know of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Arguments = Mapping[str, Any]
 
 
 class Right(enum.Enum):
-    """What somebody has to be allowed for an act. On the command line: to write to the store's file."""
+    """The permission that an act needs. On the command line: to write to the store's file."""
 
     REMARK = "remark"
     """Write something down; nothing is delivered otherwise for it."""
@@ -58,7 +58,7 @@ class Argument(NamedTuple):
     is_named: bool = True
     """On a command line it is an option; else it follows the name of the thing, and has to be given."""
     missing: str = ""
-    """What is said where it has to be given, and is not."""
+    """The error where it has to be given, and is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Step(NamedTuple):
 
     command: Command
     effect: str
-    """What it is good for."""
+    """The purpose of doing it."""
     which: tuple[str, ...] = ()
     """The things that it is about: identifiers, positions, or the words of a query."""
     arguments: Mapping[str, Any] = {}
@@ -110,12 +110,12 @@ class Act(Command):
     stand ``{these}`` for the things, ``{when}`` for the moment at which the service is at it, and ``{later}`` for a
     clause that says when, where the service does not run."""
     to_many: str = ""
-    """What it does with many things, where these are other words: a verb, which their number follows. It may name
+    """Its words for many things, where these are others: a verb, which their number follows. It may name
     arguments."""
     answer: Callable[[Any, Arguments], Mapping[str, Any]] = lambda _result, _arguments: {}
     """The result for one thing and the arguments → the parts of the result by their names."""
     help: str = ""
-    """What it does, at length."""
+    """Its description, at length."""
     examples: tuple[str, ...] = ()
     """Words of the command line that follow its name."""
     arguments: tuple[Argument, ...] = ()
@@ -124,7 +124,7 @@ class Act(Command):
     fits: tuple[Mapping[str, str], ...] = ({},)
     """The things that it fits, where a query says which: alternatives of further words of the query, by their keys."""
     has_failed: bool = False
-    """Of what a query says it fits only messages that have failed."""
+    """Among the messages of a query it fits only those that have failed."""
     contradiction: Callable[[Arguments], str] = _no_more
     """The arguments → why they do not go together; empty if they do."""
     batch: int = 200

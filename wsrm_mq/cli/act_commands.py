@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
 
 NAMED: Final = 5
-"""So many of many sequences are named before it is asked."""
+"""The most sequences that are named before a question."""
 SOME: Final = 1_000
 """Acts on so many things are over before a bar would say anything."""
 

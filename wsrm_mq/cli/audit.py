@@ -68,7 +68,7 @@ def list_(place: Place, query: str, actor: str | None, since: str | None, before
 
 
 EXCERPT = 100
-"""So many characters of a reason, which may be a traceback, fit a line below something else."""
+"""The longest reason, which may be a traceback, that fits a line below something else."""
 
 
 def show_ledger(events: Sequence[LedgerView]) -> None:

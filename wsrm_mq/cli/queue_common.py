@@ -1,4 +1,4 @@
-"""What the commands of queues have in common: the queue by its name, and a body that is written out."""
+"""Parts that the commands of queues have in common: the queue by its name, and a body that is written out."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def values_of(_context: click.Context, _parameter: click.Parameter, given: tuple
 
 
 def _read(value: str) -> Any:
-    """What JSON reads as that, else a text."""
+    """The value that JSON reads, else a text."""
     try:
         return json.loads(value)
     except ValueError:

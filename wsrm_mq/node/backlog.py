@@ -73,7 +73,7 @@ class Backlog(Generic[T]):
         self._handed.pop(position, None)
 
     def group_returned(self, lane: int | None) -> None:
-        """What waits of an ordered group was given back with a message before it."""
+        """The waiting part of an ordered group was given back with a message before it."""
         if lane is not None:
             self._waiting = deque(message for message in self._waiting if message.lane != lane)
 
@@ -93,14 +93,14 @@ class Backlog(Generic[T]):
         return None if first is None else first - self._lease // 2
 
     def to_renew(self, now: int) -> list[T]:
-        """Those that wait and whose lease is half over."""
+        """The messages that wait and whose lease is half over."""
         if self._lease is None:
             return []
         half = self._lease // 2
         return [one for one in self._waiting if one.leased_until is not None and one.leased_until - half <= now]
 
     def leave(self) -> tuple[list[T], list[T]]:
-        """What has waited, and what the consumer has: nothing is here from now on."""
+        """Empty the backlog; answers the messages that waited, and those that the consumer has."""
         waiting, handed = list(self._waiting), list(self._handed.values())
         self._waiting.clear()
         self._handed.clear()

@@ -20,9 +20,9 @@ _PART: Final = 3
 
 
 def batch_size(asked: int | None, granted: int) -> int:
-    """So many acknowledgements are sent together under a backlog of ``granted``. ``asked``: as many as the consumer
-    wants; ``None``: a third of the backlog. More than the half is told by a ``UserWarning``, and more than the whole
-    is never waited for."""
+    """The number of acknowledgements that are sent together under a backlog of ``granted``. ``asked``: as many as the
+    consumer wants; ``None``: a third of the backlog. More than the half is told by a ``UserWarning``, and more than the
+    whole is never waited for."""
     if asked is None:
         return max(1, granted // _PART)
     if asked > 1 and 2 * asked > granted:
@@ -61,6 +61,6 @@ class Batch(Generic[T]):
         return len(self.waiting) >= self.size or (self.due_at is not None and self.due_at <= now)
 
     def take(self) -> list[T]:
-        """What waits; nothing waits from now on."""
+        """Empty the batch; answers the acknowledgements that waited."""
         taken, self.waiting, self.due_at = self.waiting, [], None
         return taken

@@ -1,4 +1,4 @@
-"""What flows to one consumer and back: messages that are leased ahead, and acknowledgements that wait to be sent."""
+"""The flow to one consumer and back: messages that are leased ahead, and acknowledgements that wait to be sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Held:
 
 
 class Flow:
-    """Of one subscription; its methods may be called by any thread."""
+    """The flow of one subscription; its methods may be called by any thread."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ class Consumer:
         self._function = function
         self._stopping = threading.Event()
         self.error: BaseException | None = None
-        """What ended it, if it was not ``stop``."""
+        """The error that ended it; ``None`` after ``stop``."""
         self._threads = [
             threading.Thread(target=self._loop, name=f"wsrm-mq-consumer-{number}", daemon=True)
             for number in range(threads)

@@ -126,7 +126,7 @@ class Node:
         return self.call(lambda tx: clearing.purge(tx, declaring.declared(tx, queue), lower, upper))
 
     def stats(self, queue: str) -> Stats:
-        """What a queue has, by state."""
+        """Count the messages of a queue, by state."""
         with self.store.reader() as db:
             return browsing.stats(db, declaring.read(db, queue), self.store.clock())
 
@@ -364,8 +364,8 @@ class Node:
         another consumer alone reads a queue.
 
         ``topic``, instead of a queue: consume what is published to topics of this pattern and fits ``filter``. The
-        subscription ``name`` of the client collects that in a queue of its own from now on, also while nobody consumes
-        it, until ``unsubscribe``."""
+        subscription ``name`` of the client collects that in a queue of its own from now on, also while no program
+        consumes it, until ``unsubscribe``."""
         if topic is not None:
             if queue or name is None:
                 raise ConfigurationError("A subscription to a `topic` has a `name`, and no `queue` beside it.")
@@ -474,7 +474,8 @@ class Node:
         return self.call(lambda tx: settling.ack(tx, [Lease(position)]), wakes=True)[0]
 
     def received(self, queue: str, message_id: str) -> Settlement:
-        """The message of this id was received: it is settled, whoever has it, unless it was before."""
+        """The message of this id was received: it is settled, also where another consumer has it, unless it was
+        before."""
 
         def verb(tx: Unit) -> Settlement:
             return clearing.received(tx, declaring.declared(tx, queue), message_id)

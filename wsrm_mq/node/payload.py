@@ -1,4 +1,4 @@
-"""What a program puts, as it is stored: bytes, and what they are."""
+"""The message that a program puts, as it is stored: bytes, and their kind."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Load(NamedTuple):
-    """Of one subscription: how many messages it has that are not settled, and how many it may have."""
+    """The load of one subscription: how many messages it has that are not settled, and how many it may have."""
 
     unsettled: int
     granted: int

@@ -1,4 +1,4 @@
-"""What supplies the consumers of a node: one transaction at a time sends their acknowledgements, renews the leases of
+"""The supply of a node's consumers: one transaction at a time sends their acknowledgements, renews the leases of
 what waits, and leases as much as they have room for.
 
 It waits for nothing and has no thread: a turn is asked for by a consumer, by the doorbell, or by the watch when
@@ -34,7 +34,7 @@ class Renewed(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a turn has done, by flow: acknowledgements too late, leases renewed, messages leased, an error."""
+    """The results of a turn, by flow: acknowledgements too late, leases renewed, messages leased, an error."""
 
     lost: dict[Flow, int]
     renewed: dict[Flow, Renewed]
@@ -45,7 +45,8 @@ class Turn(NamedTuple):
 
 
 class Supply:
-    """Of one node. ``messages_of``: makes what a consumer of a flow gets. ``nudge``: has the watch look sooner."""
+    """The supply of one node. ``message_of`` makes the message that the consumer of a flow gets. ``nudge``: has the
+    watch look sooner."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Supply:
             self._flows = [one for one in self._flows if one is not flow]
 
     def look(self) -> float:
-        """Of the watch: ask where something is due. Answers after how many seconds it looks again."""
+        """The watch calls it: ask where something is due. Answers after how many seconds it looks again."""
         if not self._flows:
             self._looks_at = self.clock() + round(SOON_SECONDS * 1000)
             return SOON_SECONDS
@@ -221,7 +222,7 @@ class Supply:
             self._store.submit(lambda tx: settling.hand_back(tx, leases), lambda _result, _error: None, keep=True)
 
     def _not_done(self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], error: BaseException | None) -> None:
-        """What keeps the store from being written now is tried again by the watch; after all else no flow goes on."""
+        """A turn was not stored: the watch tries again where the store may be written later, else no flow goes on."""
         for flow, held in sent.items():
             flow.not_sent(held)
         if not (isinstance(error, StoreUnavailable) and self._store.is_open):

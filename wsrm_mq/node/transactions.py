@@ -1,4 +1,5 @@
-"""What a program wants done together: it is collected, and done in one transaction of the store, or not at all."""
+"""The verbs that a program wants done together: each is collected, and done in one transaction of the store, or not at
+all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at queues: nothing is changed, whoever looks."""
+"""Looking at queues: nothing is changed by it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Peeked(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """What a queue has. ``held``: messages by the reason of their waiting. ``bytes`` and ``oldest_at`` are of what is
-    not settled; times in ms since the epoch."""
+    """The messages of a queue, counted. ``held``: messages by the reason of their waiting. ``bytes`` and ``oldest_at``
+    are of what is not settled; times in ms since the epoch."""
 
     ready: int
     held: dict[str, int]
@@ -77,7 +77,7 @@ def is_consumed(queue: Declared) -> bool:
 
 
 def stats(db: Database, queue: Declared, now: int) -> Stats:
-    """What the queue has, counted entry by entry."""
+    """Count the messages of the queue, entry by entry."""
     ready, leased, messages, size, oldest = 0, 0, 0, 0, None
     held: dict[str, int] = {}
     for state, reason, count, bytes_, since in db.execute(consuming.STATES, {"queue": queue.key, "now": now}):

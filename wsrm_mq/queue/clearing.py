@@ -101,7 +101,7 @@ def _each_letter(
 
 
 def received(tx: Transaction, queue: Declared, message_id: str) -> Settlement:
-    """Settle the message of this id in a queue, whoever has leased it."""
+    """Settle the message of this id in a queue, also where another consumer has leased it."""
     position = put_before(tx, queue, message_id)
     if position is None and message_id.startswith("#") and message_id[1:].isdigit():
         which = {"message": int(message_id[1:]), "queue": queue.key}

@@ -1,4 +1,4 @@
-"""What time and deaths do to messages that are consumed: waits, deadlines and leases end, holders go.
+"""The effects of time and deaths on messages that are consumed: waits, deadlines and leases end, holders go.
 
 Each verb does a bounded part, and answers how much that was.
 """
@@ -35,7 +35,7 @@ def sweep(tx: Transaction, count: int = PORTION) -> int:
 
 
 def end_waits(tx: Transaction, count: int = PORTION) -> int:
-    """What was scheduled, or waited after a failure, is ready."""
+    """Make ready the messages that were scheduled, or waited after a failure."""
     keys: list[int] = []
     for hold in ("scheduled", "backoff"):
         due = {"hold": hold, "now": tx.now, "count": count}
@@ -46,7 +46,7 @@ def end_waits(tx: Transaction, count: int = PORTION) -> int:
 
 
 def end_turned_back(tx: Transaction, count: int = PORTION) -> int:
-    """What waits after a failure that is still to come is ready: the clock was stepped back."""
+    """Make ready the messages whose wait begins in the future: the clock was stepped back."""
     found = tx.execute(consuming.TURNED_BACK, {"now": tx.now, "count": count}).fetchall()
     if found:
         tx.execute(consuming.END_WAITS, {"keys": as_json([key for (key,) in found])})
@@ -54,7 +54,7 @@ def end_turned_back(tx: Transaction, count: int = PORTION) -> int:
 
 
 def forget_put_before(tx: Transaction, count: int = PORTION) -> int:
-    """What was put under an id of its sender's is no longer known by that."""
+    """Forget the ids under which messages were put long ago."""
     found = tx.execute(consuming.FORGOTTEN, {"now": tx.reached, "count": count}).fetchall()
     for queue, message_id in found:
         tx.execute(consuming.FORGET_PUT, {"queue": queue, "message_id": message_id})
@@ -62,7 +62,7 @@ def forget_put_before(tx: Transaction, count: int = PORTION) -> int:
 
 
 def expire(tx: Transaction, count: int = PORTION) -> int:
-    """What has outlived its deadline, and is not leased, is given up."""
+    """Give up the messages that have outlived their deadline and are not leased."""
     found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": count}).fetchall()
     if found:
         for one in standing(tx, [key for (key,) in found]).values():

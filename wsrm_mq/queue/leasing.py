@@ -13,11 +13,11 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction, as_json
 
 MOST_COUNTED: Final = 10_000
-"""What is left in a queue is counted so far."""
+"""The most messages left in a queue that are counted."""
 
 
 class Request(NamedTuple):
-    """What a consumer asks for. ``max_bytes``: of bodies in all; a message that is larger comes alone. ``lease``: ms,
+    """The request of a consumer. ``max_bytes``: of bodies in all; a message that is larger comes alone. ``lease``: ms,
     ``None``: as the queue says. ``consumer``: its name, where one alone may read. ``lessee``: key of its subscription.
     """
 
@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a consumer sees of an entry. ``message`` is a key; times in ms since the epoch."""
+    """The entry as its consumer sees it. ``message`` is a key; times in ms since the epoch."""
 
     position: int
     queue: int

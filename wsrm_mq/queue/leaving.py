@@ -85,7 +85,8 @@ def put_aside(tx: Transaction, one: Standing, reason: str) -> None:
 
 
 def failed(tx: Transaction, one: Standing, failures: int, error: str) -> None:
-    """What follows from a failure of a message that is in no lane and was given back: it waits, or is given up."""
+    """Follow the ladder after a failure of a message that is in no lane and was given back: it waits, or is given
+    up."""
     lane = lane_of(tx, one)
     after_failure(tx, lane, one.position, LOOSE_NUMBER, failures, one.policy.dispatch, error)
     if lane.retry_at is not None and lane.retry_at > tx.now:

@@ -21,12 +21,12 @@ FOREVER: Final = 253_402_300_799_000
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What ``declare`` may say of a queue."""
+    """The options of a queue, as ``declare`` takes them."""
 
     lease: float | None = 30.0
     """How long a consumer has a message to itself; ``None``: as long as it lives."""
     max_backlog: int | None = None
-    """So many messages one subscription may have leased at a time, whatever it asks for."""
+    """The most messages that one subscription may have leased at a time."""
     max_failures: int | None = 10
     max_cancels: int | None = None
     max_deliveries: int | None = None
@@ -38,7 +38,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_messages: int | None = None
     max_bytes: int | None = None
     overflow: Literal["reject", "drop_head", "block"] = "reject"
-    """What becomes of a message that finds no room: its producer is told, the next one to be delivered is a dead letter
+    """The fate of a message that finds no room: its producer is told, the next one to be delivered is a dead letter
     in its place, or its producer waits."""
     access: Literal["shared", "exclusive"] = "shared"
     peek: bool = True
@@ -47,13 +47,13 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
     fairness: Literal["proportional", "fast", "round_robin"] = "proportional"
     on_poison: Literal["block", "skip"] = "block"
-    """What becomes of an ordered group whose next message has failed for good: it stops, or goes on without it."""
+    """The fate of an ordered group whose next message has failed for good: it stops, or goes on without it."""
     dead_letter: bool = True
-    """What is given up is kept among the dead letters; else it is discarded."""
+    """A message that is given up is kept among the dead letters; else it is discarded."""
     retain: float = 0.0
     """How long the body of a settled message is kept."""
     dedupe_window: float = 600.0
-    """So long a message of the same id is the same message."""
+    """The time within which a message of the same id is the same message."""
     properties: dict[str, str] = {}
     """An XPath or a path into JSON by property: what is taken from a body when it is stored (``promoting``)."""
 

@@ -23,7 +23,7 @@ _ADDRESSING: Final = ADDRESSING_OF_LABEL["1.0"]
 
 
 class Header(NamedTuple):
-    """What is said of a message beside its body. ``properties``: a JSON object. Times in ms since the epoch."""
+    """The facts about a message beside its body. ``properties``: a JSON object. Times in ms since the epoch."""
 
     topic: str | None = None
     properties: str | None = None

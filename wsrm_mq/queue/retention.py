@@ -210,7 +210,7 @@ class _Due(NamedTuple):
     """Its reply is still wanted, and the entry that leads to it."""
     is_archived: int
     policy: str | None
-    """Of its queue, where programs consume that."""
+    """The policy of its queue, where programs consume that."""
 
     def goes(self, term: Kept | None, now: int) -> bool:
         if term is None or term.settled is None or (term.until_archived and not self.is_archived):

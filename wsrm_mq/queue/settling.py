@@ -22,7 +22,7 @@ from wsrm_mq.store.transaction import Transaction, as_json
 
 
 class Settlement(enum.StrEnum):
-    """What became of an attempt to settle one lease."""
+    """The result of an attempt to settle one lease."""
 
     SETTLED = "settled"
     ALREADY_SETTLED = "already_settled"
@@ -153,7 +153,7 @@ def hand_back(tx: Transaction, leases: Sequence[Lease]) -> Settled:
 def _judge(
     tx: Transaction, leases: Sequence[Lease], *, only_leased: bool = False
 ) -> tuple[list[Standing], dict[int, Settlement]]:
-    """What may be settled, in the order of positions, and an answer for each lease."""
+    """The entries that may be settled, in the order of positions, and an answer for each lease."""
     found = standing(tx, [one.position for one in leases])
     allowed: dict[int, Standing] = {}
     answers: dict[int, Settlement] = {}
@@ -247,7 +247,7 @@ def _back_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
 
 
 def _claim(tx: Transaction, lane: Lane) -> Claim:
-    lane.owner = tx.instance  # it settles in the name of whoever has leased it, where that is allowed
+    lane.owner = tx.instance  # it settles in the name of the consumer that has leased it, where that is allowed
     return Claim(lane.id, lane.fence)
 
 

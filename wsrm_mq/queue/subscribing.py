@@ -12,7 +12,7 @@ from wsrm_mq.store.transaction import Transaction
 
 
 class Terms(NamedTuple):
-    """What a consumer asks for. ``client``: its name; ``lease``: ms, ``None``: as its first queue says."""
+    """The terms that a consumer asks for. ``client``: its name; ``lease``: ms, ``None``: as its first queue says."""
 
     client: str
     name: str | None = None

@@ -115,7 +115,7 @@ class Serving(NamedTuple):
 
 NAMELESS: Final = Serving()
 CONSUMING: Final = Serving(paths=(CONSUMES,))
-"""What a process serves that puts and consumes messages: nothing."""
+"""The serving of a process that puts and consumes messages: it serves nothing."""
 
 
 def _is_below(name: str, path: str) -> bool:

@@ -122,8 +122,8 @@ NEXT_OF_EACH: Final = compiled(
     .where(queue.c.policy.is_not(None))
     .order_by(queue.c.name)
 )
-"""Of each declared queue in which a message by itself is ready: what is not settled there, and when the next message
-was received."""
+"""Each declared queue in which a message by itself is ready: the number of unsettled messages, and when the next
+message was received."""
 
 # leasing and settling
 

@@ -1,4 +1,4 @@
-"""What an operator may do about a failure: proposals."""
+"""Proposals to an operator about a failure."""
 
 from __future__ import annotations
 

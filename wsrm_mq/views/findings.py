@@ -1,4 +1,4 @@
-"""What needs attention in sequences, replays and messages, kind by kind: in words, with proposals."""
+"""Findings that need attention in sequences, replays and messages, kind by kind: in words, with proposals."""
 
 from __future__ import annotations
 

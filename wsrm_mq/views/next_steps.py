@@ -1,6 +1,6 @@
-"""What an operator may do about a sequence: proposals, by the cause of its verdict.
+"""Proposals to an operator about a sequence, by the cause of its verdict.
 
-The first is what to begin with; the others are choices.
+The first is the one to begin with; the others are choices.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ _NEWEST_OF: Final = compiled(
 
 
 def waiting(db: Database) -> dict[str, Waiting]:
-    """By the queues of wrapped services, and those to targets."""
+    """The undelivered messages, by the queues of wrapped services and those to targets."""
     return {queue: Waiting(*counts) for queue, *counts in db.execute(_WAITING)}
 
 

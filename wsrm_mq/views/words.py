@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 LINE: Final = 200
-"""So many characters of an error are told in a sentence."""
+"""The most characters of an error that are told in a sentence."""
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
@@ -35,7 +35,7 @@ def span(ms: int) -> str:
 
 
 def size(count: int) -> str:
-    """So many bytes, in a unit that people read."""
+    """A number of bytes, in a unit that people read."""
     for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= least:
             return f"{count / least:.1f} {unit}"
