@@ -48,7 +48,7 @@ def list_(place: Place) -> None:
         for one in browsing.every(db):
             had = browsing.stats(db, one, now)
             row = {"queue": one.name, "kind": one.kind, "declared": one.is_declared, **_in_short(had)}
-            if not browsing.is_consumed(one) and one.name in served:
+            if not one.is_consumed and one.name in served:
                 held, ready, oldest = served[one.name]
                 row |= {"ready": ready, "held": held, "bytes": None, "oldest_at": oldest}
             rows.append(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from wsrm_mq.errors import PeekForbidden
-from wsrm_mq.queue.declaring import SYSTEM, Declared
+from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import Seen
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.filtering import Filter, fits
@@ -69,11 +69,6 @@ def every(db: Database) -> list[Declared]:
     """Every queue that is not deleted, by name."""
     found = (Declared(*row) for row in db.execute(queues.EVERY_QUEUE))
     return [one for one in found if not one.name.endswith(f"#{one.key}")]
-
-
-def is_consumed(queue: Declared) -> bool:
-    """Else an application is called with what is there, or it is delivered elsewhere."""
-    return queue.is_declared or queue.kind in SYSTEM
 
 
 def stats(db: Database, queue: Declared, now: int) -> Stats:

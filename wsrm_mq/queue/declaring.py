@@ -34,6 +34,11 @@ class Declared(NamedTuple):
         """It counts what is not settled in it."""
         return self.stored_policy is not None
 
+    @property
+    def is_consumed(self) -> bool:
+        """Else an application is called with what is there, or it is delivered elsewhere."""
+        return self.is_declared or self.kind in SYSTEM
+
 
 def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, kind: str = "app") -> Declared:
     """Make a queue, or change the policy of one: options that are not named stay. Raises ``ConfigurationError`` for
@@ -44,7 +49,7 @@ def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, k
         tx.queue(name, kind)
         row = tx.queue_row(name)
         assert row is not None
-    elif row[-1] is None and row[2] not in SYSTEM:
+    elif not Declared(*row).is_consumed:
         raise NotAllowed(
             f"{name} is the queue of a wrapped service, which is called with what arrives: its options are the "
             "service's. Choose another name."
@@ -68,12 +73,13 @@ def declared(tx: Transaction, name: str) -> Declared:
 def _checked(name: str, row: tuple[Any, ...] | None) -> Declared:
     if row is None:
         raise UnknownQueue(f"There is no queue {name}. Declare it: `node.declare({name!r})`.")
-    if row[-1] is None and row[2] not in SYSTEM:
+    found = Declared(*row)
+    if not found.is_consumed:
         raise NotAllowed(
             f"The application of {name} is called with what arrives there: no consumer can lease it, and nothing can "
             "be put there."
         )
-    return Declared(*row)
+    return found
 
 
 def found(tx: Transaction, name: str, *, auto_create: bool) -> Declared:

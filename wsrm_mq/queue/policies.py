@@ -68,14 +68,14 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"`{name}` is {value}; a time is seconds, at least 0")
 
     @property
-    def is_lasting(self) -> bool:
-        return self.lease is None or self.delivery == "at_most_once"
+    def lease_ms(self) -> int | None:
+        """How long a lease lasts, in ms; ``None``: until its holder goes."""
+        return None if self.lease is None or self.delivery == "at_most_once" else ms(self.lease)
 
     def lease_end(self, now: int, lease: int | None) -> int:
         """When a lease that begins now ends, by the clock of leases. ``lease``: ms, ``None``: as the queue says."""
-        if lease is not None:
-            return now + lease
-        return FOREVER if self.is_lasting else now + ms(self.lease or 0)
+        lasts = self.lease_ms if lease is None else lease
+        return FOREVER if lasts is None else now + lasts
 
     @property
     def dispatch(self) -> DispatchPolicy:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wsrm_mq.queue.declaring import Declared, let_go, take_for
-from wsrm_mq.queue.policies import ms
 from wsrm_mq.store import subscribing
 from wsrm_mq.store.transaction import Transaction
 
@@ -36,8 +35,7 @@ def subscribe(tx: Transaction, queues: Sequence[Declared], terms: Terms) -> Gran
     ``QueueBusy`` where another consumer alone reads one."""
     limits = [queue.policy.max_backlog for queue in queues]
     backlog = min([terms.max_backlog, *(limit for limit in limits if limit is not None)])
-    seconds = None if queues[0].policy.is_lasting else queues[0].policy.lease
-    lease = terms.lease if terms.lease is not None else None if seconds is None else ms(seconds)
+    lease = queues[0].policy.lease_ms if terms.lease is None else terms.lease
     row = {
         "name": terms.name,
         "client": client_of(tx, terms.client),
