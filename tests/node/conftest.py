@@ -55,7 +55,7 @@ def program(path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
         text = f"import os, sys, time, wsrm_mq\nnode = wsrm_mq.connect({str(path)!r})\n{lines}"
         begun.append(
             subprocess.Popen(
-                [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+                [sys.executable, "-u", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
             )
         )
         return begun[-1]
